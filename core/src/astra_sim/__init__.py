@@ -1,0 +1,56 @@
+"""astra: a plugin framework that simulates distributed deep-learning training.
+
+`simulate` runs an experiment; `load_experiment` reads one. Plugin authors use `hookimpl` and the classes named in `__all__`.
+Everything is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from astra_sim.errors import AstraError, DeadlockError, InputError, PluginError, RunError, ScheduleError
+    from astra_sim.experiment import Experiment, load_experiment
+    from astra_sim.hookspecs import hookimpl
+    from astra_sim.options import option
+    from astra_sim.providers import CollectiveProvider, FileFormat, Provider
+    from astra_sim.result import Result
+    from astra_sim.api import simulate
+
+__all__ = [
+    "AstraError",
+    "CollectiveProvider",
+    "DeadlockError",
+    "Experiment",
+    "FileFormat",
+    "InputError",
+    "PluginError",
+    "Provider",
+    "Result",
+    "RunError",
+    "ScheduleError",
+    "hookimpl",
+    "load_experiment",
+    "option",
+    "simulate",
+]
+
+_HOMES = {
+    "errors": ("AstraError", "DeadlockError", "InputError", "PluginError", "RunError", "ScheduleError"),
+    "experiment": ("Experiment", "load_experiment"),
+    "hookspecs": ("hookimpl",),
+    "options": ("option",),
+    "providers": ("CollectiveProvider", "FileFormat", "Provider"),
+    "result": ("Result",),
+    "api": ("simulate",),
+}
+_HOME = {name: f"astra_sim.{module}" for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'astra_sim' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,88 @@
+"""The Python entry point: one call, one run."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from astra_sim.components import Components, build
+from astra_sim.experiment import SECTIONS, Experiment, load_experiment
+from astra_sim.plugins import Plugins, shared_plugins
+from astra_sim.result import Result, make_result
+from astra_sim.simulation import Simulation
+
+Component = str | os.PathLike[str] | Mapping[str, Any] | object
+
+
+def simulate(
+    experiment: Experiment | str | os.PathLike[str] | None = None,
+    *,
+    workload: Component | None = None,
+    system: Component | None = None,
+    platform: Component | None = None,
+    network: Component | None = None,
+    compute: Component | None = None,
+    memory: Component | None = None,
+    passes: int | None = None,
+    compute_scale: float | None = None,
+    comm_scale: float | None = None,
+    injection_scale: float | None = None,
+    queues_per_dim: int | None = None,
+    rendezvous: bool | None = None,
+    symmetry: bool | None = None,
+    run_name: str | None = None,
+    set: Sequence[str] = (),
+    plugins: Plugins | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Simulate one experiment.
+
+    `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
+    component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
+    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
+
+    Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
+    """
+    started = time.perf_counter()
+    plugins = plugins or shared_plugins()
+    if isinstance(experiment, (str, os.PathLike)):
+        experiment = load_experiment(experiment, plugins)
+    made = Experiment() if experiment is None else copy.copy(experiment)
+    made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
+    choices = dict(zip(SECTIONS, (workload, system, platform, network, compute, memory), strict=True))
+    # A network file may bring a platform along; a platform given beside it comes after it.
+    for kind in sorted(SECTIONS, key=lambda kind: kind == "platform"):
+        if choices[kind] is not None:
+            made.use(kind, choices[kind], plugins, where=kind)
+    run = {
+        "passes": passes,
+        "compute_scale": compute_scale,
+        "comm_scale": comm_scale,
+        "injection_scale": injection_scale,
+        "queues_per_dim": queues_per_dim,
+        "rendezvous": rendezvous,
+        "symmetry": symmetry,
+    }
+    made.run.update({key: value for key, value in run.items() if value is not None})
+    for assignment in set:
+        made.set(assignment)
+    return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
+
+
+def run_components(
+    components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None
+) -> Result:
+    """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
+    simulation = Simulation(
+        components.graph,
+        components.platform,
+        components.system,
+        components.network,
+        components.memory,
+        components.run.symmetry,
+    )
+    trace = simulation.run(progress)
+    return make_result(name, components, trace, time.perf_counter() - started)

@@ -1,0 +1,212 @@
+"""From the tables of an experiment to the components of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
+from astra_sim.graph import ExecutionGraph, check_graph
+from astra_sim.models import Compute, Memory
+from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
+from astra_sim.options import structure
+from astra_sim.platform import Dimension, Platform
+from astra_sim.plugins import Plugins
+from astra_sim.providers import CollectiveProvider, Provider
+from astra_sim.schedule import Request, Schedule
+from astra_sim.single_precision import scaled
+from astra_sim.specs import PREFIX, Table, parse_spec
+from astra_sim.system import System
+
+PS_PER_NS = 1000
+
+
+@attrs.frozen(eq=False)
+class Algorithm:
+    """A collective algorithm with its options, as a system layer uses it."""
+
+    name: str
+    whole_platform: bool
+    variants: int
+    _make: Callable[[Request], Schedule]
+    _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
+
+    def schedule(self, request: Request) -> Schedule:
+        """The schedule for a request; equal requests get the same object. Raises ScheduleError."""
+        schedule = self._schedules.get(request)
+        if schedule is None:
+            schedule = self._make(request)
+            if not isinstance(schedule, Schedule):
+                raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
+            self._schedules[request] = schedule
+        return schedule
+
+
+@attrs.frozen(eq=False)
+class Context:
+    """What the factories of workloads, training loops and systems may use."""
+
+    plugins: Plugins
+    platform: Platform
+    run: RunOptions
+    compute: Compute
+    tick_ps: int = 1
+
+    def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
+        """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
+
+        `single_precision` scales whole nanoseconds in 32-bit floating point, as ASTRA-sim 1.0 does.
+        """
+        if single_precision:
+            return scaled(nanoseconds, self.run.compute_scale) * PS_PER_NS
+        ticks_per_ns = PS_PER_NS / self.tick_ps
+        ticks = nanoseconds * self.run.compute_scale * ticks_per_ns
+        return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
+
+    def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
+        """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
+        table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
+        provider = self.plugins.get(kind, table.pop("plugin"))
+        return provider, options_of(provider, table, where)
+
+    def algorithm(self, spec: str, where: str) -> Algorithm:
+        """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
+        provider, options = self.component("collective", spec, where)
+        whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
+        variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
+        factory = provider.load_factory()
+        make = factory if options is None else lambda request: factory(request, options)
+        return Algorithm(spec, whole, variants, make)
+
+
+@attrs.frozen(eq=False)
+class Components:
+    """The components of a run, ready to be simulated."""
+
+    graph: ExecutionGraph
+    platform: Platform
+    system: System
+    network: Network
+    compute: Compute
+    memory: Memory
+    run: RunOptions
+    names: dict[str, str]
+
+
+def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
+    """The options of a component, from a table without `plugin`. None where it has no options. Raises InputError."""
+    cls = provider.load_options()
+    if cls is not None:
+        return structure(cls, table, where)
+    if table:
+        raise InputError(f"{where}: {provider.name} has no options, but {sorted(table)[0]!r} is given")
+    return None
+
+
+def build(experiment: Experiment, plugins: Plugins) -> Components:
+    """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
+    run = experiment.run_options()
+    if "workload" not in experiment.sections:
+        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
+    names: dict[str, str] = {}
+    maker = _Maker(experiment, plugins, names)
+    network = maker.given("network", (RouteDelayNetwork, EventNetwork))
+    platform = maker.given("platform", Platform)
+    if platform is None:
+        platform = network.platform if network is not None and "platform" not in experiment.sections else _platform(experiment, plugins)
+    compute = maker.given("compute", Compute) or maker.make("compute", Compute)
+    memory = maker.given("memory", Memory) or maker.make("memory", Memory)
+    network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
+    context = Context(plugins, platform, run, compute)
+    system = maker.given("system", System) or maker.make("system", System, context)
+    context = attrs.evolve(context, tick_ps=system.tick_ps)
+    graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
+    try:
+        check_graph(graph)
+    except ValueError as error:
+        raise InputError(f"{experiment.where('workload')}: {error}") from None
+    return Components(graph, platform, system, network, compute, memory, run, names)
+
+
+@attrs.frozen
+class _Maker:
+    experiment: Experiment
+    plugins: Plugins
+    names: dict[str, str]
+
+    def given(self, kind: str, classes: Any) -> Any:
+        """The object that was given for a section in Python, or None."""
+        value = self.experiment.sections.get(kind)
+        if value is None or isinstance(value, Mapping):
+            return None
+        if not isinstance(value, classes):
+            raise InputError(f"{kind}: {value!r} is not a spec string, a path, a table or a {kind}")
+        self.names[kind] = type(value).__name__
+        return value
+
+    def make(self, kind: str, classes: Any, *context: Any) -> Any:
+        """The component that a section's table describes."""
+        table: Table = dict(self.experiment.sections.get(kind, {}))
+        name = table.pop("plugin", DEFAULTS[kind])
+        where = self.experiment.where(kind)
+        if not isinstance(name, str):
+            raise InputError(f"{where}: plugin is {name!r}, not a name")
+        provider = self.plugins.get(kind, str(name))
+        self.names[kind] = provider.name
+        options = options_of(provider, table, where)
+        arguments = context if options is None else (options, *context)
+        try:
+            made = provider.load_factory()(*arguments)
+        except AstraError as error:
+            raise located(error, where) from None
+        if not isinstance(made, classes):
+            raise PluginError(f"{kind} plugin {provider.name!r} returned {made!r}, which is not a {kind}")
+        return made
+
+
+def located(error: AstraError, where: str) -> AstraError:
+    """The same error with the place it comes from in front, unless it says that already."""
+    if not isinstance(error, InputError) or str(error).startswith(where):
+        return error
+    return type(error)(f"{where}: {error}")
+
+
+def _platform(experiment: Experiment, plugins: Plugins) -> Platform:
+    where = experiment.where("platform")
+    table = dict(experiment.sections.get("platform", {}))
+    if not table:
+        raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
+    name = table.pop("name", "")
+    if "plugin" in table:
+        parts: Sequence[Any] = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
+    else:
+        parts = table.pop("dimensions", ())
+        if table:
+            raise InputError(f"{where}: unknown key {sorted(table)[0]!r}; known: name, dimensions, or plugin and its options")
+        if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
+            raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
+    dimensions: list[Dimension] = []
+    for number, part in enumerate(parts):
+        dimensions.extend(_dimensions(part, f"{where}: dimension {number}", plugins))
+    return Platform(tuple(dimensions), str(name))
+
+
+def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
+    if not isinstance(part, Mapping):
+        raise InputError(f"{where}: {part!r} is not a table")
+    options = dict(part)
+    topology = options.pop("topology", None)
+    if not isinstance(topology, str):
+        raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
+    try:
+        provider = plugins.get("platform", str(topology))
+    except PluginError as error:
+        raise located(error, where) from None
+    try:
+        made = provider.load_factory()(options_of(provider, options, where))
+    except AstraError as error:
+        raise located(error, where) from None
+    return tuple(made)

@@ -1,0 +1,378 @@
+"""The engine in readable Python. This is what simulated time means; a compiled engine must give the same answers.
+
+Four primitives:
+
+* A **task** starts when its `waits` have gone and ends after its delay. It is one of four kinds: `JOIN` ends at once, `TIMER` after
+  its delay, `CALL` runs a function (which may add tasks) and ends at once, `PHASE` ends when a rank's schedule has finished.
+* A task may lie in a **queue**: when ready it takes the place that the queue's order gives it, and starts when it is among the
+  first `slots` of the queue. It leaves when it ends.
+* A **message** is sent by a rank's schedule and meets a receive at its destination.
+* A **barrier** makes the tasks of a phase end together, when the last rank has finished.
+
+Time is an integer count of picoseconds. Within one instant messages and endpoints come first, then tasks in the order in
+which their timers or phases were started. Nothing depends on a hash or an address, so equal inputs give equal runs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.schedule import Action, LoweredProgram
+
+JOIN, TIMER, CALL, PHASE = range(4)
+CONTROL_BYTES = 8192
+"""Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
+
+_MESSAGES, _TASKS = 0, 1
+_CREDIT, _ARRIVAL, _REQUEST = range(3)
+
+
+class Job(NamedTuple):
+    """What the order of a queue may look at: a chunk in one of its phases.
+
+    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first.
+    """
+
+    priority: int
+    kind: str
+    bytes: int
+    remaining: int
+
+
+Order = Callable[[Sequence[Job], int, Job], int]
+"""Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index."""
+
+
+class PhaseRun:
+    """One rank's part of a phase: its program, how far it is, and what it measured."""
+
+    __slots__ = (
+        "arrivals", "barrier", "credits", "delay_sum", "members", "next_action", "npu", "offers", "order", "posted_at", "program",
+        "rank", "received", "requests", "slots", "task",
+    )  # fmt: skip
+
+    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
+        self.npu = npu
+        self.rank = rank
+        self.members = members
+        self.program = program
+        self.barrier = barrier
+        self.task = -1
+        self.order = 0
+        self.credits = 0
+        self.arrivals = 0
+        self.next_action = 0
+        self.slots = bytearray(len(program.memory_bytes))
+        self.posted_at = [0] * len(program.memory_bytes)
+        self.delay_sum = 0
+        self.received = 0
+        self.offers: dict[int, tuple[int, int, int]] = {}
+        self.requests: set[int] = set()
+        barrier.parts.append(self)
+        barrier.by_npu[npu] = self
+        barrier.open += 1
+
+    def is_posted(self, slot: int) -> bool:
+        """Whether the receive `slot` still waits for its message."""
+        return self.slots[slot] == _POSTED
+
+
+class Barrier:
+    """The parts of one phase, which end together (`together`) or each by itself. `by_npu` says who receives for an NPU."""
+
+    __slots__ = ("by_npu", "open", "parts", "together")
+
+    def __init__(self, together: bool = True) -> None:
+        self.parts: list[PhaseRun] = []
+        self.by_npu: dict[int, PhaseRun] = {}
+        self.open = 0
+        self.together = together
+
+
+_NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
+
+
+class Engine:
+    """Runs tasks, queues and messages.
+
+    `network` moves messages (None where all phases are timers), `endpoint_ps` is the time an endpoint needs for a credit,
+    `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
+    """
+
+    def __init__(
+        self,
+        network: RouteDelayNetwork | EventNetwork | None = None,
+        endpoint_ps: int = 0,
+        memory_ps: Callable[[int], int] | None = None,
+        rendezvous: bool = False,
+    ) -> None:
+        self.now = 0
+        self.events = 0
+        self.messages = 0
+        self._network = network
+        self._route_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
+        self._endpoint_ps = endpoint_ps
+        self._memory_ps = memory_ps or (lambda size: 0)
+        self._rendezvous = rendezvous
+        self._heap: list[tuple[int, int, int, int, object, int]] = []
+        self._order = 0
+        # tasks
+        self.kind: list[int] = []
+        self.delay: list[int] = []
+        self.waits: list[int] = []
+        self.queue: list[int] = []
+        self.payload: list[object] = []
+        self.successors: list[list[int]] = []
+        self.ready_at: list[int] = []
+        self.started_at: list[int] = []
+        self.finished_at: list[int] = []
+        # queues
+        self._slots: list[int] = []
+        self._running: list[int] = []
+        self._jobs: list[list[Job]] = []
+        self._entries: list[list[int]] = []
+        self._place: list[Order] = []
+        # messages on their way through an EventNetwork
+        self._sent: list[tuple[int, PhaseRun, int]] = []
+        self._outbox: list[tuple[int, int, int, int]] = []
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_queue(self, slots: int, order: Order) -> int:
+        """A queue whose first `slots` tasks run; returns its number."""
+        self._slots.append(slots)
+        self._running.append(0)
+        self._jobs.append([])
+        self._entries.append([])
+        self._place.append(order)
+        return len(self._slots) - 1
+
+    def add_task(self, kind: int, delay: int = 0, waits: int = 0, queue: int = -1, payload: object = None) -> int:
+        """A task; returns its number. `payload` is the Job of a queued TIMER, the function of a CALL, (Job, PhaseRun) of a PHASE.
+
+        A task without `waits` must be started with `start`.
+        """
+        self.kind.append(kind)
+        self.delay.append(delay)
+        self.waits.append(waits)
+        self.queue.append(queue)
+        self.payload.append(payload)
+        self.successors.append([])
+        self.ready_at.append(-1)
+        self.started_at.append(-1)
+        self.finished_at.append(-1)
+        return len(self.kind) - 1
+
+    def precede(self, before: int, after: int) -> None:
+        """Make `after` one wait longer: for the end of `before`."""
+        self.successors[before].append(after)
+        self.waits[after] += 1
+
+    def start(self, task: int) -> None:
+        """Make a task ready that waits for nothing."""
+        stack = [task]
+        while stack:
+            current = stack.pop()
+            self.ready_at[current] = self.now
+            if self.queue[current] >= 0:
+                self._enqueue(current)
+                self._pump(self.queue[current])
+                continue
+            kind = self.kind[current]
+            if kind == TIMER or kind == PHASE:
+                self._begin(current)
+                continue
+            self.started_at[current] = self.now
+            if kind == CALL:
+                self.payload[current](self.now)  # type: ignore[operator]
+            self.finished_at[current] = self.now
+            for successor in reversed(self.successors[current]):
+                self.waits[successor] -= 1
+                if not self.waits[successor]:
+                    stack.append(successor)
+
+    def release(self, task: int) -> None:
+        """Take one wait off a task, and make it ready if that was the last."""
+        self.waits[task] -= 1
+        if not self.waits[task]:
+            self.start(task)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, until: int | None = None) -> int | None:
+        """Run until nothing is left to do, or for `until` events; returns the time of the next event, None at the end."""
+        heap = self._heap
+        network = self._network if isinstance(self._network, EventNetwork) else None
+        limit = self.events + until if until is not None else -1
+        while True:
+            if network is not None:
+                self._exchange_with(network)
+            if not heap:
+                return None
+            if self.events == limit:
+                return heap[0][0]
+            time, _, _, kind, run, argument = heapq.heappop(heap)
+            self.now = time
+            self.events += 1
+            if run is None:
+                self._finish(argument)
+            elif kind == _CREDIT:
+                run.credits += 1  # type: ignore[attr-defined]
+                self._advance(run)  # type: ignore[arg-type]
+            elif kind == _ARRIVAL:
+                self._arrive(run, argument)  # type: ignore[arg-type]
+            else:
+                self._grant(run, argument)  # type: ignore[arg-type]
+
+    def unfinished(self) -> list[int]:
+        """Tasks that have not ended."""
+        return [task for task, time in enumerate(self.finished_at) if time < 0]
+
+    # -- tasks and queues ----------------------------------------------------------------------------------------------
+
+    def _begin(self, task: int) -> None:
+        self.started_at[task] = self.now
+        self._order += 1
+        if self.kind[task] == TIMER:
+            heapq.heappush(self._heap, (self.now + self.delay[task], _TASKS, self._order, 0, None, task))
+            return
+        run: PhaseRun = self.payload[task][1]  # type: ignore[index]
+        run.task = task
+        run.order = self._order
+        for _ in range(run.program.starts):
+            self._push(self.now + self._endpoint_ps, _CREDIT, run, 0)
+        self._advance(run)
+
+    def _finish(self, task: int) -> None:
+        self.finished_at[task] = self.now
+        queue = self.queue[task]
+        if queue >= 0:
+            place = self._entries[queue].index(task)
+            del self._entries[queue][place]
+            del self._jobs[queue][place]
+        entered = []
+        for successor in self.successors[task]:
+            self.waits[successor] -= 1
+            if not self.waits[successor]:
+                if self.queue[successor] >= 0:
+                    self.ready_at[successor] = self.now
+                    self._enqueue(successor)
+                    entered.append(self.queue[successor])
+                else:
+                    self.start(successor)
+        if queue >= 0:
+            self._running[queue] -= 1
+            self._pump(queue)
+        for other in entered:
+            self._pump(other)
+
+    def _enqueue(self, task: int) -> None:
+        queue = self.queue[task]
+        payload = self.payload[task]
+        job: Job = payload if self.kind[task] == TIMER else payload[0]  # type: ignore[assignment, index]
+        place = self._place[queue](self._jobs[queue], self._running[queue], job)
+        self._jobs[queue].insert(place, job)
+        self._entries[queue].insert(place, task)
+
+    def _pump(self, queue: int) -> None:
+        """Start the tasks that have a slot."""
+        entries, slots = self._entries[queue], self._slots[queue]
+        while self._running[queue] < slots and self._running[queue] < len(entries):
+            self._running[queue] += 1
+            self._begin(entries[self._running[queue] - 1])
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _push(self, time: int, kind: int, run: PhaseRun, argument: int) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (time, _MESSAGES, self._order, kind, run, argument))
+
+    def _advance(self, run: PhaseRun) -> None:
+        """Take every step that the credits of a rank allow."""
+        actions = run.program.actions
+        while run.next_action < len(actions):
+            action = actions[run.next_action]
+            if run.credits < action.after or run.arrivals < action.after_arrivals:
+                return
+            run.next_action += 1
+            if action.send_to is not None:
+                self._send(run, action)
+            if action.receive_from is not None:
+                self._post(run, action)
+        if run.credits == run.program.credits:
+            self._finish_phase(run)
+
+    def _send(self, run: PhaseRun, action: Action) -> None:
+        destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
+        target = run.barrier.by_npu[destination]
+        if self._rendezvous and action.slot not in target.requests:
+            target.offers[action.slot] = (run.npu, destination, action.bytes)
+        else:
+            self._transmit(run.npu, destination, action.bytes, _ARRIVAL, target, action.slot)
+
+    def _post(self, run: PhaseRun, action: Action) -> None:
+        slot = action.receive_slot
+        run.posted_at[slot] = self.now
+        if run.slots[slot] == _ARRIVED:
+            self._receive(run, slot)
+            return
+        run.slots[slot] = _POSTED
+        if self._rendezvous:
+            sender = run.members[action.receive_from.of(run.rank, len(run.members))]  # type: ignore[union-attr]
+            self._transmit(run.npu, sender, CONTROL_BYTES, _REQUEST, run, slot)
+
+    def _grant(self, run: PhaseRun, slot: int) -> None:
+        """The request for a message has reached its sender, who sends it as soon as it has it."""
+        run.requests.add(slot)
+        if slot in run.offers:
+            self._transmit(*run.offers.pop(slot), _ARRIVAL, run, slot)
+
+    def _transmit(self, source: int, destination: int, size: int, kind: int, run: PhaseRun, slot: int) -> None:
+        """Put a message on the network; at its arrival the event `kind` happens to the receive `slot` of `run`."""
+        self.messages += 1
+        if self._route_delay is not None:
+            self._push(self.now + self._route_delay(source, destination, size), kind, run, slot)
+        else:
+            self._outbox.append((len(self._sent), source, destination, size))
+            self._sent.append((kind, run, slot))
+
+    def _arrive(self, run: PhaseRun, slot: int) -> None:
+        run.arrivals += 1
+        if run.slots[slot] == _POSTED:
+            self._receive(run, slot)
+        else:
+            run.slots[slot] = _ARRIVED
+
+    def _receive(self, run: PhaseRun, slot: int) -> None:
+        """A message has met its receive: the endpoint makes a credit of it."""
+        run.slots[slot] = _DONE
+        run.delay_sum += self.now - run.posted_at[slot]
+        run.received += 1
+        size = run.program.memory_bytes[slot]
+        self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run, 0)
+
+    def _exchange_with(self, network: EventNetwork) -> None:
+        """Hand new messages to the network, and take those that arrive before anything else happens."""
+        if self._outbox:
+            network.inject(self.now, self._outbox)
+            self._outbox = []
+        until = self._heap[0][0] if self._heap else None
+        delivery = network.advance(until)
+        if delivery is not None:
+            time, numbers = delivery
+            for number in numbers:
+                kind, run, slot = self._sent[number]
+                self._push(time, kind, run, slot)
+
+    def _finish_phase(self, run: PhaseRun) -> None:
+        """A rank has finished its part of a phase."""
+        barrier = run.barrier
+        barrier.open -= 1
+        if not barrier.together:
+            heapq.heappush(self._heap, (self.now, _TASKS, run.order, 0, None, run.task))
+        elif not barrier.open:
+            for other in barrier.parts:
+                heapq.heappush(self._heap, (self.now, _TASKS, other.order, 0, None, other.task))

@@ -1,0 +1,47 @@
+"""Every error that an input can cause. All derive from `AstraError`; nothing else should reach a user."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AstraError(Exception):
+    """Base class of all errors that `astra_sim` raises on purpose. `exit_status` is that of the command line."""
+
+    exit_status = 1
+
+
+class InputError(AstraError):
+    """An input is wrong: a file, key, line or option, whose name and value the message gives. Exit status 2."""
+
+    exit_status = 2
+
+
+class PluginError(InputError):
+    """A plugin is unknown, broken, or breaks its contract. Exit status 2."""
+
+
+class ScheduleError(InputError):
+    """A collective algorithm cannot serve a request, or its schedule contradicts itself. Exit status 2."""
+
+
+class RunError(AstraError):
+    """A run failed. Exit status 1."""
+
+
+class DeadlockError(RunError):
+    """A run cannot finish. The message names who waits for what; `waiting` holds the same, a line each."""
+
+    def __init__(self, message: str, waiting: list[str]) -> None:
+        super().__init__(message)
+        self.waiting = waiting
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Text that helps a person who misspelt `word`: the closest known name, or all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(names) or 'none'}"

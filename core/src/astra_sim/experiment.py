@@ -1,0 +1,115 @@
+"""Experiments: which workload, system, platform, network, compute and memory, and how to run them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from astra_sim.errors import InputError, suggestion
+from astra_sim.options import Typed, option, structure
+from astra_sim.plugins import Plugins, shared_plugins
+from astra_sim.specs import Table, parse_toml, read_text, sections_of, set_value
+
+SECTIONS = ("workload", "system", "platform", "network", "compute", "memory")
+
+DEFAULTS = {
+    "workload": "layers",
+    "system": "astra1",
+    "platform": None,
+    "network": "analytical",
+    "compute": "recorded",
+    "memory": "local",
+}
+"""Names of the plugins that a section without `plugin` means. A platform without one is a list of dimensions."""
+
+
+@attrs.frozen
+class RunOptions:
+    """How to run an experiment: the section `run`."""
+
+    passes: int = option(1, minimum=1, help="training iterations")
+    compute_scale: float = option(1.0, minimum=0, help="factor on every computing time")
+    comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
+    injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
+    queues_per_dim: int = option(1, minimum=1, help="queues of each dimension; the second half run the other way round")
+    rendezvous: bool = option(False, help="a message waits for a request from its receiver")
+    symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+
+
+@attrs.define
+class Experiment:
+    """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component."""
+
+    name: str = ""
+    sections: dict[str, Any] = attrs.field(factory=dict)
+    run: Table = attrs.field(factory=dict)
+    origin: dict[str, str] = attrs.field(factory=dict)
+
+    def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
+        """Put a spec string, path, table or object in the place of a section.
+
+        A network file that also describes a platform replaces both.
+        """
+        if isinstance(value, (str, os.PathLike, Mapping)):
+            found = sections_of(kind, value, base, plugins, where or kind)
+            # Asked for a platform, a file gives no more than that: the backend is somebody else's choice.
+            for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
+                self.sections[section] = table
+                self.origin[section] = os.fspath(value) if not isinstance(value, Mapping) else where or kind
+        else:
+            self.sections[kind] = value
+            self.origin[kind] = f"{kind} object"
+
+    def set(self, assignment: str) -> None:
+        """Apply `section.key=value`, as `--set` does. Raises InputError."""
+        path, equals, value = assignment.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not equals or not dot or not key:
+            raise InputError(f"--set {assignment}: section.key=value is right, such as system.splits=8")
+        if section not in (*SECTIONS, "run"):
+            raise InputError(f"--set {assignment}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
+        if section == "run":
+            set_value(self.run, key, Typed(value.strip()), f"--set {assignment}")
+            return
+        table = self.sections.get(section, {})
+        if not isinstance(table, Mapping):
+            raise InputError(f"--set {assignment}: the {section} is an object, whose options are set where it is made")
+        table = dict(table)
+        set_value(table, key, Typed(value.strip()), f"--set {assignment}")
+        self.sections[section] = table
+
+    def where(self, kind: str) -> str:
+        """What to call a section in error messages."""
+        return self.origin.get(kind, kind)
+
+    def run_options(self) -> RunOptions:
+        """The run section, checked. Raises InputError."""
+        return structure(RunOptions, self.run, "run")  # type: ignore[no-any-return]
+
+
+def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
+    """Read an experiment file (TOML). Paths in it are relative to the file. Raises InputError."""
+    plugins = plugins or shared_plugins()
+    file = os.fspath(path)
+    table = parse_toml(read_text(file), file)
+    experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
+    known = ("name", "run", *SECTIONS)
+    for key in table:
+        if key not in known:
+            raise InputError(f"{file}: unknown key {key!r}; {suggestion(key, known)}")
+    if "name" in table:
+        if not isinstance(table["name"], str):
+            raise InputError(f"{file}: name is {table['name']!r}, not text")
+        experiment.name = table["name"]
+    # A network file may bring a platform along; a platform of the experiment's own comes after it.
+    for kind in sorted(SECTIONS, key=lambda kind: kind == "platform"):
+        if kind in table:
+            experiment.use(kind, table[kind], plugins, os.path.dirname(file), f"{file}: {kind}")
+    run = table.get("run", {})
+    if not isinstance(run, dict):
+        raise InputError(f"{file}: run is {run!r}, not a table")
+    experiment.run = dict(run)
+    return experiment

@@ -1,0 +1,161 @@
+"""Execution graphs: what every NPU does, and in which order, complete before a run starts.
+
+A program is a list of operations; each waits for earlier ones (`after`) and refers to them by their place in the list.
+NPUs that do the same share one program.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import attrs
+
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective
+
+
+class Pass(enum.StrEnum):
+    """The passes of training a layer."""
+
+    FORWARD = "forward"
+    INPUT_GRADIENT = "input_gradient"
+    WEIGHT_GRADIENT = "weight_gradient"
+
+
+@attrs.define(slots=True)
+class Compute:
+    """Computation of `duration_ps` picoseconds. A duration of 0 takes no event at all. `idle` time belongs to no layer."""
+
+    after: tuple[int, ...]
+    duration_ps: int
+    layer: int = -1
+    training_pass: Pass = Pass.FORWARD
+    iteration: int = 0
+    idle: bool = False
+
+
+@attrs.define(slots=True)
+class Communicate:
+    """A collective of `bytes` bytes over the logical dimensions `dimensions`.
+
+    It ends `update_ps` after its last chunk (the time in which the layer uses the result). `blocking` says that the program waits
+    for it, `urgent` that it goes before all others.
+    """
+
+    after: tuple[int, ...]
+    collective: Collective
+    bytes: int
+    dimensions: tuple[int, ...]
+    layer: int
+    training_pass: Pass
+    iteration: int = 0
+    update_ps: int = 0
+    blocking: bool = False
+    urgent: bool = False
+
+
+@attrs.define(slots=True)
+class Wait:
+    """Waits for `after` and for the operations `pending`; the time spent on the latter is exposed communication of the layer.
+
+    With `until_first` only the time until the first of them has ended counts.
+    """
+
+    after: tuple[int, ...]
+    pending: tuple[int, ...]
+    layer: int
+    training_pass: Pass
+    iteration: int = 0
+    until_first: bool = False
+
+
+@attrs.define(slots=True)
+class MemoryAccess:
+    """Reads or writes `bytes` bytes of memory."""
+
+    after: tuple[int, ...]
+    bytes: int
+    write: bool = False
+    layer: int = -1
+    iteration: int = 0
+
+
+Operation = Compute | Communicate | Wait | MemoryAccess
+
+
+@attrs.frozen(eq=False)
+class ExecutionGraph:
+    """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers."""
+
+    operations: tuple[Operation, ...]
+    dimensions: tuple[LogicalDimension, ...]
+    layers: tuple[str, ...]
+
+
+class ProgramBuilder:
+    """Writes a program as a training loop says it: compute, issue, wait; one thing after another."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.iteration = 0
+        self._control: tuple[int, ...] = ()
+        self._outstanding: dict[tuple[int, Pass], list[int]] = {}
+
+    def _add(self, operation: Operation) -> int:
+        self.operations.append(operation)
+        return len(self.operations) - 1
+
+    def compute(self, duration_ps: int, layer: int, training_pass: Pass) -> None:
+        """Compute for a layer."""
+        self._control = (self._add(Compute(self._control, duration_ps, layer, training_pass, self.iteration)),)
+
+    def idle(self, duration_ps: int) -> None:
+        """Let time pass that belongs to no layer."""
+        self._control = (self._add(Compute(self._control, duration_ps, idle=True, iteration=self.iteration)),)
+
+    def communicate(
+        self,
+        collective: Collective,
+        bytes: int,
+        dimensions: Sequence[int],
+        layer: int,
+        training_pass: Pass,
+        *,
+        update_ps: int = 0,
+        blocking: bool = False,
+        urgent: bool = False,
+    ) -> None:
+        """Issue a collective; go on at once, or when it has ended if it is `blocking`."""
+        index = self._add(
+            Communicate(
+                self._control, collective, bytes, tuple(dimensions), layer, training_pass, self.iteration, update_ps, blocking, urgent
+            )
+        )
+        if blocking:
+            self._control = (index,)
+        else:
+            self._outstanding.setdefault((layer, training_pass), []).append(index)
+
+    def wait(self, layer: int, training_pass: Pass, *, until_first: bool = False) -> None:
+        """Wait for the collectives issued for this pass of the layer. For `until_first` see `Wait`."""
+        pending = self._outstanding.pop((layer, training_pass), None)
+        if pending:
+            wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
+            self._control = (self._add(wait),)
+
+    def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str]) -> ExecutionGraph:
+        """The finished graph."""
+        return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers))
+
+
+def check_graph(graph: ExecutionGraph) -> None:
+    """Raise ValueError where an operation waits for itself, a later one, or one that does not exist."""
+    for index, operation in enumerate(graph.operations):
+        waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
+        for other in waits:
+            if not 0 <= other < index:
+                raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")
+        for dimension in operation.dimensions if isinstance(operation, Communicate) else ():
+            if not 0 <= dimension < len(graph.dimensions):
+                raise ValueError(f"operation {index} uses dimension {dimension} of {len(graph.dimensions)}")

@@ -1,0 +1,86 @@
+"""The hooks of astra. A plugin implements those it needs; each returns a list of providers (see `astra_sim.providers`).
+
+A plugin is a module named by an entry point in the group `astra_sim`. It should import no more than `astra_sim`: providers name
+their implementation as "package.module:object", which is imported when somebody first uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pluggy
+
+from astra_sim.providers import CollectiveProvider, FileFormat, Provider
+
+PROJECT = "astra_sim"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+# -- Workload ----------------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_workloads() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Workloads: factory(options, context) -> ExecutionGraph."""
+
+
+@hookspec
+def astra_training_loops() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Training loops: factory(layers, context, options) writes the operations of all passes into context.program."""
+
+
+# -- System ------------------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_systems() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """System layers (chunks, phases, queues): factory(options, context) -> System."""
+
+
+@hookspec
+def astra_collectives() -> Sequence[CollectiveProvider]:  # type: ignore[empty-body]
+    """Collective algorithms: factory(request[, options]) -> Schedule."""
+
+
+@hookspec
+def astra_schedulers() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Orders of a queue: factory([options]) -> Order."""
+
+
+# -- Network -----------------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_platforms() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Topologies: factory(options) -> sequence of Dimension."""
+
+
+@hookspec
+def astra_networks() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Network backends: factory(options, platform) -> RouteDelayNetwork or EventNetwork."""
+
+
+# -- Compute and memory ------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_computes() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Compute models: factory(options) -> Compute."""
+
+
+@hookspec
+def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Memory models: factory(options) -> Memory."""
+
+
+# -- Files and commands ------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
+    """File formats of other programs, recognised by content and turned into the tables of an experiment."""
+
+
+@hookspec
+def astra_commands() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Further commands of `astra`: the factory is a click command."""

@@ -1,0 +1,130 @@
+"""Layered workloads: layers with three passes, and the program that a training loop writes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from astra_sim.components import Context
+from astra_sim.errors import InputError
+from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
+from astra_sim.models import MissingWork, Work
+from astra_sim.options import option
+from astra_sim.platform import LogicalDimension, Platform
+from astra_sim.schedule import Collective
+from astra_sim.single_precision import scaled
+
+PS_PER_NS = 1000
+
+
+@attrs.frozen
+class PassOptions:
+    """One pass of a layer: what it computes, and the collective it needs."""
+
+    compute_ns: float | None = option(None, minimum=0, help="recorded computing time", unit="ns")
+    operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
+    memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
+    collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")
+    collective_bytes: int = option(0, minimum=0, help="bytes that each NPU puts into the collective", unit="bytes")
+
+
+@attrs.frozen
+class LayerOptions:
+    """A layer."""
+
+    name: str = option(help="name of the layer")
+    forward: PassOptions = option(PassOptions(), help="forward pass")
+    input_gradient: PassOptions = option(PassOptions(), help="backward pass, gradient of the input")
+    weight_gradient: PassOptions = option(PassOptions(), help="backward pass, gradient of the weights")
+    update_ns: float = option(0.0, minimum=0, help="time to use the result of one of the layer's collectives", unit="ns")
+    loop: str | None = option(None, help="how this layer is parallelised, for loops that ask layer by layer")
+
+
+class LayeredProgram:
+    """What a training loop writes: computing, collectives and waits, layer by layer, for all passes.
+
+    `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
+    splits one puts the new list in its place before it writes anything.
+    """
+
+    def __init__(self, layers: Sequence[LayerOptions], context: Context, single_precision: bool, where: str) -> None:
+        self.layers = layers
+        self.passes = context.run.passes
+        self.platform: Platform = context.platform
+        self.dimensions: tuple[LogicalDimension, ...] = context.platform.logical_dimensions()
+        self.where = where
+        self._context = context
+        self._single_precision = single_precision
+        self._builder = ProgramBuilder()
+        self._durations: dict[tuple[int, Pass], int] = {}
+
+    def all_dimensions(self) -> tuple[int, ...]:
+        """Every dimension."""
+        return tuple(range(len(self.dimensions)))
+
+    def iterations(self) -> Iterator[int]:
+        """The training iterations, to loop over; operations are counted to the one the loop is in."""
+        for iteration in range(self.passes):
+            self._builder.iteration = iteration
+            yield iteration
+
+    def collective(self, layer: int, training_pass: Pass) -> Collective | None:
+        """The collective that a pass of a layer needs, or None."""
+        name = self._options(layer, training_pass).collective
+        return Collective(name) if name is not None else None
+
+    def compute(self, layer: int, training_pass: Pass) -> None:
+        """Compute a pass of a layer."""
+        self._builder.compute(self._duration(layer, training_pass), layer, training_pass)
+
+    def step(self) -> None:
+        """Go from one step of the loop to the next, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
+        self._builder.idle(PS_PER_NS)
+
+    def communicate(
+        self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, urgent: bool = False
+    ) -> None:
+        """Issue the collective of a pass of a layer, if it has one."""
+        options = self._options(layer, training_pass)
+        collective = self.collective(layer, training_pass)
+        if collective is None:
+            return
+        size = self._size(options.collective_bytes)
+        if size < 1:
+            name = self.layers[layer].name
+            raise InputError(f"{self.where}: layer {name}, {training_pass}: a {collective} of {size} bytes; at least 1 is right")
+        update = round(self.layers[layer].update_ns * PS_PER_NS)
+        self._builder.communicate(
+            collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent
+        )
+
+    def wait(self, layer: int, training_pass: Pass, *, until_first: bool = False) -> None:
+        """Wait for the collectives issued for a pass of a layer. For `until_first` see `graph.Wait`."""
+        self._builder.wait(layer, training_pass, until_first=until_first)
+
+    def build(self) -> ExecutionGraph:
+        """The graph of everything written."""
+        return self._builder.build(self.dimensions, [layer.name for layer in self.layers])
+
+    def _options(self, layer: int, training_pass: Pass) -> PassOptions:
+        options: PassOptions = getattr(self.layers[layer], training_pass.value)
+        return options
+
+    def _duration(self, layer: int, training_pass: Pass) -> int:
+        key = layer, training_pass
+        if key not in self._durations:
+            options = self._options(layer, training_pass)
+            work = Work(options.compute_ns, options.operations, options.memory_bytes)
+            try:
+                nanoseconds = self._context.compute.duration_ns(work)
+            except MissingWork as error:
+                raise InputError(f"{self.where}: layer {self.layers[layer].name}, {training_pass}: {error}") from None
+            self._durations[key] = self._context.scaled_ps(nanoseconds, self._single_precision)
+        return self._durations[key]
+
+    def _size(self, size: int) -> int:
+        scale = self._context.run.comm_scale
+        if self._single_precision:
+            return scaled(size, scale)
+        return size if scale == 1 else int(size * scale)

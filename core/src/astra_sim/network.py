@@ -1,0 +1,68 @@
+"""What a network backend is. A backend subclasses one of the two classes here.
+
+Messages of a `RouteDelayNetwork` never wait for each other; those of an `EventNetwork` may.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+from astra_sim.platform import Platform
+
+
+class RouteDelayNetwork(abc.ABC):
+    """A network without contention: a message's delay depends on its route and size alone.
+
+    Then all NPUs that do the same stay in step, and a phase of a collective takes the same time whatever else
+    happens: the kernel computes it once.
+    """
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self._delays: dict[tuple[int, int, int], int] = {}
+
+    @abc.abstractmethod
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        """Picoseconds a message of `size` bytes takes over `hops` hops of a dimension."""
+
+    def message_delay(self, source: int, destination: int, size: int) -> int:
+        """Picoseconds a message of `size` bytes takes from one NPU to another."""
+        key = (*self.platform.route(source, destination), size)
+        delay = self._delays.get(key)
+        if delay is None:
+            delay = self._delays[key] = self.route_delay(*key)
+        return delay
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the network for the result, by name with unit."""
+        return {}
+
+
+class EventNetwork(abc.ABC):
+    """A network in which messages may wait for each other. Every NPU and every message is simulated on it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+
+    @abc.abstractmethod
+    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        """Take messages (number, source, destination, bytes) that are sent at `time` (picoseconds).
+
+        Calls come in order of time. The number is the engine's; a delivery repeats it.
+        """
+
+    @abc.abstractmethod
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next instant at which messages arrive, if that is not after `until`.
+
+        Returns that time and the numbers of the messages that arrive then, or None if none arrives by `until`. With `until`
+        None there is no limit, and None then means that no message is under way.
+        """
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the network for the result, by name with unit."""
+        return {}
+
+
+Network = RouteDelayNetwork | EventNetwork

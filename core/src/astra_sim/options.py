@@ -1,0 +1,209 @@
+"""Options classes: attrs classes from which validation, defaults, documentation and `--set` come."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim.errors import InputError, suggestion
+
+REQUIRED = attrs.NOTHING
+
+
+def option(
+    default: Any = REQUIRED,
+    *,
+    help: str,
+    unit: str = "",
+    minimum: float | None = None,
+    above: float | None = None,
+    choices: Sequence[str] | None = None,
+    factory: Callable[[], Any] | None = None,
+) -> Any:
+    """A field of an options class.
+
+    `help` is a line for people, `unit` its unit. Values below `minimum`, not `above`, or not among `choices` are
+    errors; for a list this holds for every item.
+    """
+    metadata = {"help": help, "unit": unit, "minimum": minimum, "above": above, "choices": choices}
+
+    def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            _check_value(attribute.name, item, metadata)
+
+    if factory is not None:
+        return attrs.field(factory=factory, validator=check, metadata=metadata, kw_only=True)
+    return attrs.field(default=default, validator=check, metadata=metadata, kw_only=True)
+
+
+def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    if value is None:
+        return
+    if isinstance(value, float) and value != value:
+        raise ValueError(f"{name} is not a number")
+    if metadata["choices"] is not None and value not in metadata["choices"]:
+        raise ValueError(f"{name} is {value!r}; {suggestion(str(value), metadata['choices'])}")
+    if metadata["minimum"] is not None and value < metadata["minimum"]:
+        raise ValueError(f"{name} is {value!r}; it must be at least {metadata['minimum']}")
+    if metadata["above"] is not None and not value > metadata["above"]:
+        raise ValueError(f"{name} is {value!r}; it must be more than {metadata['above']}")
+
+
+@attrs.frozen
+class OptionInfo:
+    """An option as `astra plugins show` prints it."""
+
+    name: str
+    type: str
+    default: str
+    unit: str
+    help: str
+
+
+def describe_options(cls: type | None) -> list[OptionInfo]:
+    """What options a class has."""
+    found = []
+    for field in attrs.fields(cls) if cls is not None else ():
+        default = field.default
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            default = default.factory()
+        text = "required" if default is REQUIRED else "none" if default is None else _plain(default)
+        kind = typing.get_type_hints(cls)[field.name]
+        choices = field.metadata.get("choices")
+        name = " | ".join(choices) if choices else getattr(kind, "__name__", str(kind)) if not typing.get_args(kind) else str(kind)
+        found.append(OptionInfo(field.name, name, text, field.metadata.get("unit", ""), field.metadata.get("help", "")))
+    return found
+
+
+def _plain(value: Any) -> str:
+    return value.value if isinstance(value, enum.Enum) else str(value)
+
+
+class Typed(str):
+    """A value as typed on a command line; it becomes whatever type its field has."""
+
+    __slots__ = ()
+
+
+def structure(cls: type, table: Mapping[str, Any], where: str) -> Any:
+    """An instance of an attrs class from a table, strictly: unknown keys, wrong types and bad values are errors.
+
+    `where` names the place in error messages. Raises InputError.
+    """
+    if not isinstance(table, Mapping):
+        raise InputError(f"{where}: {table!r} is not a table of options")
+    try:
+        return converter().structure(table, cls)
+    except Exception as error:
+        raise InputError(_explain(error, where)) from None
+
+
+@functools.cache
+def converter() -> Any:
+    """The strict cattrs converter: no silent conversion between types, no unknown keys."""
+    import cattrs
+
+    made = cattrs.Converter(forbid_extra_keys=True)
+    made.register_structure_hook(bool, lambda value, _: _boolean(value))
+    made.register_structure_hook(int, lambda value, _: _integer(value))
+    made.register_structure_hook(float, lambda value, _: _number(value))
+    made.register_structure_hook(str, lambda value, _: _text(value))
+    made.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, made))
+    made.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, made))
+    made.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, made))
+    return made
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, Typed) and value.lower() in ("true", "1", "yes", "on", "false", "0", "no", "off"):
+        return value.lower() in ("true", "1", "yes", "on")
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, Typed):
+        try:
+            return int(value)
+        except ValueError:
+            raise ValueError(f"{str(value)!r} is not a whole number") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, Typed):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{str(value)!r} is not a number") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value in (float("inf"), float("-inf")):
+        raise ValueError(f"{value!r} is not a finite number")
+    return value  # whole numbers stay whole: they may be exact beyond 2^53
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return str(value)
+
+
+def _is_tuple(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple
+
+
+def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
+    if isinstance(value, Typed):
+        value = [Typed(part.strip()) for part in value.strip("[]").split(",") if part.strip()]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{value!r} is not a list")
+    item = typing.get_args(kind)[0]
+    return tuple(made.structure(part, item) for part in value)
+
+
+def _is_text_or_tuple(kind: Any) -> bool:
+    return set(typing.get_args(kind)) == {str, tuple[str, ...]}
+
+
+def _text_or_tuple(value: Any, made: Any) -> str | tuple[str, ...]:
+    if isinstance(value, Typed) and "," in value or not isinstance(value, str):
+        return made.structure(value, tuple[str, ...])  # type: ignore[no-any-return]
+    return str(value)
+
+
+@functools.cache
+def _table_hook(kind: type) -> Any:
+    from cattrs.gen import make_dict_structure_fn
+
+    return make_dict_structure_fn(kind, converter(), _cattrs_forbid_extra_keys=True)
+
+
+def _table(value: Any, kind: type, made: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a table")
+    return _table_hook(kind)(value, kind)
+
+
+def _explain(error: BaseException, where: str) -> str:
+    """The first thing that is wrong, with the path of keys that leads to it."""
+    from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+
+    while isinstance(error, ClassValidationError):
+        inner = error.exceptions[0]
+        for note in getattr(inner, "__notes__", ()):
+            if hasattr(note, "name"):
+                where = f"{where}: {note.name}"
+        error = inner
+    if isinstance(error, ForbiddenExtraKeysError):
+        known = [field.name for field in attrs.fields(error.cl)]
+        return f"{where}: unknown key {sorted(error.extra_fields)[0]!r}; {suggestion(sorted(error.extra_fields)[0], known)}"
+    if isinstance(error, KeyError):
+        return f"{where}: {error.args[0]} is missing"
+    return f"{where}: {error}"

@@ -1,0 +1,167 @@
+"""How long a phase takes, computed once and in isolation.
+
+On a network without contention, and when a phase ends everywhere at once, its duration depends on nothing but its schedule,
+its dimension and its bytes. Three ways, each used where the next simpler one does not apply:
+
+1. a chain: one message in flight per rank, the same for every rank: the sum of its steps;
+2. one rank, whose sends come back as its own receives: the same for every rank, several messages in flight;
+3. the whole group, message by message.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from astra_sim.engine import CONTROL_BYTES, PHASE, Barrier, Engine, Job, PhaseRun
+from astra_sim.errors import DeadlockError, ScheduleError
+from astra_sim.models import Memory
+from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import LogicalDimension, Platform, Route
+from astra_sim.schedule import Peer, Schedule, lower
+
+
+@attrs.define(slots=True)
+class PhaseCost:
+    """What a phase takes: its duration, and what NPU 0 sees of it.
+
+    `delay_sum` adds the time from posting a receive to its message over the `received` messages of NPU 0; `payload` is what NPU
+    0 sends, in bytes per physical dimension; `messages` counts those of all NPUs of the platform.
+    """
+
+    duration_ps: int
+    delay_sum: int
+    received: int
+    payload: tuple[int, ...]
+    messages: int
+
+
+class PhaseTimer:
+    """Computes and remembers the cost of phases."""
+
+    def __init__(self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool) -> None:
+        self._network = network
+        self._platform: Platform = network.platform
+        self._endpoint_ps = endpoint_ps
+        self._memory = memory
+        self._rendezvous = rendezvous
+        self._costs: dict[tuple[Schedule, LogicalDimension], PhaseCost] = {}
+
+    def cost(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
+        """The cost of a phase of `schedule` on all groups of `dimension` at once."""
+        key = (schedule, dimension)
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._compute(schedule, dimension)
+        return cost
+
+    def _compute(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
+        if schedule.ranks != dimension.size:
+            raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
+        if self._is_symmetric(schedule, dimension):
+            chain = self._chain(schedule, dimension)
+            duration, delay_sum, received = chain or self._one_rank(schedule, dimension)
+        else:
+            duration, delay_sum, received = self._whole_group(schedule, dimension)
+        return PhaseCost(
+            duration,
+            delay_sum,
+            received,
+            payload(schedule, dimension, self._platform, self._rendezvous),
+            messages(schedule, dimension, self._platform, self._rendezvous),
+        )
+
+    def _is_symmetric(self, schedule: Schedule, dimension: LogicalDimension) -> bool:
+        if not schedule.is_shared:
+            return False
+        steps = schedule.programs[0].steps
+        if any(s.send_to is None or s.receive_from is None or s.receive_from.inverse() != s.send_to for s in steps):
+            return False
+        return all(self._platform.is_symmetric(dimension, peer) for peer in {s.send_to for s in steps if s.send_to})
+
+    def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int] | None:
+        program = schedule.programs[0]
+        if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
+            return None
+        duration, delay_sum, received = self._endpoint_ps, 0, 0
+        for step in program.steps:
+            assert step.send_to is not None
+            delay = self._delay(step.send_to, step.bytes, dimension)
+            memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
+            duration += step.times * (delay + self._endpoint_ps + memory)
+            delay_sum += step.times * delay
+            received += step.times
+        return duration, delay_sum, received
+
+    def _delay(self, peer: Peer, size: int, dimension: LogicalDimension) -> int:
+        """Picoseconds from being ready to send until the message is there, under the rendezvous protocol with its request."""
+        route = route_from_zero(peer, dimension, self._platform)
+        delay = self._network.route_delay(*route, size)
+        return delay + (self._network.route_delay(*route, CONTROL_BYTES) if self._rendezvous else 0)
+
+    def _one_rank(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int]:
+        """Simulate one rank, to which all its messages come back: what it sends to a peer is what another sends to it."""
+        return self._simulate(schedule, dimension, 1)
+
+    def _whole_group(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int]:
+        if not self._platform.groups_are_alike(dimension):
+            raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
+        return self._simulate(schedule, dimension, dimension.size)
+
+    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> tuple[int, int, int]:
+        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else."""
+        engine = Engine(self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
+        barrier, group, programs = Barrier(), dimension.group(0), lower(schedule)
+        tasks = []
+        for index in range(ranks):
+            run = PhaseRun(group[index], index, group, programs[index % len(programs)], barrier)
+            tasks.append(engine.add_task(PHASE, payload=(Job(0, "", 0, 0), run)))
+        if ranks == 1:
+            barrier.by_npu = dict.fromkeys(group, barrier.parts[0])
+        for task in tasks:
+            engine.start(task)
+        engine.run()
+        if barrier.open:
+            waiting = [line for run in barrier.parts for line in describe(run)]
+            raise DeadlockError("a collective's schedule cannot finish: " + "; ".join(waiting[:8]), waiting)
+        return engine.now, barrier.parts[0].delay_sum, barrier.parts[0].received
+
+
+def describe(run: PhaseRun) -> list[str]:
+    """What a rank that has not finished its part of a phase waits for, in words."""
+    program = run.program
+    if run.credits >= program.credits and run.next_action == len(program.actions):
+        return []
+    lines = []
+    for action in program.actions[: run.next_action]:
+        if action.receive_from is not None and run.is_posted(action.receive_slot):
+            sender = run.members[action.receive_from.of(run.rank, len(run.members))]
+            lines.append(f"NPU {run.npu} waits for a message of {action.bytes} bytes from NPU {sender}")
+    if run.next_action < len(program.actions):
+        action = program.actions[run.next_action]
+        lines.append(
+            f"NPU {run.npu} has {run.credits} credits and {run.arrivals} messages, and waits for {action.after} credits"
+            f" and {action.after_arrivals} messages before its step {run.next_action + 1} of {len(program.actions)}"
+        )
+    return lines
+
+
+def route_from_zero(peer: Peer, dimension: LogicalDimension, platform: Platform) -> Route:
+    """The route of a message from NPU 0 to a peer in its group."""
+    return platform.route(0, dimension.group(0)[peer.of(0, dimension.size)])
+
+
+def payload(schedule: Schedule, dimension: LogicalDimension, platform: Platform, rendezvous: bool) -> tuple[int, ...]:
+    """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
+    sums = [0] * len(platform.dimensions)
+    for step in schedule.program(0).steps:
+        if step.send_to is not None:
+            sums[route_from_zero(step.send_to, dimension, platform).dimension] += step.bytes * step.times
+        if rendezvous and step.receive_from is not None:
+            sums[route_from_zero(step.receive_from, dimension, platform).dimension] += CONTROL_BYTES * step.times
+    return tuple(sums)
+
+
+def messages(schedule: Schedule, dimension: LogicalDimension, platform: Platform, rendezvous: bool) -> int:
+    """Messages that all NPUs of the platform send in a phase."""
+    groups = platform.npus // dimension.size
+    return groups * schedule.total_messages() * (2 if rendezvous else 1)

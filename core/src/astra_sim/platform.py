@@ -1,0 +1,209 @@
+"""The platform: dimensions of NPUs and links, independent of the network backend that moves messages over them.
+
+NPU numbers are mixed radix over the dimensions, the first dimension varying fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import attrs
+
+from astra_sim.errors import InputError
+from astra_sim.schedule import Peer
+
+GIB = 2**30
+
+
+@runtime_checkable
+class Topology(Protocol):
+    """How the NPUs of one dimension are joined. `name` is the plugin's."""
+
+    name: str
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links that a message crosses between two positions of the dimension."""
+        ...
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Whether `peer` is the same number of hops away from every position. False where this is not known."""
+        ...
+
+    def links_per_message(self) -> int:
+        """Links that one message uses side by side; its bandwidth is that of so many links."""
+        ...
+
+    def links_per_npu(self) -> int:
+        """Links of an NPU that can be used at all."""
+        ...
+
+
+@attrs.frozen
+class Dimension:
+    """One dimension of a platform. Bandwidth in bytes per nanosecond and link, latencies in nanoseconds."""
+
+    topology: Topology
+    size: int
+    links: int
+    link_bandwidth: float
+    link_latency_ns: float
+    nic_latency_ns: float = 0.0
+    router_latency_ns: float = 0.0
+    hbm_latency_ns: float = 0.0
+    hbm_bandwidth: float = 1.0
+    hbm_scale: float = 0.0
+    packaging: str = "node"
+
+
+class Route(NamedTuple):
+    """The way of a message: the highest dimension in which its ends differ, and the hops there."""
+
+    dimension: int
+    hops: int
+
+
+@attrs.frozen
+class LogicalDimension:
+    """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
+
+    `physical` is the platform's dimension it lies in, or None where it spans all NPUs.
+    """
+
+    size: int
+    stride: int
+    physical: int | None
+
+    def group(self, npu: int) -> range:
+        """The NPUs of the group to which `npu` belongs, in rank order."""
+        first = npu - self.index(npu) * self.stride
+        return range(first, first + self.size * self.stride, self.stride)
+
+    def index(self, npu: int) -> int:
+        """The rank of `npu` in its group."""
+        return npu // self.stride % self.size
+
+
+@attrs.frozen
+class Platform:
+    """Dimensions of NPUs, first dimension varying fastest."""
+
+    dimensions: tuple[Dimension, ...]
+    name: str = ""
+    strides: tuple[int, ...] = attrs.field(init=False)
+    npus: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.dimensions:
+            raise InputError("a platform needs at least one dimension")
+        strides, count = [], 1
+        for dimension in self.dimensions:
+            strides.append(count)
+            count *= dimension.size
+        object.__setattr__(self, "strides", tuple(strides))
+        object.__setattr__(self, "npus", count)
+
+    def coordinate(self, npu: int, dimension: int) -> int:
+        """Position of `npu` in a dimension."""
+        return npu // self.strides[dimension] % self.dimensions[dimension].size
+
+    def route(self, source: int, destination: int) -> Route:
+        """The route between two different NPUs: the highest dimension in which they differ (ASTRA-sim 1.0)."""
+        for index in range(len(self.dimensions) - 1, -1, -1):
+            a, b = self.coordinate(source, index), self.coordinate(destination, index)
+            if a != b:
+                return Route(index, self.dimensions[index].topology.hops(a, b))
+        raise InputError(f"a message from NPU {source} to itself has no route")
+
+    def logical_dimensions(self) -> tuple[LogicalDimension, ...]:
+        """The platform's own dimensions, as collectives see them."""
+        return tuple(LogicalDimension(d.size, s, i) for i, (d, s) in enumerate(zip(self.dimensions, self.strides, strict=True)))
+
+    def whole(self) -> LogicalDimension:
+        """All NPUs as one dimension."""
+        return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
+
+    def split_for_group(self, group: int) -> tuple[tuple[LogicalDimension, ...], int]:
+        """Logical dimensions in which the first ones make up groups of `group` NPUs, and how many those are.
+
+        A dimension that the group's boundary cuts is split in two. Raises InputError where the size of a dimension is
+        not a multiple of what the group takes of it.
+        """
+        logical = self.logical_dimensions()
+        if not 1 <= group <= self.npus:
+            raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; 1 to {self.npus} are right")
+        covered = 1
+        for index, dimension in enumerate(logical):
+            if covered == group:
+                return logical, index
+            if covered * dimension.size > group:
+                inner, rest = divmod(group, covered)
+                if rest or dimension.size % inner:
+                    sizes = " x ".join(str(d.size) for d in logical)
+                    raise InputError(f"groups of {group} NPUs do not divide the platform of {sizes} NPUs along its dimensions")
+                first = LogicalDimension(inner, dimension.stride, dimension.physical)
+                second = LogicalDimension(dimension.size // inner, dimension.stride * inner, dimension.physical)
+                return (*logical[:index], first, second, *logical[index + 1 :]), index + 1
+            covered *= dimension.size
+        return logical, len(logical)
+
+    def is_symmetric(self, dimension: LogicalDimension, peer: Peer) -> bool:
+        """Whether messages to `peer` take the same route from every rank of `dimension`, whichever group it is."""
+        if dimension.physical is not None and self.dimensions[dimension.physical].size == dimension.size:
+            if self.dimensions[dimension.physical].topology.is_symmetric(peer):
+                return True
+        elif dimension.physical is None and peer.operator == "xor" and self._xor_is_symmetric(peer.value):
+            return True
+        return _same_everywhere(self._routes(dimension, peer))
+
+    def _xor_is_symmetric(self, mask: int) -> bool:
+        for dimension, stride in zip(self.dimensions, self.strides, strict=True):
+            part = mask // stride % dimension.size
+            if not is_power_of_two(dimension.size) or (part and not dimension.topology.is_symmetric(Peer("xor", part))):
+                return False
+        return True
+
+    def _routes(self, dimension: LogicalDimension, peer: Peer) -> Iterator[Route]:
+        for group in self._distinct_groups(dimension):
+            for index in range(dimension.size):
+                yield self.route(group[index], group[peer.of(index, dimension.size)])
+
+    def _distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
+        """Groups that between them show every route: those at all offsets within a split physical dimension."""
+        if dimension.physical is None:
+            return [dimension.group(0)]
+        stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
+        groups = {dimension.group(offset * stride).start: dimension.group(offset * stride) for offset in range(size)}
+        return list(groups.values())
+
+    def groups_are_alike(self, dimension: LogicalDimension) -> bool:
+        """Whether all groups of a dimension have the same routes between ranks of the same number."""
+        groups = self._distinct_groups(dimension)
+        if len(groups) == 1:
+            return True
+        topology, size = self.dimensions[dimension.physical or 0].topology, self.dimensions[dimension.physical or 0].size
+        if all(topology.is_symmetric(Peer("shift", distance)) for distance in range(1, size)):
+            return True
+        first = groups[0]
+        return all(
+            self.route(group[a], group[b]) == self.route(first[a], first[b])
+            for group in groups[1:]
+            for a in range(dimension.size)
+            for b in range(dimension.size)
+            if a != b
+        )
+
+
+def _same_everywhere(routes: Iterator[Route]) -> bool:
+    first = next(routes, None)
+    return all(route == first for route in routes)
+
+
+def bytes_per_ns(gib_per_s: float) -> float:
+    """GiB/s (2^30 bytes per second) as bytes per nanosecond."""
+    return gib_per_s * GIB / 1e9
+
+
+def is_power_of_two(number: int) -> bool:
+    """Whether `number` is 1, 2, 4, ..."""
+    return number > 0 and number & (number - 1) == 0

@@ -1,0 +1,79 @@
+"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from astra_sim.errors import PluginError
+
+Reference = str | Callable[..., Any]
+"""An object, or where to import it from when it is first used: "package.module:object"."""
+
+
+@attrs.frozen
+class Provider:
+    """A component. `options` is an attrs class whose fields are made with `astra_sim.option`; None: it has no options."""
+
+    name: str
+    summary: str
+    factory: Reference
+    options: Reference | None = None
+
+    def load_factory(self) -> Callable[..., Any]:
+        """The implementation. Raises PluginError where it cannot be imported."""
+        return load(self.factory, f"plugin {self.name!r}")
+
+    def load_options(self) -> type | None:
+        """The options class, or None. Raises PluginError where it cannot be imported."""
+        return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
+
+
+@attrs.frozen
+class CollectiveProvider(Provider):
+    """A collective algorithm.
+
+    `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
+    in turn for the phases of one dimension (`Request.instance` counts modulo this).
+    """
+
+    whole_platform: bool = attrs.field(default=False, kw_only=True)
+    variants: int = attrs.field(default=1, kw_only=True)
+
+
+@attrs.frozen
+class FileFormat:
+    """A file format. `kinds` are the sections it may fill, such as ("platform", "network").
+
+    `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as
+    they could stand in an experiment file. `read` raises InputError naming the path, line or key, and value.
+    """
+
+    name: str
+    summary: str
+    kinds: tuple[str, ...]
+    recognises: Reference
+    read: Reference
+
+    def load_recognises(self) -> Callable[[str], bool]:
+        """The recogniser."""
+        return load(self.recognises, f"file format {self.name!r}")
+
+    def load_read(self) -> Callable[[str, str], dict[str, dict[str, Any]]]:
+        """The reader."""
+        return load(self.read, f"file format {self.name!r}")
+
+
+def load(reference: Reference, what: str) -> Callable[..., Any]:
+    """Import what a reference names. Raises PluginError with the import's own error."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, attribute = reference.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise PluginError(f"{what} cannot be loaded from {reference}: {type(error).__name__}: {error}") from error
+    return found

@@ -1,0 +1,227 @@
+"""What a run answers: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from astra_sim.components import Components
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
+from astra_sim.simulation import PhaseRecord, Trace
+
+PS_PER_NS = 1000
+
+
+def to_ns(picoseconds: int) -> int | float:
+    """Picoseconds as nanoseconds; whole where they are whole."""
+    whole, rest = divmod(picoseconds, PS_PER_NS)
+    return picoseconds / PS_PER_NS if rest else whole
+
+
+@attrs.define
+class PassFigures:
+    """Times of one pass of a layer, in nanoseconds: computing, collectives from issue to end, and waiting for them."""
+
+    compute_ns: float = 0
+    total_comm_ns: float = 0
+    exposed_comm_ns: float = 0
+
+
+@attrs.define
+class LayerFigures:
+    """Times of a layer, and the mean delays of the chunks of its collectives, phase by phase (nanoseconds).
+
+    `queueing_delay_ns[0]` is that before the first phase is queued; `[i]` is the time in the queue of phase i. `network_delay_ns[i]` is
+    that of a message in phase i + 1.
+    """
+
+    name: str
+    forward: PassFigures
+    input_gradient: PassFigures
+    weight_gradient: PassFigures
+    queueing_delay_ns: list[float]
+    network_delay_ns: list[float]
+
+    def of(self, training_pass: Pass) -> PassFigures:
+        """The figures of one pass."""
+        figures: PassFigures = getattr(self, training_pass.value)
+        return figures
+
+
+@attrs.define
+class DimensionFigures:
+    """A dimension as collectives use it.
+
+    `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` what NPU 0 sends in its phases.
+    """
+
+    topology: str
+    size: int
+    utilisation: float
+    average_chunk_latency_ns: float | None
+    bytes: int
+
+
+@attrs.define
+class Interval:
+    """Something on NPU 0 that began and ended (nanoseconds): an operation, or a phase of a chunk."""
+
+    kind: str
+    name: str
+    lane: str
+    begin_ns: float
+    end_ns: float
+
+
+@attrs.define
+class Result:
+    """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
+
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another.
+    """
+
+    run_name: str
+    finish_ns: float
+    compute_ns: float
+    exposed_comm_ns: float
+    npus: int
+    simulated_npus: int
+    messages: int
+    events: int
+    wall_s: float
+    network: dict[str, Any]
+    layers: list[LayerFigures]
+    dimensions: list[DimensionFigures]
+    busy_ns: list[list[tuple[float, float]]] = attrs.field(repr=False)
+    _graph: ExecutionGraph = attrs.field(repr=False)
+    _trace: Trace = attrs.field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the timeline, ready for JSON."""
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "busy_ns"))
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0, in the order of the program."""
+        trace, graph = self._trace, self._graph
+        for index, operation in enumerate(graph.operations):
+            if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
+                layer = graph.layers[operation.layer] if operation.layer >= 0 else ""
+                kind = operation.collective.value if isinstance(operation, Communicate) else type(operation).__name__.lower()
+                lane = "collectives" if isinstance(operation, Communicate) else "program"
+                yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
+        for record in trace.phases:
+            layer = graph.layers[graph.operations[record.operation].layer]
+            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
+            lane = f"dimension {record.plan.dimension}"
+            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
+
+
+def make_result(name: str, components: Components, trace: Trace, wall_s: float) -> Result:
+    """Add up what happened."""
+    graph = components.graph
+    layers = _layers(graph, trace)
+    compute_ps = sum(o.duration_ps for o in graph.operations if isinstance(o, Compute) and not o.idle)
+    dimensions, busy = _dimensions(components, trace)
+    network = {
+        "plugin": components.names["network"],
+        "payload_bytes": sum(trace.payload),
+        "payload_bytes_per_dimension": trace.payload,
+        **components.network.statistics(),
+    }
+    return Result(
+        name,
+        to_ns(trace.finish_ps),
+        to_ns(compute_ps),
+        to_ns(trace.finish_ps - compute_ps),
+        components.platform.npus,
+        trace.simulated_npus,
+        trace.messages,
+        trace.events,
+        wall_s,
+        network,
+        layers,
+        dimensions,
+        busy,
+        graph,
+        trace,
+    )
+
+
+def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
+    sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
+    for index, operation in enumerate(graph.operations):
+        if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
+            continue
+        entry = sums[operation.layer][operation.training_pass]
+        spent = trace.end_ps[index] - trace.begin_ps[index]
+        if isinstance(operation, Compute):
+            entry[0] += operation.duration_ps
+        elif isinstance(operation, Wait):
+            arrived = max((trace.end_ps[other] for other in operation.after), default=0)
+            ended = [trace.end_ps[other] for other in operation.pending]
+            entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
+        elif trace.active[index]:
+            entry[1] += spent
+            entry[2] += spent if operation.blocking else 0
+    delays = _delays(graph, trace)
+    return [
+        LayerFigures(name, *(PassFigures(*(to_ns(v) for v in sums[i][p])) for p in Pass), *delays[i])
+        for i, name in enumerate(graph.layers)
+    ]
+
+
+def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list[float]]]:
+    """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over collectives.
+
+    As ASTRA-sim 1.0 counts: the mean over collectives divides by all of them, also where some have fewer phases.
+    """
+    by_operation: dict[int, list[list[PhaseRecord]]] = {}
+    for record in trace.phases:
+        phases = by_operation.setdefault(record.operation, [])
+        if record.phase == len(phases):
+            phases.append([])
+        phases[record.phase].append(record)
+    by_layer: dict[int, list[list[list[PhaseRecord]]]] = {}
+    for operation, phases in by_operation.items():
+        by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
+    found: list[tuple[list[float], list[float]]] = []
+    for layer in range(len(graph.layers)):
+        collectives = by_layer.get(layer, [])
+        count = max((len(phases) for phases in collectives), default=0)
+        queueing = [0.0] * (count + 1 if collectives else 0)
+        network = [0.0] * count
+        for phases in collectives:
+            for number, records in enumerate(phases):
+                queueing[number + 1] += sum(r.started_ps - r.queued_ps for r in records) / len(records) / PS_PER_NS
+                delays = [r.delay_sum / r.received if r.received else 0.0 for r in records]
+                network[number] += sum(delays) / len(records) / PS_PER_NS
+        divisor = max(1, len(collectives))
+        found.append(([v / divisor for v in queueing], [v / divisor for v in network]))
+    return found
+
+
+def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFigures], list[list[tuple[float, float]]]]:
+    figures, busy = [], []
+    for index, logical in enumerate(components.graph.dimensions):
+        records = [record for record in trace.phases if record.plan.dimension == index]
+        intervals = _union([(r.queued_ps, r.ended_ps) for r in records])
+        covered = sum(end - begin for begin, end in intervals)
+        latency = sum(r.ended_ps - r.started_ps for r in records) / len(records) / PS_PER_NS if records else None
+        sent = sum(step.bytes * step.times for r in records for step in r.plan.schedule.program(0).steps if step.send_to is not None)
+        topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
+        figures.append(DimensionFigures(topology, logical.size, covered / trace.finish_ps if trace.finish_ps else 0.0, latency, sent))
+        busy.append([(to_ns(begin), to_ns(end)) for begin, end in intervals])
+    return figures, busy
+
+
+def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Disjoint intervals that cover the same time."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged

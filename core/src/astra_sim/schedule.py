@@ -1,0 +1,339 @@
+"""Schedules: what a collective algorithm does, written as data.
+
+An algorithm is a function from a `Request` (which collective, how many ranks, how many bytes) to a `Schedule`: for every
+rank the messages it sends and receives, in order. Two rules give a schedule its meaning in time:
+
+* A rank starts with `starts` credits under way, and every message it receives is one more. Before a credit counts, the rank's
+  endpoint handles it (the endpoint delay of the system and, for reductions, a pass through local memory).
+* Steps are taken in order. A step is taken as soon as the rank has `after` credits, by default one for its own and one for
+  every earlier send: with `starts=1` each send waits for the previous reception, with `starts=w` up to w are in flight.
+
+Taking a step sends its message and posts its receive. A rank has finished when every step is taken and every credit counted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from astra_sim.errors import ScheduleError
+
+
+class Collective(enum.StrEnum):
+    """The collective operations."""
+
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+
+
+class Peer(NamedTuple):
+    """Another rank of the group: by distance (`shift`), by bit pattern (`xor`), or by its number (`rank`)."""
+
+    operator: str
+    value: int
+
+    def of(self, rank: int, ranks: int) -> int:
+        """The rank meant, seen from `rank` in a group of `ranks`."""
+        if self.operator == "shift":
+            return (rank + self.value) % ranks
+        if self.operator == "xor":
+            return rank ^ self.value
+        return self.value
+
+    def inverse(self) -> Peer:
+        """The peer whose peer this is: who sends to me when I send to it."""
+        return Peer("shift", -self.value) if self.operator == "shift" else self
+
+    def normal(self, ranks: int) -> Peer:
+        """The same peer in one spelling: distances modulo the group's size."""
+        return Peer("shift", self.value % ranks) if self.operator == "shift" else self
+
+    def __str__(self) -> str:
+        return f"{self.operator}({self.value:+d})" if self.operator == "shift" else f"{self.operator}({self.value})"
+
+
+def shift(distance: int) -> Peer:
+    """The rank `distance` further on, around the group."""
+    return Peer("shift", distance)
+
+
+def xor(mask: int) -> Peer:
+    """The rank whose number differs in the bits of `mask`."""
+    return Peer("xor", mask)
+
+
+def rank(number: int) -> Peer:
+    """The rank of that number: for schedules in which every rank has a program of its own."""
+    return Peer("rank", number)
+
+
+Pieces = Iterable[Hashable] | Callable[[int], Iterable[Hashable]]
+
+
+@attrs.define(slots=True)
+class Step:
+    """One step of a rank's program; use `exchange`, `send` or `receive` to write one.
+
+    `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
+    the sends before it), `after_arrivals` the number of messages that must have arrived besides. `reduce` says that
+    received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory).
+    `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`.
+    """
+
+    send_to: Peer | None
+    receive_from: Peer | None
+    bytes: int
+    times: int = 1
+    after: int | None = None
+    after_arrivals: int = 0
+    reduce: bool = False
+    memory_bytes: int = 0
+    pieces: Pieces = ()
+
+    def pieces_of(self, repetition: int) -> Iterable[Hashable]:
+        """The pieces of the given repetition, relative to the sender where the schedule is."""
+        return self.pieces(repetition) if callable(self.pieces) else self.pieces
+
+
+def exchange(
+    to: Peer,
+    bytes: int,
+    *,
+    times: int = 1,
+    after: int | None = None,
+    after_arrivals: int = 0,
+    reduce: bool = False,
+    memory_bytes: int | None = None,
+    pieces: Pieces = (),
+) -> Step:
+    """Send `bytes` to `to` and receive as many from the rank to which we are `to`.
+
+    For programs that all ranks share. `memory_bytes` defaults to `bytes` where `reduce` is set, else 0.
+    """
+    charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
+    return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces)
+
+
+def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ()) -> Step:
+    """Send a message."""
+    return Step(to, None, bytes, after=after, pieces=pieces)
+
+
+def receive(
+    source: Peer, bytes: int, *, after: int | None = None, reduce: bool = False, memory_bytes: int | None = None
+) -> Step:
+    """Post the receive of a message; its pieces are those that the sender names."""
+    charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
+    return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged)
+
+
+@attrs.frozen
+class Request:
+    """What a schedule is asked for.
+
+    `bytes` is what each rank holds at the start. `direction` is +1 or -1, the way round in which a queue runs.
+    `instance` counts the phases of this kind on this dimension, for algorithms that alternate.
+    """
+
+    collective: Collective
+    ranks: int
+    bytes: int
+    direction: int = 1
+    instance: int = 0
+
+    def unsupported(self, algorithm: str, reason: str) -> ScheduleError:
+        """The error to raise when an algorithm cannot serve this request."""
+        return ScheduleError(f"{algorithm} cannot do {self.collective} on {self.ranks} ranks: {reason}")
+
+
+@attrs.frozen
+class RankProgram:
+    """What one rank does: `starts` credits at the start, then `steps` in order."""
+
+    steps: tuple[Step, ...]
+    starts: int = 1
+
+
+@attrs.frozen(eq=False)
+class Schedule:
+    """The programs of all ranks of a group: one that all share (peers relative), or one a rank.
+
+    `output_bytes` is what each rank holds at the end.
+    """
+
+    ranks: int
+    programs: tuple[RankProgram, ...]
+    output_bytes: int
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.programs) not in (1, self.ranks):
+            raise ScheduleError(f"a schedule of {self.ranks} ranks has {len(self.programs)} programs; 1 or {self.ranks} are right")
+
+    @classmethod
+    def shared(cls, request: Request, steps: Iterable[Step], *, starts: int = 1, output_bytes: int | None = None) -> Schedule:
+        """A schedule in which all ranks do the same, each relative to itself."""
+        size = default_output_bytes(request) if output_bytes is None else output_bytes
+        return cls(request.ranks, (RankProgram(tuple(steps), starts),), size)
+
+    @classmethod
+    def per_rank(cls, request: Request, programs: Iterable[RankProgram], *, output_bytes: int | None = None) -> Schedule:
+        """A schedule in which every rank has a program of its own."""
+        size = default_output_bytes(request) if output_bytes is None else output_bytes
+        return cls(request.ranks, tuple(programs), size)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one program stands for all ranks."""
+        return len(self.programs) == 1
+
+    def program(self, index: int) -> RankProgram:
+        """The program of rank `index`."""
+        return self.programs[0] if self.is_shared else self.programs[index]
+
+    def sends_of(self, index: int) -> int:
+        """Messages that rank `index` sends."""
+        return sum(step.times for step in self.program(index).steps if step.send_to is not None)
+
+    def total_messages(self) -> int:
+        """Messages that all ranks send together."""
+        if self.is_shared:
+            return self.ranks * self.sends_of(0)
+        return sum(self.sends_of(index) for index in range(self.ranks))
+
+
+def default_output_bytes(request: Request) -> int:
+    """Bytes each rank holds after the collective: a reduce-scatter leaves bytes // ranks, an all-gather bytes * ranks."""
+    if request.collective is Collective.REDUCE_SCATTER:
+        return request.bytes // request.ranks
+    if request.collective is Collective.ALL_GATHER:
+        return request.bytes * request.ranks
+    return request.bytes
+
+
+class Action(NamedTuple):
+    """A step as the engine takes it.
+
+    The message to `send_to` meets the receive number `slot` there; the receive from `receive_from` is the rank's own number
+    `receive_slot`.
+    """
+
+    after: int
+    after_arrivals: int
+    send_to: Peer | None
+    slot: int
+    receive_from: Peer | None
+    receive_slot: int
+    bytes: int
+
+
+@attrs.frozen(eq=False)
+class LoweredProgram:
+    """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
+
+    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges.
+    """
+
+    starts: int
+    actions: tuple[Action, ...]
+    credits: int
+    memory_bytes: tuple[int, ...]
+
+
+def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
+    """Match every send with its receive and unroll repetitions. The k-th message to a peer meets the k-th receive from it.
+
+    Raises ScheduleError where a rank sends to itself or outside of the group, or sends and receives do not match in
+    number or size.
+    """
+    ranks = schedule.ranks
+    if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
+        program = schedule.programs[0]
+        slots = _receives(program, lambda peer: peer.normal(ranks))
+        _check_peers(program, 0, ranks)
+        for source, waiting in slots.items():
+            sends = sum(s.times for s in program.steps if s.send_to and s.send_to.inverse().normal(ranks) == source)
+            if sends != len(waiting):
+                raise ScheduleError(f"every rank posts {len(waiting)} receives from {source}, which sends {sends} messages")
+        return (_lower(program, lambda peer: slots.get(peer.inverse().normal(ranks), []), lambda peer: peer.normal(ranks), "every rank"),)
+    posted = []
+    for index in range(ranks):
+        _check_peers(schedule.program(index), index, ranks)
+        posted.append(_receives(schedule.program(index), lambda peer, index=index: peer.of(index, ranks)))
+    lowered = []
+    for index in range(ranks):
+        lowered.append(
+            _lower(
+                schedule.program(index),
+                lambda peer, index=index: posted[peer.of(index, ranks)].get(index, []),
+                lambda peer, index=index: peer.of(index, ranks),
+                f"rank {index}",
+            )
+        )
+    _check_all_received(schedule, posted)
+    return tuple(lowered)
+
+
+def _mixes_operators(program: RankProgram) -> bool:
+    return len({peer.operator for step in program.steps for peer in (step.send_to, step.receive_from) if peer}) > 1
+
+
+def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
+    for step in program.steps:
+        for peer in (step.send_to, step.receive_from):
+            if peer is not None and (not 0 <= peer.of(index, ranks) < ranks or peer.of(index, ranks) == index):
+                raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is rank {peer.of(index, ranks)}")
+
+
+def _receives(program: RankProgram, key: Callable[..., Hashable]) -> dict[Hashable, list[tuple[int, int]]]:
+    """The (slot, bytes) of all receives of a program, by the peer they come from."""
+    found: dict[Hashable, list[tuple[int, int]]] = {}
+    slot = 0
+    for step in program.steps:
+        if step.receive_from is not None:
+            found.setdefault(key(step.receive_from), []).extend((slot + k, step.bytes) for k in range(step.times))
+            slot += step.times
+    return found
+
+
+def _lower(
+    program: RankProgram,
+    receives_at: Callable[[Peer], Sequence[tuple[int, int]]],
+    key: Callable[[Peer], Hashable],
+    who: str,
+) -> LoweredProgram:
+    actions: list[Action] = []
+    memory: list[int] = []
+    sent: dict[Hashable, int] = {}
+    sends = 0
+    for step in program.steps:
+        for _ in range(step.times):
+            slot = -1
+            if step.send_to is not None:
+                ordinal = sent.get(key(step.send_to), 0)
+                sent[key(step.send_to)] = ordinal + 1
+                waiting = receives_at(step.send_to)
+                if ordinal >= len(waiting):
+                    raise ScheduleError(f"{who} sends {ordinal + 1} messages to {step.send_to}, which posts {len(waiting)} receives")
+                slot, expected = waiting[ordinal]
+                if expected != step.bytes:
+                    raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
+            after = sends + 1 if step.after is None else step.after
+            actions.append(Action(after, step.after_arrivals, step.send_to, slot, step.receive_from, len(memory), step.bytes))
+            sends += step.send_to is not None
+            if step.receive_from is not None:
+                memory.append(step.memory_bytes)
+    return LoweredProgram(program.starts, tuple(actions), program.starts + len(memory), tuple(memory))
+
+
+def _check_all_received(schedule: Schedule, posted: Sequence[dict[Hashable, list[tuple[int, int]]]]) -> None:
+    for index, receives in enumerate(posted):
+        for source, slots in receives.items():
+            steps = schedule.program(source).steps  # type: ignore[arg-type]
+            sends = sum(s.times for s in steps if s.send_to is not None and s.send_to.of(source, schedule.ranks) == index)  # type: ignore[arg-type]
+            if sends != len(slots):
+                raise ScheduleError(f"rank {index} posts {len(slots)} receives from rank {source}, which sends {sends} messages")

@@ -1,0 +1,145 @@
+"""From what a user names (a spec string, a file, a table) to the table of options of a component."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from astra_sim.errors import InputError
+from astra_sim.options import Typed
+from astra_sim.plugins import Plugins
+
+PREFIX = "plugin:"
+MAX_FILE_BYTES = 1 << 30
+
+Table = dict[str, Any]
+
+
+def parse_spec(spec: str) -> Table:
+    """The table of `plugin:NAME` or `plugin:NAME?key=value&key=value`. Raises InputError."""
+    name, _, query = spec.removeprefix(PREFIX).partition("?")
+    if not name:
+        raise InputError(f"{spec!r} names no plugin; plugin:NAME or plugin:NAME?key=value&key=value is right")
+    table: Table = {"plugin": name}
+    for part in query.split("&") if query else ():
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise InputError(f"{spec!r}: {part!r} is not key=value")
+        set_value(table, key, Typed(value), spec)
+    return table
+
+
+def set_value(table: Table, key: str, value: Any, where: str) -> None:
+    """Set `a.b.0.c` in nested tables and lists, copying what is on the way so that shared tables stay as they are."""
+    *path, last = key.split(".")
+    current: Any = table
+    for step in path:
+        current = _child(current, step, where, key)
+    if isinstance(current, list):
+        current[_position(current, last, where, key)] = value
+    else:
+        current[last] = value
+
+
+def _child(current: Any, step: str, where: str, key: str) -> Any:
+    if isinstance(current, list):
+        position = _position(current, step, where, key)
+        child = current[position]
+    else:
+        position = step  # type: ignore[assignment]
+        child = current.get(step, {})
+    if not isinstance(child, (dict, list)):
+        raise InputError(f"{where}: {key!r}: {step!r} is {child!r}, which has no keys")
+    current[position] = child.copy()
+    return current[position]
+
+
+def _position(current: list[Any], step: str, where: str, key: str) -> int:
+    if not step.isdecimal() or int(step) >= len(current):
+        raise InputError(f"{where}: {key!r}: {step!r} is not one of the positions 0 to {len(current) - 1}")
+    return int(step)
+
+
+def read_text(path: str) -> str:
+    """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError."""
+    try:
+        size = os.stat(path).st_size
+        if size > MAX_FILE_BYTES:
+            raise InputError(f"{path}: {size} bytes are too many for an input file")
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file (byte {data[error.start]:#04x} at position {error.start})") from None
+    if "\0" in text:
+        raise InputError(f"{path}: not a text file (zero byte at position {text.index(chr(0))})")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_toml(text: str, path: str) -> Table:
+    """A TOML file's table. Raises InputError naming the file and line."""
+    try:
+        return tomli.loads(text)
+    except (tomli.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
+    """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
+
+    A file called *.toml is ours; others are recognised by their content. Raises InputError.
+    """
+    try:
+        status = os.stat(path)
+        key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error} (a {kind} is a file, or plugin:NAME)") from None
+    return _load_cached(key, path, plugins)
+
+
+@functools.lru_cache(maxsize=256)
+def _load_cached(key: tuple[str, str, int, int], path: str, plugins: Plugins) -> dict[str, Table]:
+    kind = key[0]
+    text = read_text(path)
+    if path.endswith(".toml"):
+        return {kind: parse_toml(text, path)}
+    tried = []
+    for file_format in plugins.components("format").values():
+        if kind in file_format.kinds:
+            if file_format.load_recognises()(text):
+                sections: dict[str, Table] = file_format.load_read()(text, path)
+                return sections
+            tried.append(file_format.name)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty")
+    raise InputError(f"{path}: not a {kind} file of a known format (tried: {', '.join(['TOML (*.toml)', *tried])})")
+
+
+def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], base: str, plugins: Plugins, where: str) -> dict[str, Table]:
+    """The sections meant by a value of an experiment: a spec string, a path (relative to `base`), or a table.
+
+    A table may name a `file`, whose contents it then changes. Raises InputError.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value)
+        if text.startswith(PREFIX):
+            return {kind: parse_spec(text)}
+        return load_file(kind, os.path.join(base, text), plugins)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: {value!r} is not plugin:NAME, a path, or a table")
+    table = dict(value)
+    file = table.pop("file", None)
+    if file is None:
+        return {kind: table}
+    if not isinstance(file, str):
+        raise InputError(f"{where}: file is {file!r}, not a path")
+    sections = dict(load_file(kind, os.path.join(base, file), plugins))
+    sections[kind] = {**sections.get(kind, {}), **table}
+    return sections

@@ -1,0 +1,96 @@
+"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import attrs
+
+from astra_sim.engine import Order
+from astra_sim.graph import Communicate
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective, Schedule
+
+
+@attrs.define(slots=True)
+class PhasePlan:
+    """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
+
+    `dimension` is the index under which the phase counts in reports. `queue` counts over all queues of an NPU.
+    """
+
+    dimension: int
+    logical: LogicalDimension
+    collective: Collective
+    bytes: int
+    schedule: Schedule
+    queue: int
+
+
+@attrs.define(slots=True)
+class ChunkPlan:
+    """A chunk: its phases in order, and its priority in queues (higher goes first)."""
+
+    priority: int
+    phases: tuple[PhasePlan, ...]
+
+
+@attrs.frozen
+class QueuePlan:
+    """A queue of every NPU: its order, and how many chunks of it run at a time."""
+
+    slots: int
+    order: Order
+
+
+class DimensionOrder(abc.ABC):
+    """In which order chunks pass through the dimensions, and how large they are: a scheduler plugin, made anew for every run.
+
+    `all_reduces_last`: an all-reduce of several dimensions does the last of them in one phase, not as reduce-scatter and all-gather.
+    """
+
+    all_reduces_last: bool = True
+
+    def begin(self, collective: Collective, now_ps: int) -> None:
+        """A collective is issued now; its chunks follow."""
+        return
+
+    @abc.abstractmethod
+    def chunk(
+        self, collective: Collective, rest: int, size: int, dimensions: Sequence[LogicalDimension], usable: Sequence[bool]
+    ) -> tuple[int, Sequence[int]]:
+        """The bytes of the next chunk, of `rest` bytes left and `size` asked for, and the order of all dimensions.
+
+        Dimensions that are not `usable` are passed over.
+        """
+
+
+class SystemSession(abc.ABC):
+    """The system layer during one run. It may keep state; all NPUs that run one program share it."""
+
+    queues: Sequence[QueuePlan]
+
+    @abc.abstractmethod
+    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """Plan a collective that is issued now. An empty list: there is nothing to do.
+
+        Called once per collective, in order of issue.
+        """
+
+
+class System(abc.ABC):
+    """A system layer.
+
+    `endpoint_ps` is the time an endpoint needs for every message it handles. `tick_ps` is the clock to which computing times are
+    truncated. `phases_end_together` says that a phase ends on all NPUs of the machine when the last has finished it.
+    """
+
+    endpoint_ps: int = 0
+    tick_ps: int = 1
+    phases_end_together: bool = True
+    rendezvous: bool = False
+
+    @abc.abstractmethod
+    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
+        """A new session for a program whose collectives speak of `dimensions`."""

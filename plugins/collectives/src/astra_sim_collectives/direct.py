@@ -1,0 +1,45 @@
+"""Direct: every rank sends to every other one, straight."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import option
+from astra_sim.schedule import Collective, Request, Schedule, Step, exchange, shift
+
+from astra_sim_collectives.charge import is_charged
+
+
+@attrs.frozen
+class DirectOptions:
+    """Options of the direct algorithm."""
+
+    window: int | None = option(None, minimum=1, help="messages in flight at a time; none: to all other ranks at once")
+
+
+def direct(request: Request, options: DirectOptions) -> Schedule:
+    """The direct algorithm: send j goes to the rank j + 1 further on. Blocks are bytes // n.
+
+    An all-reduce sends its second half when all blocks of the first have arrived.
+    """
+    n, way, collective = request.ranks, request.direction, request.collective
+    others = n - 1
+    starts = others if options.window is None else min(options.window, others)
+    size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n
+    reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
+
+    def step(number: int, *, gather: bool) -> Step:
+        distance = (number % others + 1) * way
+        pieces = [0] if gather else [(0, distance)] if collective is Collective.ALL_TO_ALL else [distance]
+        return exchange(
+            shift(distance),
+            size,
+            reduce=reduces and not gather,
+            memory_bytes=size if is_charged(collective, starts, starts, number) else 0,
+            after_arrivals=others if number >= others else 0,
+            pieces=pieces,
+        )
+
+    steps = [step(number, gather=collective is Collective.ALL_GATHER) for number in range(others)]
+    if collective is Collective.ALL_REDUCE:
+        steps += [step(number, gather=True) for number in range(others, 2 * others)]
+    return Schedule.shared(request, steps, starts=starts)

@@ -1,0 +1,64 @@
+"""Double binary tree (Sanders, Speck, Traff): all-reduce up and down a binary tree; two trees take turns."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim.platform import is_power_of_two
+from astra_sim.schedule import RankProgram, Request, Schedule, Step, rank, receive, send
+
+
+@attrs.frozen
+class _Node:
+    parent: int | None
+    children: tuple[int, ...]
+
+
+def double_binary_tree(request: Request) -> Schedule:
+    """Reduce to the root and broadcast back, always the whole buffer. Even phases use the tree whose root is the last rank.
+
+    Whatever the collective is, it does a full all-reduce (as ASTRA-sim 1.0 does). Raises ScheduleError unless the number of ranks is a
+    power of two.
+    """
+    n = request.ranks
+    if not is_power_of_two(n):
+        raise request.unsupported("double_binary_tree", "it needs a power of two")
+    root_is_last = request.instance % 2 == 0
+    inner = _in_order_tree(n - 1)
+    first = 0 if root_is_last else 1
+    root = n - 1 if root_is_last else 0
+    nodes = {
+        number + first: _Node(root if node.parent is None else node.parent + first, tuple(c + first for c in node.children))
+        for number, node in inner.items()
+    }
+    top = next(number for number, node in inner.items() if node.parent is None) + first
+    nodes[root] = _Node(None, (top,))
+    programs = [_program(nodes[index], request.bytes, range(n)) for index in range(n)]
+    return Schedule.per_rank(request, programs, output_bytes=request.bytes)
+
+
+def _in_order_tree(size: int) -> dict[int, _Node]:
+    """The perfect binary tree over 0 .. size-1 whose in-order walk is 0, 1, 2, ...; size is 2^k - 1."""
+    nodes: dict[int, _Node] = {}
+
+    def grow(low: int, high: int, parent: int | None) -> None:
+        middle = (low + high) // 2
+        children = () if low == high else ((low + middle - 1) // 2, (middle + 1 + high) // 2)
+        nodes[middle] = _Node(parent, children)
+        if children:
+            grow(low, middle - 1, middle)
+            grow(middle + 1, high, middle)
+
+    grow(0, size - 1, None)
+    return nodes
+
+
+def _program(node: _Node, size: int, pieces: range) -> RankProgram:
+    """Collect from the children, hand up, and hand down what comes back. Receptions cost memory except at a leaf."""
+    steps: list[Step] = [receive(rank(child), size, after=0, reduce=True) for child in node.children]
+    credits = len(node.children) or 1
+    if node.parent is not None:
+        steps.append(send(rank(node.parent), size, after=credits, pieces=pieces))
+        steps.append(receive(rank(node.parent), size, after=credits, memory_bytes=size if node.children else 0))
+        credits += 1
+    steps += [send(rank(child), size, after=credits, pieces=pieces) for child in node.children]
+    return RankProgram(tuple(steps), starts=0 if node.children else 1)

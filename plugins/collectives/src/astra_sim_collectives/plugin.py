@@ -1,0 +1,35 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import CollectiveProvider, hookimpl
+
+_HERE = "astra_sim_collectives"
+
+
+@hookimpl
+def astra_collectives() -> list[CollectiveProvider]:
+    window = f"{_HERE}.direct:DirectOptions"
+    one_dimension = [
+        ("ring", "Around a ring, one message at a time", f"{_HERE}.ring:ring", None),
+        ("direct", "Straight to every other rank, all at once or a window at a time", f"{_HERE}.direct:direct", window),
+        (
+            "halving_doubling",
+            "Recursive halving and doubling, for powers of two",
+            f"{_HERE}.halving_doubling:halving_doubling",
+            None,
+        ),
+    ]
+    providers = [CollectiveProvider(*fields) for fields in one_dimension]
+    for name, summary, factory, options in one_dimension:
+        text = f"{summary}; over all NPUs as one dimension"
+        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True))
+    providers.append(
+        CollectiveProvider(
+            "double_binary_tree",
+            "All-reduce up and down two binary trees in turn, for powers of two",
+            f"{_HERE}.double_binary_tree:double_binary_tree",
+            variants=2,
+        )
+    )
+    return providers

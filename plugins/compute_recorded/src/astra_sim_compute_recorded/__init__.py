@@ -1,0 +1,1 @@
+"""The compute model of astra that takes times as the workload recorded them."""

@@ -1,0 +1,1 @@
+"""The roofline compute model of astra."""

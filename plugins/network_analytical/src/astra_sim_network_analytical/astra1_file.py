@@ -1,0 +1,84 @@
+"""The JSON network file of ASTRA-sim 1.0: a platform and the analytical network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from astra_sim import InputError
+
+_TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
+_PACKAGING = {"Tile": "tile", "Package": "package", "Node": "node", "Pod": "pod"}
+
+# Key of the file, key of a dimension, whether the values are whole numbers.
+_REQUIRED = (
+    ("units-count", "size", True),
+    ("links-count", "links", True),
+    ("link-latency", "link_latency_ns", False),
+    ("link-bandwidth", "link_bandwidth_gib_per_s", False),
+)
+_OPTIONAL = (
+    ("nic-latency", "nic_latency_ns", False),
+    ("router-latency", "router_latency_ns", False),
+    ("hbm-latency", "hbm_latency_ns", False),
+    ("hbm-bandwidth", "hbm_bandwidth_bytes_per_ns", False),
+    ("hbm-scale", "hbm_scale", False),
+)
+_OTHER = ("topology-name", "dimensions-count", "topologies-per-dim", "dimension-type")
+
+
+def recognises(text: str) -> bool:
+    """A JSON object, or what wants to be one and speaks of dimensions."""
+    return text.lstrip().startswith("{") and '"all-reduce-implementation"' not in text and '"memory-type"' not in text
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The sections `platform` and `network`. Raises InputError."""
+    try:
+        table = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except RecursionError:
+        raise InputError(f"{path}: JSON nested too deeply") from None
+    known = {*_OTHER, *(key for key, _, _ in (*_REQUIRED, *_OPTIONAL))}
+    for key in table:
+        if key not in known:
+            raise InputError(f"{path}: unknown key {key!r}; known: {', '.join(sorted(known))}")
+    count = table.get("dimensions-count")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"{path}: dimensions-count is {count!r}; a whole number of at least 1 is right")
+    dimensions: list[dict[str, Any]] = []
+    for name in _list(table, "topologies-per-dim", count, path):
+        if name not in _TOPOLOGIES:
+            raise InputError(f"{path}: topologies-per-dim has {name!r}; known: {', '.join(_TOPOLOGIES)}")
+        dimensions.append({"topology": _TOPOLOGIES[name]})
+    for key, option, whole in _REQUIRED:
+        _fill(dimensions, option, _numbers(table, key, count, whole, path))
+    for key, option, whole in _OPTIONAL:
+        if key in table:
+            _fill(dimensions, option, _numbers(table, key, count, whole, path))
+    if "dimension-type" in table:
+        _fill(dimensions, "packaging", [_PACKAGING.get(str(v), "node") for v in _list(table, "dimension-type", count, path)])
+    return {"platform": {"dimensions": dimensions}, "network": {"plugin": "analytical"}}
+
+
+def _fill(dimensions: list[dict[str, Any]], option: str, values: list[Any]) -> None:
+    for dimension, value in zip(dimensions, values, strict=True):
+        dimension[option] = value
+
+
+def _list(table: dict[str, Any], key: str, count: int, path: str) -> list[Any]:
+    value = table.get(key)
+    if not isinstance(value, list):
+        raise InputError(f"{path}: {key} is {'missing' if key not in table else repr(value)}; a list of {count} values is right")
+    if len(value) != count:
+        raise InputError(f"{path}: {key} has {len(value)} values for {count} dimensions")
+    return value
+
+
+def _numbers(table: dict[str, Any], key: str, count: int, whole: bool, path: str) -> list[Any]:
+    values = _list(table, key, count, path)
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise InputError(f"{path}: {key} has {value!r}; {'whole numbers' if whole else 'numbers'} are right")
+    return values

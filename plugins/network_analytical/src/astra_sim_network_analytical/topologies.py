@@ -1,0 +1,159 @@
+"""Ring, fully connected and switched dimensions, as ASTRA-sim 1.0 defines them."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
+from astra_sim.schedule import Peer
+
+
+@attrs.frozen
+class DimensionOptions:
+    """Options of a dimension. Bandwidth is given in one of two units."""
+
+    size: int = option(minimum=1, help="NPUs along the dimension")
+    links: int = option(1, minimum=1, help="links of each NPU")
+    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
+    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
+    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
+    nic_latency_ns: float = option(0.0, minimum=0, help="latency of a network interface, at either end", unit="ns")
+    router_latency_ns: float = option(0.0, minimum=0, help="latency of the switch", unit="ns")
+    hbm_latency_ns: float = option(0.0, minimum=0, help="latency of the memory that feeds the links", unit="ns")
+    hbm_bandwidth_bytes_per_ns: float = option(1.0, above=0, help="bandwidth of that memory", unit="bytes/ns")
+    hbm_scale: float = option(0.0, minimum=0, help="factor on that memory's delay; 0: it is no bottleneck")
+    packaging: str = option("node", choices=("tile", "package", "node", "pod"), help="what the links are made of, for the cost model")
+
+
+@attrs.frozen
+class TorusOptions:
+    """Options of a torus."""
+
+    sizes: tuple[int, ...] = option(minimum=1, help="NPUs along each dimension")
+    links: int = option(2, minimum=2, help="links of each NPU in each dimension")
+    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
+    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
+    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
+
+
+@attrs.frozen
+class Ring:
+    """NPUs in a ring. Links come in pairs, one for each way round; an odd one is not used."""
+
+    size: int
+    links: int
+    name: str = "ring"
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links on the shorter way round."""
+        distance = abs(source - destination)
+        return min(distance, self.size - distance)
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Any distance, and bit patterns of one bit, which are a distance one way or the other."""
+        return peer.operator == "shift" or (peer.operator == "xor" and is_power_of_two(peer.value))
+
+    def links_per_message(self) -> int:
+        """All links in pairs: a message has those of both directions (ASTRA-sim 1.0)."""
+        return self.links // 2 * 2
+
+    def links_per_npu(self) -> int:
+        """The same."""
+        return self.links // 2 * 2
+
+
+@attrs.frozen
+class FullyConnected:
+    """A link between every two NPUs, or several: as many as `links` allows for each."""
+
+    size: int
+    links: int
+    name: str = "fully_connected"
+
+    def hops(self, source: int, destination: int) -> int:
+        """One."""
+        return 1
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Always."""
+        return peer.operator != "rank"
+
+    def links_per_message(self) -> int:
+        """The links between two NPUs."""
+        return self.links // max(1, self.size - 1)
+
+    def links_per_npu(self) -> int:
+        """The links to all others."""
+        return self.links // max(1, self.size - 1) * (self.size - 1)
+
+
+@attrs.frozen
+class Switch:
+    """NPUs around one switch: two hops between any two."""
+
+    size: int
+    links: int
+    name: str = "switch"
+
+    def hops(self, source: int, destination: int) -> int:
+        """Two."""
+        return 2
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Always."""
+        return peer.operator != "rank"
+
+    def links_per_message(self) -> int:
+        """All of them."""
+        return self.links
+
+    def links_per_npu(self) -> int:
+        """All of them."""
+        return self.links
+
+
+def ring(options: DimensionOptions) -> list[Dimension]:
+    """A ring."""
+    if options.links < 2:
+        raise InputError("links is 1; a ring needs links in pairs, at least 2")
+    return [_dimension(Ring(options.size, options.links), options)]
+
+
+def fully_connected(options: DimensionOptions) -> list[Dimension]:
+    """A fully connected dimension."""
+    if options.links < options.size - 1:
+        raise InputError(f"links is {options.links}; {options.size} fully connected NPUs need at least {options.size - 1} links each")
+    return [_dimension(FullyConnected(options.size, options.links), options)]
+
+
+def switch(options: DimensionOptions) -> list[Dimension]:
+    """A switched dimension."""
+    return [_dimension(Switch(options.size, options.links), options)]
+
+
+def torus(options: TorusOptions) -> list[Dimension]:
+    """A torus: a ring in every dimension."""
+    if not options.sizes:
+        raise InputError("sizes is empty; a torus needs at least one dimension")
+    shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes"}
+    return [dimension for size in options.sizes for dimension in ring(DimensionOptions(size=size, **shared))]
+
+
+def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:
+    given = options.link_bandwidth_gb_per_s, options.link_bandwidth_gib_per_s
+    if (given[0] is None) == (given[1] is None):
+        raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
+    bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+    return Dimension(
+        topology,
+        options.size,
+        options.links,
+        bandwidth,
+        options.link_latency_ns,
+        options.nic_latency_ns,
+        options.router_latency_ns,
+        options.hbm_latency_ns,
+        options.hbm_bandwidth_bytes_per_ns,
+        options.hbm_scale,
+        options.packaging,
+    )

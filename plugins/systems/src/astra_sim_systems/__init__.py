@@ -1,0 +1,1 @@
+"""The system layers of astra."""

@@ -1,0 +1,194 @@
+"""The system layer of ASTRA-sim 1.0.
+
+A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue runs so many
+chunks at a time; the others wait in the queue's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.components import Algorithm, Context, located
+from astra_sim.errors import AstraError
+from astra_sim.graph import Communicate
+from astra_sim.platform import LogicalDimension, is_power_of_two
+from astra_sim.schedule import Collective, Request
+from astra_sim.single_precision import scaled
+from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+
+PS_PER_NS = 1000
+URGENT_PRIORITY = 100_000_000
+
+
+@attrs.frozen
+class Astra1Options:
+    """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
+
+    scheduling_policy: str = option("lifo", choices=("lifo", "fifo"), help="lifo: later collectives go first; fifo: earlier ones")
+    endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
+    active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
+    splits: int = option(1, minimum=1, help="chunks into which a collective is cut")
+    all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology")
+    all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather")
+    reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter")
+    all_to_all: str | tuple[str, ...] = option("auto", help="algorithm for all-to-all")
+    collective_optimization: str = option(
+        "local_bw_aware",
+        choices=("baseline", "local_bw_aware"),
+        help="all-reduce over several dimensions: baseline does one on each; local_bw_aware reduce-scatters, all-reduces, all-gathers",
+    )
+    intra_dimension_scheduling: str = option("fifo", help="order of a queue (a scheduler plugin)")
+    inter_dimension_scheduling: str = option("ascending", help="order of dimensions (a scheduler plugin)")
+
+
+class Astra1System(System):
+    """Rules of ASTRA-sim 1.0. Computing times are cut to its clock of 1 ns."""
+
+    tick_ps = PS_PER_NS
+
+    def __init__(self, options: Astra1Options, context: Context) -> None:
+        self.endpoint_ps = scaled(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
+        self.rendezvous = context.run.rendezvous
+        self.options = options
+        self.context = context
+        self.algorithms = {kind: self._algorithms(kind) for kind in Collective}
+        provider, order_options = context.component("scheduler", options.intra_dimension_scheduling, "intra_dimension_scheduling")
+        order = provider.load_factory()(*() if order_options is None else (order_options,))
+        if not callable(order):
+            raise InputError(f"intra_dimension_scheduling: {provider.name} does not order queues")
+        queues = context.run.queues_per_dim
+        slots = -(-options.active_chunks_per_dimension // queues)
+        self.queue = QueuePlan(slots, order)
+
+    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
+        """A new session."""
+        return _Session(self, dimensions)
+
+    def dimension_order(self) -> DimensionOrder:
+        """The chosen order of dimensions, in its first state."""
+        spec = self.options.inter_dimension_scheduling
+        provider, options = self.context.component("scheduler", spec, "inter_dimension_scheduling")
+        order = provider.load_factory()(*() if options is None else (options,), self.context.platform)
+        if not isinstance(order, DimensionOrder):
+            raise InputError(f"inter_dimension_scheduling: {provider.name} does not order dimensions")
+        return order
+
+    def _algorithms(self, kind: Collective) -> list[Algorithm]:
+        """The algorithm of each physical dimension, or fewer if the last runs over the whole platform. Raises InputError."""
+        platform = self.context.platform
+        chosen: str | tuple[str, ...] = getattr(self.options, kind.value)
+        if isinstance(chosen, str):
+            first = None if chosen == "auto" else self.context.algorithm(chosen, kind.value)
+            names = [chosen] if first is not None and first.whole_platform else [chosen] * len(platform.dimensions)
+        else:
+            names = list(chosen)
+        algorithms = []
+        for index, name in enumerate(names):
+            if name == "auto" and index < len(platform.dimensions):
+                dimension = platform.dimensions[index]
+                name = _default_algorithm(kind, dimension.topology.name, dimension.size)
+            algorithms.append(self.context.algorithm(name, kind.value))
+            if algorithms[-1].whole_platform and index < len(names) - 1:
+                raise InputError(f"{kind.value}: {name} runs over the whole platform, so no algorithm can follow it")
+        complete = algorithms and algorithms[-1].whole_platform
+        if len(names) > len(platform.dimensions) or (len(names) < len(platform.dimensions) and not complete):
+            raise InputError(
+                f"{kind.value} has {len(names)} algorithms ({', '.join(names)}) for {len(platform.dimensions)} dimensions;"
+                " one for each dimension is right"
+            )
+        return algorithms
+
+
+def _default_algorithm(kind: Collective, topology: str, size: int) -> str:
+    if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
+        return "direct"
+    if topology == "switch" and is_power_of_two(size):
+        return "halving_doubling"
+    return "ring"
+
+
+@attrs.frozen
+class _Stage:
+    """A dimension as one kind of collective uses it."""
+
+    dimension: int
+    logical: LogicalDimension
+    algorithm: Algorithm
+
+
+class _Session(SystemSession):
+    def __init__(self, system: Astra1System, dimensions: Sequence[LogicalDimension]) -> None:
+        self._system = system
+        self._queues_per_dim = system.context.run.queues_per_dim
+        self.queues = [system.queue] * (len(dimensions) * self._queues_per_dim)
+        self._stages = {kind: self._make_stages(kind, dimensions) for kind in Collective}
+        self._order = system.dimension_order()
+        self._priority = 0
+        self._next_queue = [0] * len(dimensions)
+        self._instances: dict[tuple[Collective, int], int] = {}
+
+    def _make_stages(self, kind: Collective, dimensions: Sequence[LogicalDimension]) -> list[_Stage]:
+        """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm."""
+        algorithms = self._system.algorithms[kind]
+        stages = []
+        for index, logical in enumerate(dimensions):
+            algorithm = algorithms[min(logical.physical or 0, len(algorithms) - 1)]
+            if algorithm.whole_platform:
+                stages.append(_Stage(index, self._system.context.platform.whole(), algorithm))
+                break
+            stages.append(_Stage(index, logical, algorithm))
+        return stages
+
+    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """Cut a collective into chunks and give each its phases."""
+        options = self._system.options
+        stages = self._stages[operation.collective]
+        priority = URGENT_PRIORITY if operation.urgent else self._priority
+        if not operation.urgent:
+            self._priority += 1 if options.scheduling_policy == "lifo" else -1
+        dimensions = [stage.logical for stage in stages]
+        usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
+        size = operation.bytes // options.splits
+        if size == 0:
+            raise InputError(f"a {operation.collective} of {operation.bytes} bytes cannot be cut into {options.splits} chunks (splits)")
+        self._order.begin(operation.collective, now_ps)
+        chunks: list[ChunkPlan] = []
+        rest = operation.bytes
+        while rest > 0:
+            taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
+            used = [stages[index] for index in order if usable[index]]
+            if not used:
+                return []
+            chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
+            rest -= taken
+        return chunks
+
+    def _phases(self, collective: Collective, size: int, stages: Sequence[_Stage]) -> tuple[PhasePlan, ...]:
+        steps = [(collective, stage) for stage in stages]
+        if collective is Collective.ALL_REDUCE and self._system.options.collective_optimization == "local_bw_aware":
+            inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
+            steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
+            steps += [(Collective.ALL_REDUCE, stage) for stage in last]
+            steps += [(Collective.ALL_GATHER, stage) for stage in reversed(inner)]
+        phases = []
+        for kind, stage in steps:
+            phase = self._phase(collective, kind, stage, size)
+            phases.append(phase)
+            size = phase.schedule.output_bytes
+        return tuple(phases)
+
+    def _phase(self, collective: Collective, kind: Collective, stage: _Stage, size: int) -> PhasePlan:
+        place = self._next_queue[stage.dimension]
+        self._next_queue[stage.dimension] = (place + 1) % self._queues_per_dim
+        clockwise = self._queues_per_dim == 1 or place < self._queues_per_dim // 2
+        instance = self._instances.get((collective, stage.dimension), 0)
+        self._instances[collective, stage.dimension] = instance + 1
+        request = Request(kind, stage.logical.size, size, 1 if clockwise else -1, instance % stage.algorithm.variants)
+        try:
+            schedule = stage.algorithm.schedule(request)
+        except AstraError as error:
+            raise located(error, f"dimension {stage.dimension}") from None
+        queue = stage.dimension * self._queues_per_dim + place
+        return PhasePlan(stage.dimension, stage.logical, kind, size, schedule, queue)

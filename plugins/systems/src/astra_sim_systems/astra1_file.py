@@ -1,0 +1,132 @@
+"""The text system file of ASTRA-sim 1.0: pairs of a name with a colon, and a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+_ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling", "doubleBinaryTree": "double_binary_tree"}
+_POLICIES = {"LIFO": "lifo", "FIFO": "fifo"}
+_OPTIMIZATIONS = {"baseline": "baseline", "localBWAware": "local_bw_aware"}
+_QUEUE_ORDERS = {
+    "FIFO": "fifo",
+    "RG": "rg",
+    "smallestFirst": "smallest_first",
+    "lessRemainingPhaseFirst": "less_remaining_phase_first",
+}
+_DIMENSION_ORDERS = {
+    "ascending": "ascending",
+    "roundRobin": "round_robin",
+    "offlineGreedy": "offline_greedy",
+    "offlineGreedyFlex": "offline_greedy_flex",
+}
+
+
+def _whole(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", value):
+        raise ValueError("a whole number of at least 0 is right")
+    return int(value)
+
+
+def _number(value: str) -> float:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", value):
+        raise ValueError("a number of at least 0 is right")
+    return float(value)
+
+
+def _choice(known: dict[str, str]) -> Callable[[str], str]:
+    def convert(value: str) -> str:
+        if value not in known:
+            raise ValueError(suggestion(value, known))
+        return known[value]
+
+    return convert
+
+
+def _off(value: str) -> None:
+    if value != "0":
+        raise ValueError("the shared bus is not modelled yet; 0 is right")
+
+
+def _ignored(convert: Callable[[str], Any]) -> Callable[[str], None]:
+    """Check a value that has no effect on the answer."""
+
+    def check(value: str) -> None:
+        convert(value)
+
+    return check
+
+
+def _algorithms(value: str) -> list[str]:
+    return [_algorithm(part) for part in value.split("_")]
+
+
+def _algorithm(text: str) -> str:
+    """The plugin meant by a name of ASTRA-sim, such as ring, direct4 or oneHalvingDoubling; other names are kept."""
+    match = re.fullmatch(r"(one)?([A-Za-z]+?)([0-9]*)", text)
+    if match is None:
+        return text
+    one, name, window = match.groups()
+    known = name[0].lower() + name[1:] if one else name
+    if known not in _ALGORITHMS or (window and known != "direct"):
+        return text
+    plugin = ("one_" if one else "") + _ALGORITHMS[known]
+    return f"{plugin}?window={window}" if window else plugin
+
+
+_KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "scheduling-policy": ("scheduling_policy", _choice(_POLICIES)),
+    "endpoint-delay": ("endpoint_delay_ns", _whole),
+    "active-chunks-per-dimension": ("active_chunks_per_dimension", _whole),
+    "preferred-dataset-splits": ("splits", _whole),
+    "all-reduce-implementation": ("all_reduce", _algorithms),
+    "all-gather-implementation": ("all_gather", _algorithms),
+    "reduce-scatter-implementation": ("reduce_scatter", _algorithms),
+    "all-to-all-implementation": ("all_to_all", _algorithms),
+    "collective-optimization": ("collective_optimization", _choice(_OPTIMIZATIONS)),
+    "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(_QUEUE_ORDERS)),
+    "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
+    "gap-denominator": ("", _ignored(_whole)),
+    "boost-mode": ("", _ignored(_whole)),
+    "model-shared-bus": ("", _off),
+    "L": ("", _ignored(_number)),
+    "o": ("", _ignored(_number)),
+    "g": ("", _ignored(_number)),
+    "G": ("", _ignored(_number)),
+    "local-reduction-delay": ("", _ignored(_number)),
+    "seprate-log": ("", _ignored(_whole)),
+}
+
+
+def recognises(text: str) -> bool:
+    """Whether the first word is a name with a colon."""
+    words = text.split(None, 1)
+    return bool(words) and re.fullmatch(r"[A-Za-z][A-Za-z-]*:", words[0]) is not None
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `system`. Raises InputError with the line."""
+    words = [(word, number) for number, line in enumerate(text.split("\n"), 1) for word in line.split()]
+    table: dict[str, Any] = {"plugin": "astra1"}
+    seen: dict[str, int] = {}
+    for (name, line), value in zip(words[::2], [*words[1::2], None], strict=False):
+        key = name.removesuffix(":")
+        if key not in _KEYS or not name.endswith(":"):
+            raise InputError(f"{path}:{line}: unknown name {name!r}; {suggestion(name, [f'{known}:' for known in _KEYS])}")
+        if value is None or value[0].removesuffix(":") in _KEYS and value[0].endswith(":"):
+            raise InputError(f"{path}:{line}: {key} has no value")
+        if key in seen:
+            raise InputError(f"{path}:{line}: {key} is given again (first in line {seen[key]})")
+        seen[key] = line
+        option, convert = _KEYS[key]
+        try:
+            converted = convert(value[0])
+        except ValueError as error:
+            raise InputError(f"{path}:{value[1]}: {key} is {value[0]!r}; {error}") from None
+        if option:
+            table[option] = converted
+    return {"system": table}

@@ -1,0 +1,42 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import FileFormat, Provider, hookimpl
+
+_HERE = "astra_sim_systems"
+
+
+@hookimpl
+def astra_systems() -> list[Provider]:
+    return [
+        Provider(
+            "astra1",
+            "Chunks, phases and queues of ASTRA-sim 1.0; a phase ends on all NPUs at once",
+            factory=f"{_HERE}.astra1:Astra1System",
+            options=f"{_HERE}.astra1:Astra1Options",
+        )
+    ]
+
+
+@hookimpl
+def astra_schedulers() -> list[Provider]:
+    queues, dimensions = f"{_HERE}.queue_orders", f"{_HERE}.dimension_orders"
+    return [
+        Provider("fifo", "Queue: by priority, then first come first served", f"{queues}:fifo"),
+        Provider("ascending", "Dimensions: first to last, for all-gather last to first", f"{dimensions}:Ascending"),
+        Provider("round_robin", "Dimensions: each chunk starts one dimension further on", f"{dimensions}:RoundRobin"),
+    ]
+
+
+@hookimpl
+def astra_formats() -> list[FileFormat]:
+    return [
+        FileFormat(
+            "astra-sim-1-system",
+            "Text system file of ASTRA-sim 1.0",
+            kinds=("system",),
+            recognises=f"{_HERE}.astra1_file:recognises",
+            read=f"{_HERE}.astra1_file:read",
+        )
+    ]

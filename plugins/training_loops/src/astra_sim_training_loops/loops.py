@@ -1,0 +1,241 @@
+"""The training loops of ASTRA-sim 1.0.
+
+Every loop ends a pass with the step to the next, and a run with a wait for the weight gradients of layer 0, the last that are issued;
+the time until the first of them has ended counts as exposed communication of that layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.graph import Pass
+from astra_sim.layers import LayeredProgram
+from astra_sim.schedule import Collective
+
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
+
+Scope = tuple[int, ...]
+"""Dimensions that take part in a collective."""
+
+
+@attrs.frozen
+class DlrmOptions:
+    """Options of the DLRM loops."""
+
+    last_bottom_layer: int = option(minimum=0, help="last layer of the bottom MLP; layer 0 is the embedding")
+
+
+@attrs.frozen
+class TransformerOptions:
+    """Options of the transformer loop."""
+
+    model_parallel_npus: int = option(minimum=1, help="NPUs of a model-parallel group")
+
+
+@attrs.frozen
+class RecomputingTransformerOptions(TransformerOptions):
+    """Options of the transformer loop that computes activations again."""
+
+    checkpoints: tuple[int, ...] = option((), minimum=0, help="layers whose activations are kept")
+    checkpoint_initiates: tuple[int, ...] = option((), minimum=0, help="layers before whose backward pass the forward pass is repeated")
+
+
+def data(program: LayeredProgram) -> None:
+    """Weight gradients are all-reduced, overlapping with the rest of the backward pass."""
+    everywhere = program.all_dimensions()
+    for _ in program.iterations():
+        _forward(program, None)
+        for layer in _backwards(program):
+            program.compute(layer, WEIGHT_GRADIENT)
+            program.communicate(layer, WEIGHT_GRADIENT, everywhere)
+            program.step()
+            if layer > 0:
+                program.compute(layer, INPUT_GRADIENT)
+                program.step()
+    _finish(program)
+
+
+def model(program: LayeredProgram) -> None:
+    """Activations and their gradients are exchanged, weights stay where they are."""
+    _model_and_data(program, lambda layer: program.all_dimensions(), lambda layer: (), weights=False)
+
+
+def hybrid_data_model(program: LayeredProgram) -> None:
+    """Model parallel in dimension 0, data parallel in the others."""
+    everywhere = program.all_dimensions()
+    _model_and_data(program, lambda layer: everywhere[:1], lambda layer: everywhere[1:])
+
+
+def hybrid_model_data(program: LayeredProgram) -> None:
+    """Data parallel in dimension 0, model parallel in the others."""
+    everywhere = program.all_dimensions()
+    _model_and_data(program, lambda layer: everywhere[1:], lambda layer: everywhere[:1])
+
+
+def hybrid_customized(program: LayeredProgram) -> None:
+    """Every layer names the loop whose parallelisation it follows."""
+    everywhere = program.all_dimensions()
+    scopes: dict[str, tuple[Scope, Scope]] = {
+        "data": ((), everywhere),
+        "micro": ((), everywhere),
+        "model": (everywhere, ()),
+        "distributed_inference": (everywhere, ()),
+        "hybrid_data_model": (everywhere[:1], everywhere[1:]),
+        "hybrid_model_data": (everywhere[1:], everywhere[:1]),
+    }
+    for layer in program.layers:
+        if layer.loop not in scopes:
+            raise InputError(f"layer {layer.name}: loop is {layer.loop!r}; known here: {', '.join(scopes)}")
+    chosen = [scopes[layer.loop or ""] for layer in program.layers]
+    _model_and_data(program, lambda layer: chosen[layer][0], lambda layer: chosen[layer][1])
+
+
+def hybrid_transformer(program: LayeredProgram, options: TransformerOptions) -> None:
+    """Model parallel in groups of neighbouring NPUs, data parallel between the groups."""
+    _transformer(program, options.model_parallel_npus, lambda layer: None)
+
+
+def hybrid_transformer_fwd_in_bckwd(program: LayeredProgram, options: RecomputingTransformerOptions) -> None:
+    """Before the backward pass of some layers, the forward pass is repeated from the last checkpoint on."""
+    count = len(program.layers)
+    for name, layers in (("checkpoints", options.checkpoints), ("checkpoint_initiates", options.checkpoint_initiates)):
+        for layer in layers:
+            if layer >= count:
+                raise InputError(f"{name} has layer {layer}; the workload has layers 0 to {count - 1}")
+
+    def recompute_from(layer: int) -> tuple[int, int] | None:
+        """The layers (first, one past last) whose forward pass is repeated before the backward pass of `layer`."""
+        if layer not in options.checkpoint_initiates:
+            return None
+        below = [checkpoint for checkpoint in options.checkpoints if checkpoint <= layer]
+        if not below:
+            raise InputError(f"checkpoint_initiates has layer {layer}, but no checkpoint is at or before it")
+        above = [initiate for initiate in options.checkpoint_initiates if initiate > max(below)]
+        if not above or min(above) > layer:
+            raise InputError(f"the forward pass repeated from checkpoint {max(below)} would run past layer {layer}, which asks for it")
+        return max(below), min(above)
+
+    _transformer(program, options.model_parallel_npus, recompute_from)
+
+
+def _transformer(program: LayeredProgram, group: int, recompute_from: Callable[[int], tuple[int, int] | None]) -> None:
+    if group > 1:
+        program.dimensions, inside = program.platform.split_for_group(group)
+    else:
+        inside = 0
+    everywhere = program.all_dimensions()
+    within, between = everywhere[:inside], everywhere[inside:]
+    for _ in program.iterations():
+        _forward(program, lambda layer: within)
+        layer = len(program.layers) - 1
+        while layer >= 0:
+            again = recompute_from(layer)
+            if again is not None:
+                program.step()
+                for earlier in range(*again):
+                    _forward_layer(program, earlier, within)
+                layer = again[1]
+            program.compute(layer, INPUT_GRADIENT)
+            program.communicate(layer, INPUT_GRADIENT, within, blocking=True)
+            program.step()
+            program.compute(layer, WEIGHT_GRADIENT)
+            program.communicate(layer, WEIGHT_GRADIENT, between)
+            program.step()
+            layer -= 1
+    _finish(program)
+
+
+def hybrid_dlrm(program: LayeredProgram, options: DlrmOptions) -> None:
+    """Layer 0 is the embedding, exchanged all-to-all beside the bottom MLP; the MLPs are data parallel."""
+    _dlrm(program, options, wait_in_backward=True)
+
+
+def hybrid_dlrm_enhanced(program: LayeredProgram, options: DlrmOptions) -> None:
+    """As `hybrid_dlrm`, but the backward pass does not wait for the exchange of the embedding's gradients."""
+    _dlrm(program, options, wait_in_backward=False)
+
+
+def _dlrm(program: LayeredProgram, options: DlrmOptions, wait_in_backward: bool) -> None:
+    last = options.last_bottom_layer
+    if last >= len(program.layers):
+        raise InputError(f"last_bottom_layer is {last}; the workload has layers 0 to {len(program.layers) - 1}")
+    everywhere = program.all_dimensions()
+    for _ in program.iterations():
+        for layer in range(len(program.layers)):
+            program.wait(layer, WEIGHT_GRADIENT)
+            program.compute(layer, FORWARD)
+            if program.collective(layer, FORWARD) is Collective.ALL_TO_ALL:
+                program.communicate(layer, FORWARD, everywhere if layer == 0 else (), urgent=True)
+            elif layer == last:
+                program.wait(0, FORWARD)
+            program.step()
+        for layer in _backwards(program):
+            program.compute(layer, WEIGHT_GRADIENT)
+            program.communicate(layer, WEIGHT_GRADIENT, everywhere)
+            if wait_in_backward:
+                program.wait(layer, INPUT_GRADIENT)
+            program.step()
+            if layer > 0:
+                program.compute(layer, INPUT_GRADIENT)
+                if layer == last + 1:
+                    program.communicate(0, INPUT_GRADIENT, everywhere, urgent=True)
+                program.step()
+    _finish(program)
+
+
+def micro(program: LayeredProgram) -> None:
+    """The weight-gradient collective of layer 0, once per pass, all at time 0."""
+    for _ in program.iterations():
+        program.communicate(0, WEIGHT_GRADIENT, program.all_dimensions())
+    _finish(program)
+
+
+def distributed_inference(program: LayeredProgram) -> None:
+    """Forward passes only, model parallel."""
+    everywhere = program.all_dimensions()
+    for _ in program.iterations():
+        _forward(program, lambda layer: everywhere)
+    _finish(program)
+
+
+def _model_and_data(
+    program: LayeredProgram, activations: Callable[[int], Scope], gradients: Callable[[int], Scope], weights: bool = True
+) -> None:
+    """Activations are exchanged in one scope, weight gradients (if `weights`) in another, which may differ from layer to layer."""
+    for _ in program.iterations():
+        _forward(program, activations)
+        for layer in _backwards(program):
+            program.compute(layer, INPUT_GRADIENT)
+            if layer > 0:
+                program.communicate(layer, INPUT_GRADIENT, activations(layer))
+            program.step()
+            program.compute(layer, WEIGHT_GRADIENT)
+            if weights:
+                program.communicate(layer, WEIGHT_GRADIENT, gradients(layer))
+            program.wait(layer, INPUT_GRADIENT)
+            program.step()
+    _finish(program)
+
+
+def _forward(program: LayeredProgram, scope: Callable[[int], Scope] | None) -> None:
+    """A forward pass; activations are exchanged where there is a scope for it."""
+    for layer in range(len(program.layers)):
+        _forward_layer(program, layer, None if scope is None else scope(layer))
+
+
+def _forward_layer(program: LayeredProgram, layer: int, scope: Scope | None) -> None:
+    program.wait(layer, WEIGHT_GRADIENT)
+    program.compute(layer, FORWARD)
+    if scope is not None:
+        program.communicate(layer, FORWARD, scope, blocking=True)
+    program.step()
+
+
+def _backwards(program: LayeredProgram) -> Sequence[int]:
+    return range(len(program.layers) - 1, -1, -1)
+
+
+def _finish(program: LayeredProgram) -> None:
+    program.wait(0, WEIGHT_GRADIENT, until_first=True)

@@ -1,0 +1,53 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import FileFormat, Provider, hookimpl
+
+_HERE = "astra_sim_training_loops"
+
+
+@hookimpl
+def astra_workloads() -> list[Provider]:
+    return [
+        Provider("layers", "Layers with three passes, run by a training loop", f"{_HERE}.workloads:layers", f"{_HERE}.workloads:LayersOptions"),
+        Provider("collective", "One collective, as often as there are passes", f"{_HERE}.workloads:collective", f"{_HERE}.workloads:CollectiveOptions"),
+    ]
+
+
+@hookimpl
+def astra_training_loops() -> list[Provider]:
+    loops = f"{_HERE}.loops"
+    transformer = f"{loops}:TransformerOptions"
+    dlrm = f"{loops}:DlrmOptions"
+    return [
+        Provider("data", "Data parallel", f"{loops}:data"),
+        Provider("model", "Model parallel", f"{loops}:model"),
+        Provider("hybrid_data_model", "Data parallel, model parallel in dimension 0", f"{loops}:hybrid_data_model"),
+        Provider("hybrid_model_data", "Model parallel, data parallel in dimension 0", f"{loops}:hybrid_model_data"),
+        Provider("hybrid_customized", "Every layer parallelised in its own way", f"{loops}:hybrid_customized"),
+        Provider("hybrid_transformer", "Model parallel in groups, data parallel between them", f"{loops}:hybrid_transformer", transformer),
+        Provider(
+            "hybrid_transformer_fwd_in_bckwd",
+            "The same, with parts of the forward pass computed again in the backward pass",
+            f"{loops}:hybrid_transformer_fwd_in_bckwd",
+            f"{loops}:RecomputingTransformerOptions",
+        ),
+        Provider("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm),
+        Provider("hybrid_dlrm_enhanced", "The same, not waiting for the embedding in the backward pass", f"{loops}:hybrid_dlrm_enhanced", dlrm),
+        Provider("micro", "The weight-gradient collective of the first layer, and nothing else", f"{loops}:micro"),
+        Provider("distributed_inference", "Forward passes, model parallel", f"{loops}:distributed_inference"),
+    ]
+
+
+@hookimpl
+def astra_formats() -> list[FileFormat]:
+    return [
+        FileFormat(
+            "astra-sim-1-workload",
+            "Text workload of ASTRA-sim 1.0",
+            kinds=("workload",),
+            recognises=f"{_HERE}.astra1_file:recognises",
+            read=f"{_HERE}.astra1_file:read",
+        )
+    ]

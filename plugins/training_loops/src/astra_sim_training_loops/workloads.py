@@ -1,0 +1,58 @@
+"""The workloads `layers` and `collective`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.components import Context, located, options_of
+from astra_sim.graph import ExecutionGraph, Pass
+from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
+from astra_sim.schedule import Collective
+
+from astra_sim_training_loops.loops import micro
+
+
+@attrs.frozen
+class LayersOptions:
+    """Options of a layered workload."""
+
+    loop: str = option(help="training loop that runs the layers")
+    layers: tuple[LayerOptions, ...] = option(help="the layers, first to last")
+    name: str = option("", help="name of the workload")
+    loop_options: dict[str, Any] = option(factory=dict, help="options of the training loop")
+    single_precision: bool = option(False, help="scale times and sizes in 32-bit floating point, as ASTRA-sim 1.0 does")
+
+
+@attrs.frozen
+class CollectiveOptions:
+    """Options of a single collective."""
+
+    collective: str = option("all_reduce", choices=tuple(Collective), help="which collective")
+    bytes: int = option(minimum=1, help="bytes that each NPU puts in", unit="bytes")
+    update_ns: float = option(0.0, minimum=0, help="time to use the result", unit="ns")
+
+
+def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
+    """A layered workload. Raises InputError where loop and layers do not fit."""
+    if not options.layers:
+        raise InputError("layers is empty; at least one layer is right")
+    provider = context.plugins.get("training_loop", options.loop)
+    loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
+    program = LayeredProgram(options.layers, context, options.single_precision, f"loop {options.loop}")
+    arguments = () if loop_options is None else (loop_options,)
+    try:
+        provider.load_factory()(program, *arguments)
+    except InputError as error:
+        raise located(error, f"loop {options.loop}") from None
+    return program.build()
+
+
+def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
+    """One collective over all NPUs, issued once per pass at time 0."""
+    exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
+    layer = LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
+    program = LayeredProgram([layer], context, False, Pass.WEIGHT_GRADIENT)
+    micro(program)
+    return program.build()
