@@ -19,16 +19,20 @@ from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Platform, Route
 from astra_sim.schedule import Peer, Schedule, lower
 
+_Timing = tuple[int, tuple[int, ...], int, int]
+"""Duration, trail, delay_sum and received of a PhaseCost."""
+
 
 @attrs.define(slots=True)
 class PhaseCost:
     """What a phase takes: its duration, and what NPU 0 sees of it.
 
-    `delay_sum` adds the time from posting a receive to its message over the `received` messages of NPU 0; `payload` is what NPU
+    `trail` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its message over the `received` messages of NPU 0; `payload` is what NPU
     0 sends, in bytes per physical dimension; `messages` counts those of all NPUs of the platform.
     """
 
     duration_ps: int
+    trail: tuple[int, ...]
     delay_sum: int
     received: int
     payload: tuple[int, ...]
@@ -58,17 +62,13 @@ class PhaseTimer:
         if schedule.ranks != dimension.size:
             raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
         if self._is_symmetric(schedule, dimension):
-            chain = self._chain(schedule, dimension)
-            duration, delay_sum, received = chain or self._one_rank(schedule, dimension)
+            timing = self._chain(schedule, dimension) or self._simulate(schedule, dimension, 1)
+        elif self._platform.groups_are_alike(dimension):
+            timing = self._simulate(schedule, dimension, dimension.size)
         else:
-            duration, delay_sum, received = self._whole_group(schedule, dimension)
-        return PhaseCost(
-            duration,
-            delay_sum,
-            received,
-            payload(schedule, dimension, self._platform, self._rendezvous),
-            messages(schedule, dimension, self._platform, self._rendezvous),
-        )
+            raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
+        sent = payload(schedule, dimension, self._platform, self._rendezvous)
+        return PhaseCost(*timing, sent, messages(schedule, dimension, self._platform, self._rendezvous))
 
     def _is_symmetric(self, schedule: Schedule, dimension: LogicalDimension) -> bool:
         if not schedule.is_shared:
@@ -78,37 +78,30 @@ class PhaseTimer:
             return False
         return all(self._platform.is_symmetric(dimension, peer) for peer in {s.send_to for s in steps if s.send_to})
 
-    def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int] | None:
+    def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> _Timing | None:
+        """The sum of the steps, where every send waits for the message before it."""
         program = schedule.programs[0]
         if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
             return None
-        duration, delay_sum, received = self._endpoint_ps, 0, 0
+        endpoint = self._endpoint_ps
+        duration, delay_sum, received, trail = endpoint, 0, 0, (endpoint,)
         for step in program.steps:
             assert step.send_to is not None
-            delay = self._delay(step.send_to, step.bytes, dimension)
+            route = route_from_zero(step.send_to, dimension, self._platform)
+            delay = self._network.route_delay(*route, step.bytes)
+            request = self._network.route_delay(*route, CONTROL_BYTES) if self._rendezvous else 0
             memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
-            duration += step.times * (delay + self._endpoint_ps + memory)
-            delay_sum += step.times * delay
+            duration += step.times * (request + delay + endpoint + memory)
+            delay_sum += step.times * (request + delay)
             received += step.times
-        return duration, delay_sum, received
+            trail = (memory, memory + endpoint, memory + endpoint + delay) if step.memory_bytes else (endpoint, endpoint + delay)
+        return duration, trail, delay_sum, received
 
-    def _delay(self, peer: Peer, size: int, dimension: LogicalDimension) -> int:
-        """Picoseconds from being ready to send until the message is there, under the rendezvous protocol with its request."""
-        route = route_from_zero(peer, dimension, self._platform)
-        delay = self._network.route_delay(*route, size)
-        return delay + (self._network.route_delay(*route, CONTROL_BYTES) if self._rendezvous else 0)
+    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> _Timing:
+        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else.
 
-    def _one_rank(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int]:
-        """Simulate one rank, to which all its messages come back: what it sends to a peer is what another sends to it."""
-        return self._simulate(schedule, dimension, 1)
-
-    def _whole_group(self, schedule: Schedule, dimension: LogicalDimension) -> tuple[int, int, int]:
-        if not self._platform.groups_are_alike(dimension):
-            raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
-        return self._simulate(schedule, dimension, dimension.size)
-
-    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> tuple[int, int, int]:
-        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else."""
+        One rank stands for all: its messages come back to it, for what it sends to a peer is what another sends to it.
+        """
         engine = Engine(self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
         barrier, group, programs = Barrier(), dimension.group(0), lower(schedule)
         tasks = []
@@ -123,7 +116,8 @@ class PhaseTimer:
         if barrier.open:
             waiting = [line for run in barrier.parts for line in describe(run)]
             raise DeadlockError("a collective's schedule cannot finish: " + "; ".join(waiting[:8]), waiting)
-        return engine.now, barrier.parts[0].delay_sum, barrier.parts[0].received
+        first = barrier.parts[0]
+        return engine.now, tuple(engine.now - time for time in barrier.trail), first.delay_sum, first.received
 
 
 def describe(run: PhaseRun) -> list[str]:

@@ -194,7 +194,7 @@ class Simulation:
             if barriers is None:
                 assert self._timer is not None
                 cost = self._timer.cost(plan.schedule, plan.logical)
-                task = engine.add_task(TIMER, cost.duration_ps, queue=queue, payload=job)
+                task = engine.add_task(TIMER, cost.duration_ps, queue=queue, payload=job, trail=cost.trail)
                 if npu == 0:
                     self._phases.append((index, number, phase, plan, task, cost.delay_sum, cost.received, None))
             else:

@@ -9,8 +9,11 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages and endpoints come first, then tasks in the order in
-which their timers or phases were started. Nothing depends on a hash or an address, so equal inputs give equal runs.
+Time is an integer count of picoseconds. Within one instant messages and endpoints come first, in the order in which they were
+scheduled, then tasks. Tasks that end in the same instant do so in the order of their **trails**: the times, latest first, at which what
+ends them was scheduled. For a timer that is its start; for a phase, when its last credit was scheduled, and when the message that
+brought it was sent. An earlier trail goes first, then whichever task started first. (ASTRA-sim keeps one list of events for
+every instant, which comes to the same.) Nothing depends on a hash or an address, so equal inputs give equal runs.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class PhaseRun:
 
     __slots__ = (
         "arrivals", "barrier", "credits", "delay_sum", "members", "next_action", "npu", "offers", "order", "posted_at", "program",
-        "rank", "received", "requests", "slots", "task",
+        "rank", "received", "requests", "sent_at", "slots", "task",
     )  # fmt: skip
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
@@ -67,6 +70,7 @@ class PhaseRun:
         self.next_action = 0
         self.slots = bytearray(len(program.memory_bytes))
         self.posted_at = [0] * len(program.memory_bytes)
+        self.sent_at = [0] * len(program.memory_bytes)
         self.delay_sum = 0
         self.received = 0
         self.offers: dict[int, tuple[int, int, int]] = {}
@@ -81,14 +85,19 @@ class PhaseRun:
 
 
 class Barrier:
-    """The parts of one phase, which end together (`together`) or each by itself. `by_npu` says who receives for an NPU."""
+    """The parts of one phase, which end together (`together`) or each by itself.
 
-    __slots__ = ("by_npu", "open", "parts", "together")
+    `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
+    """
+
+    __slots__ = ("by_npu", "ended_at", "open", "parts", "together", "trail")
 
     def __init__(self, together: bool = True) -> None:
         self.parts: list[PhaseRun] = []
         self.by_npu: dict[int, PhaseRun] = {}
         self.open = 0
+        self.ended_at = -1
+        self.trail: tuple[int, ...] = ()
         self.together = together
 
 
@@ -117,7 +126,8 @@ class Engine:
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps or (lambda size: 0)
         self._rendezvous = rendezvous
-        self._heap: list[tuple[int, int, int, int, object, int]] = []
+        # (time, messages or tasks, trail, order, what happens, to which run, argument)
+        self._heap: list[tuple[int, int, tuple[int, ...], int, int, PhaseRun | None, int]] = []
         self._order = 0
         # tasks
         self.kind: list[int] = []
@@ -125,6 +135,7 @@ class Engine:
         self.waits: list[int] = []
         self.queue: list[int] = []
         self.payload: list[object] = []
+        self.trail: list[tuple[int, ...]] = []
         self.successors: list[list[int]] = []
         self.ready_at: list[int] = []
         self.started_at: list[int] = []
@@ -150,16 +161,20 @@ class Engine:
         self._place.append(order)
         return len(self._slots) - 1
 
-    def add_task(self, kind: int, delay: int = 0, waits: int = 0, queue: int = -1, payload: object = None) -> int:
+    def add_task(
+        self, kind: int, delay: int = 0, waits: int = 0, queue: int = -1, payload: object = None, trail: tuple[int, ...] = ()
+    ) -> int:
         """A task; returns its number. `payload` is the Job of a queued TIMER, the function of a CALL, (Job, PhaseRun) of a PHASE.
 
-        A task without `waits` must be started with `start`.
+        A task without `waits` must be started with `start`. A TIMER that stands for a phase has the phase's `trail`, as offsets
+        back from its end.
         """
         self.kind.append(kind)
         self.delay.append(delay)
         self.waits.append(waits)
         self.queue.append(queue)
         self.payload.append(payload)
+        self.trail.append(trail)
         self.successors.append([])
         self.ready_at.append(-1)
         self.started_at.append(-1)
@@ -214,18 +229,17 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            time, _, _, kind, run, argument = heapq.heappop(heap)
-            self.now = time
+            self.now, _, _, _, kind, run, argument = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
             elif kind == _CREDIT:
-                run.credits += 1  # type: ignore[attr-defined]
-                self._advance(run)  # type: ignore[arg-type]
+                run.credits += 1
+                self._advance(run, argument)
             elif kind == _ARRIVAL:
-                self._arrive(run, argument)  # type: ignore[arg-type]
+                self._arrive(run, argument)
             else:
-                self._grant(run, argument)  # type: ignore[arg-type]
+                self._grant(run, argument)
 
     def unfinished(self) -> list[int]:
         """Tasks that have not ended."""
@@ -237,14 +251,17 @@ class Engine:
         self.started_at[task] = self.now
         self._order += 1
         if self.kind[task] == TIMER:
-            heapq.heappush(self._heap, (self.now + self.delay[task], _TASKS, self._order, 0, None, task))
+            end = self.now + self.delay[task]
+            trail = self.trail[task]
+            trail = tuple(end - offset for offset in trail) if trail else (self.now,)
+            heapq.heappush(self._heap, (end, _TASKS, trail, self._order, 0, None, task))
             return
         run: PhaseRun = self.payload[task][1]  # type: ignore[index]
         run.task = task
         run.order = self._order
         for _ in range(run.program.starts):
-            self._push(self.now + self._endpoint_ps, _CREDIT, run, 0)
-        self._advance(run)
+            self._push(self.now + self._endpoint_ps, _CREDIT, run, -1)
+        self._advance(run, -1)
 
     def _finish(self, task: int) -> None:
         self.finished_at[task] = self.now
@@ -288,10 +305,10 @@ class Engine:
 
     def _push(self, time: int, kind: int, run: PhaseRun, argument: int) -> None:
         self._order += 1
-        heapq.heappush(self._heap, (time, _MESSAGES, self._order, kind, run, argument))
+        heapq.heappush(self._heap, (time, _MESSAGES, (), self._order, kind, run, argument))
 
-    def _advance(self, run: PhaseRun) -> None:
-        """Take every step that the credits of a rank allow."""
+    def _advance(self, run: PhaseRun, slot: int) -> None:
+        """Take every step that the credits of a rank allow, the last of which the message in `slot` brought (-1: none did)."""
         actions = run.program.actions
         while run.next_action < len(actions):
             action = actions[run.next_action]
@@ -303,7 +320,7 @@ class Engine:
             if action.receive_from is not None:
                 self._post(run, action)
         if run.credits == run.program.credits:
-            self._finish_phase(run)
+            self._finish_phase(run, slot)
 
     def _send(self, run: PhaseRun, action: Action) -> None:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
@@ -333,6 +350,8 @@ class Engine:
     def _transmit(self, source: int, destination: int, size: int, kind: int, run: PhaseRun, slot: int) -> None:
         """Put a message on the network; at its arrival the event `kind` happens to the receive `slot` of `run`."""
         self.messages += 1
+        if kind == _ARRIVAL:
+            run.sent_at[slot] = self.now
         if self._route_delay is not None:
             self._push(self.now + self._route_delay(source, destination, size), kind, run, slot)
         else:
@@ -352,7 +371,7 @@ class Engine:
         run.delay_sum += self.now - run.posted_at[slot]
         run.received += 1
         size = run.program.memory_bytes[slot]
-        self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run, 0)
+        self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run, slot)
 
     def _exchange_with(self, network: EventNetwork) -> None:
         """Hand new messages to the network, and take those that arrive before anything else happens."""
@@ -367,12 +386,25 @@ class Engine:
                 kind, run, slot = self._sent[number]
                 self._push(time, kind, run, slot)
 
-    def _finish_phase(self, run: PhaseRun) -> None:
-        """A rank has finished its part of a phase."""
+    def _finish_phase(self, run: PhaseRun, slot: int) -> None:
+        """A rank has finished its part of a phase, with the message in `slot` as its last credit."""
+        trail = self._trail(run, slot)
         barrier = run.barrier
         barrier.open -= 1
         if not barrier.together:
-            heapq.heappush(self._heap, (self.now, _TASKS, run.order, 0, None, run.task))
-        elif not barrier.open:
-            for other in barrier.parts:
-                heapq.heappush(self._heap, (self.now, _TASKS, other.order, 0, None, other.task))
+            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, 0, None, run.task))
+            return
+        barrier.trail = max(barrier.trail, trail) if barrier.ended_at == self.now else trail
+        barrier.ended_at = self.now
+        if not barrier.open:
+            for part in barrier.parts:
+                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, 0, None, part.task))
+
+    def _trail(self, run: PhaseRun, slot: int) -> tuple[int, ...]:
+        if slot < 0:
+            return (self.now - self._endpoint_ps,)
+        size = run.program.memory_bytes[slot]
+        if not size:
+            return (self.now - self._endpoint_ps, run.sent_at[slot])
+        at_memory = self.now - self._memory_ps(size)
+        return (at_memory, at_memory - self._endpoint_ps, run.sent_at[slot])
