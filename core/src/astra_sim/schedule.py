@@ -163,12 +163,13 @@ class RankProgram:
 class Schedule:
     """The programs of all ranks of a group: one that all share (peers relative), or one a rank.
 
-    `output_bytes` is what each rank holds at the end.
+    `output_bytes` is what each rank holds at the end. `collective` is what the schedule does where that is not what was asked for.
     """
 
     ranks: int
     programs: tuple[RankProgram, ...]
     output_bytes: int
+    collective: Collective | None = None
 
     def __attrs_post_init__(self) -> None:
         if len(self.programs) not in (1, self.ranks):
@@ -181,10 +182,17 @@ class Schedule:
         return cls(request.ranks, (RankProgram(tuple(steps), starts),), size)
 
     @classmethod
-    def per_rank(cls, request: Request, programs: Iterable[RankProgram], *, output_bytes: int | None = None) -> Schedule:
+    def per_rank(
+        cls,
+        request: Request,
+        programs: Iterable[RankProgram],
+        *,
+        output_bytes: int | None = None,
+        collective: Collective | None = None,
+    ) -> Schedule:
         """A schedule in which every rank has a program of its own."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
-        return cls(request.ranks, tuple(programs), size)
+        return cls(request.ranks, tuple(programs), size, collective)
 
     @property
     def is_shared(self) -> bool:

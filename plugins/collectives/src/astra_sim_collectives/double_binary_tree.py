@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim.platform import is_power_of_two
-from astra_sim.schedule import RankProgram, Request, Schedule, Step, rank, receive, send
+from astra_sim.schedule import Collective, RankProgram, Request, Schedule, Step, rank, receive, send
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ def double_binary_tree(request: Request) -> Schedule:
     top = next(number for number, node in inner.items() if node.parent is None) + first
     nodes[root] = _Node(None, (top,))
     programs = [_program(nodes[index], request.bytes, range(n)) for index in range(n)]
-    return Schedule.per_rank(request, programs, output_bytes=request.bytes)
+    return Schedule.per_rank(request, programs, output_bytes=request.bytes, collective=Collective.ALL_REDUCE)
 
 
 def _in_order_tree(size: int) -> dict[int, _Node]:

@@ -1,0 +1,210 @@
+"""The command `astra`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from astra_sim.errors import AstraError, InputError
+
+_STATUS_INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """The commands of astra: `run`, which may be left out, `plugins`, and those of plugins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"--help", "-h", "--version"}
+        if args and args[0] not in own and self.get_command(ctx, args[0]) is None:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._offered()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in self._offered():
+            loaded = self._offered()[cmd_name].load_factory()
+            if not isinstance(loaded, click.Command):
+                raise InputError(f"command plugin {cmd_name!r} is {loaded!r}, which is not a click command")
+            command = loaded
+        return command
+
+    def _offered(self) -> dict[str, Any]:
+        from astra_sim.plugins import shared_plugins
+
+        return shared_plugins().components("command")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(package_name="astra-sim-core", prog_name="astra")
+def astra() -> None:
+    """Simulate distributed deep-learning training.
+
+    \b
+    astra experiment.toml
+    astra --workload w.txt --system s.txt --network n.json
+    astra --workload w.toml --platform p.toml --network plugin:analytical
+
+    A component is plugin:NAME, plugin:NAME?key=value&key=value, or a file.
+    `run` is the default command: see `astra run --help`.
+    """
+
+
+_COMPONENT = "plugin:NAME[?key=value&...] or a file"
+
+
+@astra.command()
+@click.argument("experiment", required=False, type=click.Path())
+@click.option("--workload", metavar="S", help=f"Workload: {_COMPONENT}.")
+@click.option("--system", metavar="S", help=f"System layer: {_COMPONENT}.")
+@click.option("--platform", metavar="S", help=f"Platform: {_COMPONENT}.")
+@click.option("--network", metavar="S", help=f"Network backend: {_COMPONENT}; a network file may bring its platform.")
+@click.option("--compute", metavar="S", help=f"Compute model: {_COMPONENT}.")
+@click.option("--memory", metavar="S", help=f"Memory model: {_COMPONENT}.")
+@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
+@click.option("--passes", type=int, help="Training iterations.")
+@click.option("--compute-scale", type=float, help="Factor on every computing time.")
+@click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
+@click.option("--injection-scale", type=float, help="Factor on the endpoint delay.")
+@click.option("--queues-per-dim", type=int, help="Queues of each dimension.")
+@click.option("--rendezvous", is_flag=True, default=None, help="A message waits for a request from its receiver.")
+@click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")
+@click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
+@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write CSV reports and result.json there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def run(
+    experiment: str | None,
+    assignments: tuple[str, ...],
+    no_symmetry: bool,
+    run_name: str | None,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
+) -> None:
+    """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
+    from astra_sim.api import simulate
+
+    with _progress(enabled=not (as_json or quiet)) as progress:
+        result = simulate(
+            experiment,
+            symmetry=False if no_symmetry else None,
+            run_name=run_name,
+            set=assignments,
+            progress=progress,
+            **choices,
+        )
+    if output is not None:
+        from astra_sim.csv_reports import write_reports
+
+        paths = write_reports(result, output)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(result.to_dict()))
+    elif not quiet:
+        from astra_sim.tables import print_result
+
+        print_result(result)
+        if output is not None:
+            click.echo(f"{len(paths)} reports in {output}")
+
+
+class _progress:
+    """A line that tells how far a long run is, on a terminal only."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled and sys.stderr.isatty()
+        self._status: Any = None
+
+    def __enter__(self) -> Callable[[int, int], None] | None:
+        return self._tell if self._enabled else None
+
+    def _tell(self, picoseconds: int, events: int) -> None:
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(f"{picoseconds / 1e6:,.3f} us simulated, {events:,} events")
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+@astra.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool) -> None:
+    """List plugins, show what one offers, or check them."""
+    ctx.obj = as_json
+    if ctx.invoked_subcommand is None:
+        _list(as_json)
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@plugins.command("list")
+@_json_option
+@click.pass_obj
+def list_(outer: bool, as_json: bool) -> None:
+    """List all components, and plugins that are broken."""
+    _list(as_json or outer)
+
+
+def _list(as_json: bool) -> None:
+    from astra_sim import plugin_commands
+
+    plugin_commands.list_components(as_json)
+
+
+@plugins.command()
+@click.argument("name")
+@_json_option
+@click.pass_obj
+def show(outer: bool, name: str, as_json: bool) -> None:
+    """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
+    from astra_sim import plugin_commands
+
+    plugin_commands.show_component(name, as_json or outer)
+
+
+@plugins.command()
+@click.argument("name", required=False)
+@_json_option
+@click.pass_obj
+def check(outer: bool, name: str | None, as_json: bool) -> None:
+    """Check that components load and keep their contract; exit status 1 if one does not."""
+    from astra_sim import plugin_commands
+
+    if not plugin_commands.check_components(name, as_json or outer):
+        sys.exit(1)
+
+
+def main() -> None:
+    """Run the command line; errors of the input and of the run become one message and an exit status."""
+    try:
+        astra.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("astra: interrupted", err=True)
+        sys.exit(_STATUS_INTERRUPTED)
+    except AstraError as error:
+        click.echo(f"astra: error: {error}", err=True)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,133 @@
+"""Moves pieces of data along a schedule, to prove that a collective does what its name says.
+
+Pieces are named by the steps that carry them. For all-reduce, reduce-scatter and all-gather a buffer of n ranks has the pieces 0 to
+n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs that all ranks share the numbers are relative to the rank,
+in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable
+
+from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
+
+Contents = dict[Hashable, Counter[int]]
+"""What a rank holds: for each piece, how often it holds which rank's contribution."""
+
+
+def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
+    """Run a schedule and check its outcome. Returns what each rank holds at the end.
+
+    After an all-reduce every rank holds every rank's contribution to every piece exactly once; after a reduce-scatter the ranks hold one
+    complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Raises
+    AssertionError if not, or if a rank does not finish.
+    """
+    contents = _move(schedule, request)
+    n = schedule.ranks
+    complete = Counter(range(n))
+    for rank, held in enumerate(contents):
+        if request.collective is Collective.ALL_REDUCE:
+            for piece in range(n):
+                assert held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}"
+        elif request.collective is Collective.ALL_GATHER:
+            for piece in range(n):
+                assert held.get(piece) == Counter([piece]), f"rank {rank} does not hold piece {piece}"
+        elif request.collective is Collective.ALL_TO_ALL:
+            for source in range(n):
+                assert held.get((source, rank)) == Counter([source]), f"rank {rank} does not hold what rank {source} has for it"
+    if request.collective is Collective.REDUCE_SCATTER:
+        whole = [{piece for piece in range(n) if held[piece] == complete} for held in contents]
+        for rank, pieces in enumerate(whole):
+            assert len(pieces) == 1, f"rank {rank} holds {len(pieces)} complete pieces; one is right"
+        assert set().union(*whole) == set(range(n)), "some piece is complete on no rank"
+    return contents
+
+
+def _words(held: Counter[int]) -> str:
+    return ", ".join(f"the contribution of rank {rank} {times} times" for rank, times in sorted(held.items()))
+
+
+def _initial(rank: int, request: Request) -> Contents:
+    n = request.ranks
+    if request.collective is Collective.ALL_GATHER:
+        return {rank: Counter([rank])}
+    if request.collective is Collective.ALL_TO_ALL:
+        return {(rank, other): Counter([rank]) for other in range(n)}
+    return {piece: Counter([rank]) for piece in range(n)}
+
+
+def _absolute(piece: Hashable, peer: Peer, rank: int, ranks: int) -> Hashable:
+    if isinstance(piece, tuple):
+        return tuple(_absolute(part, peer, rank, ranks) for part in piece)
+    if peer.operator == "rank" or not isinstance(piece, int):
+        return piece
+    return Peer(peer.operator, piece).of(rank, ranks)
+
+
+class _Rank:
+    def __init__(self, schedule: Schedule, index: int, request: Request) -> None:
+        steps = schedule.program(index).steps
+        self.steps: list[tuple[Step, int]] = [(step, k) for step in steps for k in range(step.times)]
+        self.reduces = [step.reduce for step, _ in self.steps if step.receive_from is not None]
+        self.credits = schedule.program(index).starts
+        self.arrivals = 0
+        self.next_step = 0
+        self.posted = 0
+        self.held: Contents = _initial(index, request)
+        self.early: dict[int, Contents] = {}
+        self.awaited: set[int] = set()
+
+
+def _move(schedule: Schedule, request: Request) -> list[Contents]:
+    """Run the schedule with messages delivered in the order they are sent."""
+    n = schedule.ranks
+    programs = lower(schedule)
+    ranks = [_Rank(schedule, index, request) for index in range(n)]
+    wire: deque[tuple[int, int, Contents]] = deque()
+
+    def absorb(state: _Rank, slot: int, data: Contents) -> None:
+        for piece, contribution in data.items():
+            if state.reduces[slot]:
+                state.held[piece] = state.held.get(piece, Counter()) + contribution
+            else:
+                state.held[piece] = contribution
+        state.credits += 1
+
+    def advance(index: int) -> None:
+        state, program = ranks[index], programs[index % len(programs)]
+        while state.next_step < len(program.actions):
+            action = program.actions[state.next_step]
+            if state.credits < action.after or state.arrivals < action.after_arrivals:
+                return
+            step, repetition = state.steps[state.next_step]
+            state.next_step += 1
+            if action.send_to is not None:
+                names = [_absolute(piece, action.send_to, index, n) for piece in step.pieces_of(repetition)]
+                assert names, f"rank {index} sends a message to {action.send_to} that names no pieces"
+                missing = [name for name in names if name not in state.held]
+                assert not missing, f"rank {index} sends piece {missing[0]}, which it does not hold"
+                wire.append((action.send_to.of(index, n), action.slot, {name: state.held[name] for name in names}))
+            if action.receive_from is not None:
+                if action.receive_slot in state.early:
+                    absorb(state, action.receive_slot, state.early.pop(action.receive_slot))
+                else:
+                    state.awaited.add(action.receive_slot)
+
+    for index in range(n):
+        advance(index)
+    while wire:
+        target, slot, data = wire.popleft()
+        state = ranks[target]
+        state.arrivals += 1
+        if slot in state.awaited:
+            state.awaited.remove(slot)
+            absorb(state, slot, data)
+        else:
+            state.early[slot] = data
+        advance(target)
+    for index, state in enumerate(ranks):
+        program = programs[index % len(programs)]
+        assert state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}"
+        assert state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come"
+    return [state.held for state in ranks]
