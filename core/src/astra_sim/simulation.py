@@ -11,7 +11,7 @@ from astra_sim.errors import DeadlockError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
 from astra_sim.models import Memory
 from astra_sim.network import Network, RouteDelayNetwork
-from astra_sim.phases import PhaseTimer, describe, messages, payload
+from astra_sim.phases import PhaseTimer, describe, payload
 from astra_sim.platform import Platform
 from astra_sim.schedule import LoweredProgram, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
@@ -165,11 +165,10 @@ class Simulation:
         for plan in chunk.phases:
             if self._timer is not None:
                 cost = self._timer.cost(plan.schedule, plan.logical)
-                sent, number = cost.payload, cost.messages
+                sent = cost.payload
+                self._messages += cost.messages
             else:
                 sent = payload(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
-                number = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
-            self._messages += number
             for dimension, size in enumerate(sent):
                 self._payload[dimension] += size
 
@@ -235,7 +234,7 @@ class Simulation:
             self._active,
             phases,
             self._payload,
-            self._messages,
+            engine.messages if self._timer is None else self._messages,
             self._npus,
             engine.events,
         )

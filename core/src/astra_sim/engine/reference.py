@@ -9,8 +9,8 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages and endpoints come first, in the order in which they were
-scheduled, then tasks. Tasks that end in the same instant do so in the order of their **trails**: the times, latest first, at which what
+Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them, then tasks end;
+messages and credits in the order in which they were scheduled. Tasks that end in the same instant do so in the order of their **trails**: the times, latest first, at which what
 ends them was scheduled. For a timer that is its start; for a phase, when its last credit was scheduled, and when the message that
 brought it was sent. An earlier trail goes first, then whichever task started first. (ASTRA-sim keeps one list of events for
 every instant, which comes to the same.) Nothing depends on a hash or an address, so equal inputs give equal runs.
@@ -29,8 +29,7 @@ JOIN, TIMER, CALL, PHASE = range(4)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-_MESSAGES, _TASKS = 0, 1
-_CREDIT, _ARRIVAL, _REQUEST = range(3)
+_ARRIVAL, _REQUEST, _CREDIT, _TASKS = range(4)
 
 
 class Job(NamedTuple):
@@ -126,8 +125,8 @@ class Engine:
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps or (lambda size: 0)
         self._rendezvous = rendezvous
-        # (time, messages or tasks, trail, order, what happens, to which run, argument)
-        self._heap: list[tuple[int, int, tuple[int, ...], int, int, PhaseRun | None, int]] = []
+        # (time, what happens, trail, order, to which run, argument); what happens at one time does so in the order of its kind
+        self._heap: list[tuple[int, int, tuple[int, ...], int, PhaseRun | None, int]] = []
         self._order = 0
         # tasks
         self.kind: list[int] = []
@@ -229,7 +228,7 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            self.now, _, _, _, kind, run, argument = heapq.heappop(heap)
+            self.now, kind, _, _, run, argument = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
@@ -254,7 +253,7 @@ class Engine:
             end = self.now + self.delay[task]
             trail = self.trail[task]
             trail = tuple(end - offset for offset in trail) if trail else (self.now,)
-            heapq.heappush(self._heap, (end, _TASKS, trail, self._order, 0, None, task))
+            heapq.heappush(self._heap, (end, _TASKS, trail, self._order, None, task))
             return
         run: PhaseRun = self.payload[task][1]  # type: ignore[index]
         run.task = task
@@ -305,7 +304,7 @@ class Engine:
 
     def _push(self, time: int, kind: int, run: PhaseRun, argument: int) -> None:
         self._order += 1
-        heapq.heappush(self._heap, (time, _MESSAGES, (), self._order, kind, run, argument))
+        heapq.heappush(self._heap, (time, kind, (), self._order, run, argument))
 
     def _advance(self, run: PhaseRun, slot: int) -> None:
         """Take every step that the credits of a rank allow, the last of which the message in `slot` brought (-1: none did)."""
@@ -392,13 +391,13 @@ class Engine:
         barrier = run.barrier
         barrier.open -= 1
         if not barrier.together:
-            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, 0, None, run.task))
+            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, None, run.task))
             return
         barrier.trail = max(barrier.trail, trail) if barrier.ended_at == self.now else trail
         barrier.ended_at = self.now
         if not barrier.open:
             for part in barrier.parts:
-                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, 0, None, part.task))
+                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, None, part.task))
 
     def _trail(self, run: PhaseRun, slot: int) -> tuple[int, ...]:
         if slot < 0:

@@ -1,0 +1,58 @@
+"""Networks in plain Python, as somebody else's package could bring them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.platform import Platform
+
+
+class Replayed(EventNetwork):
+    """An event network that delivers messages just when a network without contention would."""
+
+    def __init__(self, inner: RouteDelayNetwork) -> None:
+        super().__init__(inner.platform)
+        self._inner = inner
+        self._heap: list[tuple[int, int]] = []
+
+    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        for number, source, destination, size in messages:
+            heapq.heappush(self._heap, (time + self._inner.message_delay(source, destination, size), number))
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        if not self._heap or (until is not None and self._heap[0][0] > until):
+            return None
+        time = self._heap[0][0]
+        numbers = []
+        while self._heap and self._heap[0][0] == time:
+            numbers.append(heapq.heappop(self._heap)[1])
+        return time, numbers
+
+
+class OneWire(EventNetwork):
+    """All messages share one wire: each takes size picoseconds, one after another."""
+
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform)
+        self._free_at = 0
+        self._under_way: list[tuple[int, int]] = []
+
+    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        for number, _, _, size in messages:
+            self._free_at = max(self._free_at, time) + size
+            self._under_way.append((self._free_at, number))
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        if not self._under_way or (until is not None and self._under_way[0][0] > until):
+            return None
+        time, number = self._under_way.pop(0)
+        return time, [number]
+
+
+class Lossy(Replayed):
+    """Loses one message."""
+
+    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        super().inject(time, [message for message in messages if message[0] != 5])
