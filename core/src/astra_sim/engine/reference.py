@@ -269,6 +269,7 @@ class Engine:
             place = self._entries[queue].index(task)
             del self._entries[queue][place]
             del self._jobs[queue][place]
+            self._running[queue] -= 1
         entered = []
         for successor in self.successors[task]:
             self.waits[successor] -= 1
@@ -280,7 +281,6 @@ class Engine:
                 else:
                     self.start(successor)
         if queue >= 0:
-            self._running[queue] -= 1
             self._pump(queue)
         for other in entered:
             self._pump(other)
