@@ -6,9 +6,9 @@
 Rules for all models:
 
 - A multiply-add is two operations. A bias, an activation function, a pooling or a normalisation behind a layer is none.
-- The three passes of a layer with weights do the same number of operations: the forward pass, the gradient of the input, and the gradient
-  of the weights are each one product of matrices of the same three sizes. They also move the same bytes: each reads two of the three
-  tensors (input, weights, output, or the gradients of these) once, and writes the third once.
+- The three passes of a layer with weights do the same number of operations: the forward pass, the gradient of the input, and
+  the gradient of the weights are each one product of matrices of the same three sizes. They also move the same bytes: each
+  reads two of the three tensors (input, weights, output, or the gradients of these) once, and writes the third once.
 - Values, weights and gradients are 16-bit floating-point numbers.
 - A computing time is operations / rate, rounded to whole nanoseconds. The rate is the peak of a TPU v2, unless a model says otherwise.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "workloads"
@@ -145,10 +146,8 @@ def resnet50() -> Model:
             layers.append(convolution(f"{name}_a", batch, side, channels, width, kernel=1, normalised=True))
             layers.append(convolution(f"{name}_b", batch, side, width, width, kernel=3, stride=stride, normalised=True))
             layers.append(convolution(f"{name}_c", batch, small, width, 4 * width, kernel=1, normalised=True))
-            if block == 1:
-                layers.append(
-                    convolution(f"{name}_shortcut", batch, side, channels, 4 * width, kernel=1, stride=stride, normalised=True)
-                )
+            if block == 1:  # a projection, so that the shortcut has the same size
+                layers.append(convolution(f"{name}_proj", batch, side, channels, 4 * width, kernel=1, stride=stride, normalised=True))
             side, channels = small, 4 * width
     layers.append(fully_connected("fc", batch, channels, 1000))
     expect("ResNet-50", "layers", len(layers), 54)
@@ -157,8 +156,8 @@ def resnet50() -> Model:
     comment = """\
 ResNet-50 (He et al., arXiv:1512.03385, with the stride in the 3 x 3 convolutions), data parallel, 32 images of 224 x 224 for each NPU:
 with 256 NPUs these are the 8192 images of Goyal et al., arXiv:1706.02677.
-The gradients of 25 557 032 parameters are all-reduced, layer by layer, with 2 bytes each: weights, the scale and shift of the batch
-normalisation behind every convolution, and the biases of the last layer."""
+The gradients of 25 557 032 parameters are all-reduced, layer by layer, with 2 bytes each: weights, the scale and shift of the
+batch normalisation behind every convolution, and the biases of the last layer."""
     return Model("resnet50", "ResNet-50", comment, "data", layers)
 
 
@@ -182,9 +181,7 @@ def gpt3() -> Model:
     def matrix(name: str, inputs: int, outputs: int, exchanges: dict[str, tuple[str, int]] | None = None) -> Layer:
         """The part that one NPU has of a matrix. Biases are not counted."""
         weights = inputs * outputs
-        return weighted(
-            name, 2 * tokens * weights, tokens * (inputs + outputs), weights, data_parallel(weights) | (exchanges or {})
-        )
+        return weighted(name, 2 * tokens * weights, tokens * (inputs + outputs), weights, data_parallel(weights) | (exchanges or {}))
 
     # Every head multiplies sequence x sequence scores; half of them, those of later words, are masked and not computed.
     # The product Q K^T has as many operations as the product of the scores with V, which the tutorial calls softmax.
@@ -203,8 +200,8 @@ def gpt3() -> Model:
             matrix(f"V{n}", hidden, width),
             Layer(f"QK{n}", attention, attention, attention),
             Layer(f"softmax{n}", attention, attention, attention),
-            # The output of attention is cut by rows, so the results are added up. In the backward pass the tutorial gathers the parts of
-            # the input's gradient, which Megatron-LM leaves where they are.
+            # The output of attention is cut by rows, so the results are added up. In the backward pass the tutorial gathers the
+            # parts of the input's gradient, which Megatron-LM leaves where they are.
             matrix(
                 f"concat{n}",
                 width,
@@ -227,12 +224,13 @@ def gpt3() -> Model:
     )
     comment = f"""\
 Three of the 96 layers of GPT-3 (Brown et al., arXiv:2005.14165) and the projection to words.
-Hidden size {hidden}, {heads} heads, sequences of {sequence}, 2 bytes for every value. Groups of {group} neighbouring NPUs are model parallel, as in
-Megatron-LM, with {batch} sequences for each group; the groups are data parallel.
-Layers, {words} words and the rate of {rate // TERA} * 2^40 operations/s are those of ASTRA-sim's tutorial; see gpt3() in make_workloads.py."""
+Hidden size {hidden}, {heads} heads, sequences of {sequence}, 2 bytes for every value. Groups of {group} neighbouring NPUs
+are model parallel, as in Megatron-LM, with {batch} sequences for each group; the groups are data parallel.
+Layers, {words} words and the rate of {rate // TERA} * 2^40 operations/s are those of ASTRA-sim's tutorial;
+see gpt3() in make_workloads.py."""
     options: dict[str, object] = {
         "model_parallel_npus": group,
-        # The forward pass of a layer of GPT-3 is repeated before its backward pass.
+        # Before the backward pass of a layer of GPT-3, its forward pass is repeated, but for the layerNorm at its end.
         "checkpoints": [0, 9, 18],
         "checkpoint_initiates": [26, 17, 8],
     }
@@ -243,7 +241,7 @@ Layers, {words} words and the rate of {rate // TERA} * 2^40 operations/s are tho
         "hybrid_transformer_fwd_in_bckwd",
         layers,
         options,
-        single_precision="ASTRA-sim 1.0 scales in 32-bit floating point, which rounds times above 2^24 ns",
+        single_precision="ASTRA-sim 1.0 scales in 32-bit floating point: times above 2^24 ns are rounded",
         rate=rate,
     )
 
@@ -251,7 +249,7 @@ Layers, {words} words and the rate of {rate // TERA} * 2^40 operations/s are tho
 def dlrm() -> Model:
     """DLRM (Naumov et al., arXiv:1906.00091) as MLPerf Training v0.7 to v2.1 has it, for the Criteo Terabyte data."""
     npus, chunks = 256, 4  # what sizes shall be divisible by
-    batch = 65536 // npus  # samples for each NPU
+    batch = 65536 // npus  # samples for each NPU; NVIDIA trains with 65536 in all (DeepLearningExamples)
     tables, vector = 26, 128
     bottom = [13, 512, 256, vector]
     pairs = (tables + 1) * tables // 2  # the interaction multiplies every two of the vectors of tables and bottom MLP
@@ -260,7 +258,7 @@ def dlrm() -> Model:
     def perceptron(name: str, widths: list[int]) -> list[Layer]:
         """Fully connected layers. Gradients are padded to whole values for every NPU and chunk."""
         layers = []
-        for number, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False), 1):
+        for number, (inputs, outputs) in enumerate(pairwise(widths), 1):
             padded = round_up(inputs * outputs + outputs, npus * chunks)
             layers.append(fully_connected(f"{name}{number}", batch, inputs, outputs, padded))
         return layers
@@ -285,11 +283,14 @@ def dlrm() -> Model:
     below = perceptron("bottom", bottom)
     layers = [embedding, *below, interaction, *perceptron("top", top)]
     comment = f"""\
-DLRM (Naumov et al., arXiv:1906.00091) as MLPerf Training v0.7 has it: 26 tables with vectors of 128, one row looked up in each, bottom MLP
-13-512-256-128, products of every two vectors, top MLP 1024-1024-512-256-1. {batch} samples for each NPU: 65 536 on 256 NPUs.
+DLRM (Naumov et al., arXiv:1906.00091) as MLPerf Training v0.7 has it: {tables} tables with vectors of {vector}, one row looked up
+in each, bottom MLP 13-512-256-128, products of every two vectors, top MLP 1024-1024-512-256-1.
+{batch} samples for each NPU: 65 536 on {npus} NPUs.
 The rows of the tables are spread evenly over the NPUs. Every NPU exchanges {tables} * {batch} vectors all-to-all, and their gradients.
-Gradients of the MLPs have 2 bytes for each weight and bias, padded to a multiple of 2 * {npus * chunks}: whole values for 256 NPUs and 4 chunks.
-Looking up has no operations. It takes time only in a compute model that knows memory bandwidth."""
+Gradients of the MLPs have 2 bytes for each weight and bias. They are padded to multiples of {npus * chunks} values, so that they can be
+divided among {npus} NPUs and {chunks} chunks.
+Looking up has no operations: it takes time only in a compute model that knows memory bandwidth. The loop computes the update of the
+tables (weight_gradient) before it waits for the exchanged gradients, as in ASTRA-sim 1.0."""
     return Model("dlrm", "DLRM", comment, "hybrid_dlrm", layers, {"last_bottom_layer": len(below)})
 
 
@@ -316,8 +317,10 @@ def render(model: Model) -> str:
     """The text of a workload file."""
     peak = f"{model.rate / 10**12:.15g}"
     lines = [f"# {line}" for line in model.comment.split("\n")]
-    lines.append(f"# compute_ns is operations / ({model.rate // TERA} * 2^40 per s), which plugin:roofline?peak_tera_ops_per_s={peak} gives, too.")
-    lines.append("# Written by make_workloads.py.")
+    lines += [
+        f"# compute_ns is operations / ({model.rate // TERA} * 2^40 per s): plugin:roofline?peak_tera_ops_per_s={peak} gives the same.",
+        "# Written by make_workloads.py.",
+    ]
     lines += [f'name = "{model.name}"', f'loop = "{model.loop}"']
     if model.single_precision:
         lines.append(f"single_precision = true  # {model.single_precision}")

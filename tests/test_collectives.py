@@ -83,7 +83,7 @@ def _all_reduce(n: int) -> Request:
 def test_a_schedule_that_reduces_twice_is_caught() -> None:
     request = _all_reduce(4)
     steps = [exchange(shift(1), 1000, times=4, reduce=True, pieces=range(4))]
-    with pytest.raises(AssertionError, match="times of piece|holds the contribution"):
+    with pytest.raises(AssertionError, match=r"times of piece|holds the contribution"):
         check_schedule(Schedule.shared(request, steps), request)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
@@ -51,7 +52,7 @@ def test_a_join_ends_at_once_and_a_call_is_told_the_time() -> None:
 def test_long_chains_of_joins_need_no_deep_stack() -> None:
     engine = Engine()
     tasks = [engine.add_task(JOIN) for _ in range(50_000)]
-    for before, after in zip(tasks, tasks[1:], strict=False):
+    for before, after in pairwise(tasks):
         engine.precede(before, after)
     engine.start(tasks[0])
     engine.run()

@@ -57,9 +57,7 @@ def layers(draw: st.DrawFn) -> list[dict[str, Any]]:
 def experiments(draw: st.DrawFn) -> dict[str, Any]:
     platform = draw(st.lists(dimensions(), min_size=1, max_size=3).filter(lambda ds: _product(ds) <= 40))
     sizes = [dimension["size"] for dimension in platform]
-    loop = draw(
-        st.sampled_from(("data", "model", "hybrid_data_model", "hybrid_model_data", "hybrid_transformer", "hybrid_dlrm", "micro"))
-    )
+    loop = draw(st.sampled_from(("data", "model", "hybrid_data_model", "hybrid_model_data", "hybrid_transformer", "hybrid_dlrm", "micro")))
     made = draw(layers())
     options: dict[str, Any] = {}
     if loop == "hybrid_transformer":

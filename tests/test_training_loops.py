@@ -51,25 +51,102 @@ def program(loop: str, count: int = 2, passes: int = 1, sizes: tuple[int, ...] =
 
 
 def test_data_parallel() -> None:
-    assert program("data") == "Cf0 G Cf1 G Cw1 Iw1@01 G Ci1 G Cw0 Iw0@01 G Ww0".split()
+    assert program("data") == ["Cf0", "G", "Cf1", "G", "Cw1", "Iw1@01", "G", "Ci1", "G", "Cw0", "Iw0@01", "G", "Ww0"]
 
 
 def test_the_next_iteration_waits_for_weight_gradients() -> None:
-    assert program("data", passes=2)[12:17] == "Ww0 Cf0 G Ww1 Cf1".split()
+    assert program("data", passes=2)[12:17] == ["Ww0", "Cf0", "G", "Ww1", "Cf1"]
 
 
 def test_model_parallel() -> None:
-    assert program("model") == "Cf0 If0!@01 G Cf1 If1!@01 G Ci1 Ii1@01 G Cw1 Wi1 G Ci0 G Cw0 G".split()
+    assert program("model") == [
+        "Cf0",
+        "If0!@01",
+        "G",
+        "Cf1",
+        "If1!@01",
+        "G",
+        "Ci1",
+        "Ii1@01",
+        "G",
+        "Cw1",
+        "Wi1",
+        "G",
+        "Ci0",
+        "G",
+        "Cw0",
+        "G",
+    ]
 
 
 def test_hybrids_split_the_dimensions() -> None:
-    assert program("hybrid_data_model") == "Cf0 If0!@0 G Cf1 If1!@0 G Ci1 Ii1@0 G Cw1 Iw1@1 Wi1 G Ci0 G Cw0 Iw0@1 G Ww0".split()
-    assert program("hybrid_model_data") == "Cf0 If0!@1 G Cf1 If1!@1 G Ci1 Ii1@1 G Cw1 Iw1@0 Wi1 G Ci0 G Cw0 Iw0@0 G Ww0".split()
+    assert program("hybrid_data_model") == [
+        "Cf0",
+        "If0!@0",
+        "G",
+        "Cf1",
+        "If1!@0",
+        "G",
+        "Ci1",
+        "Ii1@0",
+        "G",
+        "Cw1",
+        "Iw1@1",
+        "Wi1",
+        "G",
+        "Ci0",
+        "G",
+        "Cw0",
+        "Iw0@1",
+        "G",
+        "Ww0",
+    ]
+    assert program("hybrid_model_data") == [
+        "Cf0",
+        "If0!@1",
+        "G",
+        "Cf1",
+        "If1!@1",
+        "G",
+        "Ci1",
+        "Ii1@1",
+        "G",
+        "Cw1",
+        "Iw1@0",
+        "Wi1",
+        "G",
+        "Ci0",
+        "G",
+        "Cw0",
+        "Iw0@0",
+        "G",
+        "Ww0",
+    ]
 
 
 def test_every_layer_may_have_its_own_parallelisation() -> None:
     got = program("hybrid_customized", loops=("data", "hybrid_model_data"))
-    assert got == "Cf0 If0!@ G Cf1 If1!@1 G Ci1 Ii1@1 G Cw1 Iw1@0 Wi1 G Ci0 G Cw0 Iw0@01 G Ww0".split()
+    assert got == [
+        "Cf0",
+        "If0!@",
+        "G",
+        "Cf1",
+        "If1!@1",
+        "G",
+        "Ci1",
+        "Ii1@1",
+        "G",
+        "Cw1",
+        "Iw1@0",
+        "Wi1",
+        "G",
+        "Ci0",
+        "G",
+        "Cw0",
+        "Iw0@01",
+        "G",
+        "Ww0",
+    ]
 
 
 @pytest.mark.parametrize(("group", "inside", "outside"), [(1, "", "01"), (2, "0", "1"), (8, "01", ""), (4, "01", "2")])
@@ -99,7 +176,7 @@ def test_micro_issues_everything_at_once() -> None:
 
 
 def test_inference_runs_forward_only() -> None:
-    assert program("distributed_inference") == "Cf0 If0!@01 G Cf1 If1!@01 G".split()
+    assert program("distributed_inference") == ["Cf0", "If0!@01", "G", "Cf1", "If1!@01", "G"]
 
 
 @pytest.mark.parametrize(

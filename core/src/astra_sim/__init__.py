@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from astra_sim.api import simulate
     from astra_sim.errors import AstraError, DeadlockError, InputError, PluginError, RunError, ScheduleError
     from astra_sim.experiment import Experiment, load_experiment
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider
     from astra_sim.result import Result
-    from astra_sim.api import simulate
 
 __all__ = [
     "AstraError",

@@ -72,9 +72,7 @@ def simulate(
     return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
 
 
-def run_components(
-    components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None
-) -> Result:
+def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:
     """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
     simulation = Simulation(
         components.graph,

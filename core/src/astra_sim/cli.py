@@ -18,15 +18,18 @@ class Commands(click.Group):
     """The commands of astra: `run`, which may be left out, `plugins`, and those of plugins."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` in front of what names no command."""
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and self.get_command(ctx, args[0]) is None:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Own commands and those of plugins."""
         return sorted({*super().list_commands(ctx), *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by name; that of a plugin is imported now."""
         command = super().get_command(ctx, cmd_name)
         if command is None and cmd_name in self._offered():
             loaded = self._offered()[cmd_name].load_factory()
@@ -92,7 +95,7 @@ def run(
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
 
-    with _progress(enabled=not (as_json or quiet)) as progress:
+    with _Progress(enabled=not (as_json or quiet)) as progress:
         result = simulate(
             experiment,
             symmetry=False if no_symmetry else None,
@@ -101,10 +104,11 @@ def run(
             progress=progress,
             **choices,
         )
+    paths: list[Any] = []
     if output is not None:
         from astra_sim.csv_reports import write_reports
 
-        paths = write_reports(result, output)
+        paths.extend(write_reports(result, output))
     if as_json:
         import json
 
@@ -113,11 +117,11 @@ def run(
         from astra_sim.tables import print_result
 
         print_result(result)
-        if output is not None:
+        if paths:
             click.echo(f"{len(paths)} reports in {output}")
 
 
-class _progress:
+class _Progress:
     """A line that tells how far a long run is, on a terminal only."""
 
     def __init__(self, enabled: bool) -> None:

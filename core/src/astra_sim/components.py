@@ -101,8 +101,8 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
     cls = provider.load_options()
     if cls is not None:
         return structure(cls, table, where)
-    if table:
-        raise InputError(f"{where}: {provider.name} has no options, but {sorted(table)[0]!r} is given")
+    for key in table:
+        raise InputError(f"{where}: {provider.name} has no options, but {key!r} is given")
     return None
 
 
@@ -181,11 +181,11 @@ def _platform(experiment: Experiment, plugins: Plugins) -> Platform:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     name = table.pop("name", "")
     if "plugin" in table:
-        parts: Sequence[Any] = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
+        parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
     else:
         parts = table.pop("dimensions", ())
-        if table:
-            raise InputError(f"{where}: unknown key {sorted(table)[0]!r}; known: name, dimensions, or plugin and its options")
+        for key in table:
+            raise InputError(f"{where}: unknown key {key!r}; known: name, dimensions, or plugin and its options")
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
     dimensions: list[Dimension] = []

@@ -1,7 +1,7 @@
 """The CSV files that ASTRA-sim 1.0 writes, with its columns, and result.json.
 
-Times are in microseconds with six decimals, sizes in units of 2^20 bytes. A cell that is written twice holds both texts, the later one first, as
-there: in detailed.csv this happens where layers have different numbers of phases.
+Times are in microseconds with six decimals, sizes in units of 2^20 bytes. A cell that is written twice holds both texts, the
+later one first, as there: in detailed.csv this happens where layers have different numbers of phases.
 """
 
 from __future__ import annotations

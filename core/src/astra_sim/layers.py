@@ -95,9 +95,7 @@ class LayeredProgram:
             name = self.layers[layer].name
             raise InputError(f"{self.where}: layer {name}, {training_pass}: a {collective} of {size} bytes; at least 1 is right")
         update = round(self.layers[layer].update_ns * PS_PER_NS)
-        self._builder.communicate(
-            collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent
-        )
+        self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 
     def wait(self, layer: int, training_pass: Pass, *, until_first: bool = False) -> None:
         """Wait for the collectives issued for a pass of a layer. For `until_first` see `graph.Wait`."""

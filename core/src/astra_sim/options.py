@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -44,7 +45,7 @@ def option(
 def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     if value is None:
         return
-    if isinstance(value, float) and value != value:
+    if isinstance(value, float) and math.isnan(value):
         raise ValueError(f"{name} is not a number")
     if metadata["choices"] is not None and value not in metadata["choices"]:
         raise ValueError(f"{name} is {value!r}; {suggestion(str(value), metadata['choices'])}")
@@ -144,7 +145,7 @@ def _number(value: Any) -> float:
             value = float(value)
         except ValueError:
             raise ValueError(f"{str(value)!r} is not a number") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value in (float("inf"), float("-inf")):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"{value!r} is not a finite number")
     return value  # whole numbers stay whole: they may be exact beyond 2^53
 
@@ -173,7 +174,7 @@ def _is_text_or_tuple(kind: Any) -> bool:
 
 
 def _text_or_tuple(value: Any, made: Any) -> str | tuple[str, ...]:
-    if isinstance(value, Typed) and "," in value or not isinstance(value, str):
+    if (isinstance(value, Typed) and "," in value) or not isinstance(value, str):
         return made.structure(value, tuple[str, ...])  # type: ignore[no-any-return]
     return str(value)
 
@@ -203,7 +204,8 @@ def _explain(error: BaseException, where: str) -> str:
         error = inner
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]
-        return f"{where}: unknown key {sorted(error.extra_fields)[0]!r}; {suggestion(sorted(error.extra_fields)[0], known)}"
+        key = min(error.extra_fields)
+        return f"{where}: unknown key {key!r}; {suggestion(key, known)}"
     if isinstance(error, KeyError):
         return f"{where}: {error.args[0]} is missing"
     return f"{where}: {error}"

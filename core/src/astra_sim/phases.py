@@ -27,8 +27,9 @@ _Timing = tuple[int, tuple[int, ...], int, int]
 class PhaseCost:
     """What a phase takes: its duration, and what NPU 0 sees of it.
 
-    `trail` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its message over the `received` messages of NPU 0; `payload` is what NPU
-    0 sends, in bytes per physical dimension; `messages` counts those of all NPUs of the platform.
+    `trail` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
+    message over the `received` messages of NPU 0; `payload` is what NPU 0 sends, in bytes per physical dimension; `messages` counts
+    those of all NPUs of the platform.
     """
 
     duration_ps: int
@@ -84,7 +85,8 @@ class PhaseTimer:
         if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
             return None
         endpoint = self._endpoint_ps
-        duration, delay_sum, received, trail = endpoint, 0, 0, (endpoint,)
+        duration, delay_sum, received = endpoint, 0, 0
+        trail: tuple[int, ...] = (endpoint,)
         for step in program.steps:
             assert step.send_to is not None
             route = route_from_zero(step.send_to, dimension, self._platform)

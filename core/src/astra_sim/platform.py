@@ -18,9 +18,12 @@ GIB = 2**30
 
 @runtime_checkable
 class Topology(Protocol):
-    """How the NPUs of one dimension are joined. `name` is the plugin's."""
+    """How the NPUs of one dimension are joined."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name of the plugin."""
+        ...
 
     def hops(self, source: int, destination: int) -> int:
         """Links that a message crosses between two positions of the dimension."""

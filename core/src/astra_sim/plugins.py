@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import traceback
 from collections.abc import Iterable
@@ -117,7 +118,7 @@ class Plugins:
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
         expected = FileFormat if kind == "format" else Provider
         try:
-            answer = list(implementation.function())
+            answer: list[Provider | FileFormat] = list(implementation.function())  # type: ignore[call-overload]
             for component in answer:
                 if not isinstance(component, expected):
                     raise TypeError(f"{component!r} is not a {expected.__name__}")
@@ -142,12 +143,7 @@ class Plugins:
         self._infos.append(PluginInfo(name, "", "registered by hand", "", error, details))
 
 
-_shared: Plugins | None = None
-
-
+@functools.cache
 def shared_plugins() -> Plugins:
     """The plugins of this process, found once."""
-    global _shared
-    if _shared is None:
-        _shared = Plugins()
-    return _shared
+    return Plugins()

@@ -166,10 +166,8 @@ def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
             entry[1] += spent
             entry[2] += spent if operation.blocking else 0
     delays = _delays(graph, trace)
-    return [
-        LayerFigures(name, *(PassFigures(*(to_ns(v) for v in sums[i][p])) for p in Pass), *delays[i])
-        for i, name in enumerate(graph.layers)
-    ]
+    figures = [[PassFigures(*map(to_ns, entry[p])) for p in Pass] for entry in sums]
+    return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
 
 
 def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list[float]]]:

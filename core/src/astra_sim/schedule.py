@@ -14,8 +14,10 @@ Taking a step sends its message and posts its receive. A rank has finished when 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -124,9 +126,7 @@ def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ())
     return Step(to, None, bytes, after=after, pieces=pieces)
 
 
-def receive(
-    source: Peer, bytes: int, *, after: int | None = None, reduce: bool = False, memory_bytes: int | None = None
-) -> Step:
+def receive(source: Peer, bytes: int, *, after: int | None = None, reduce: bool = False, memory_bytes: int | None = None) -> Step:
     """Post the receive of a message; its pieces are those that the sender names."""
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
     return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged)
@@ -260,30 +260,45 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     """
     ranks = schedule.ranks
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
+        # One program for all: what it sends to a peer meets what it receives from that peer's inverse.
         program = schedule.programs[0]
-        slots = _receives(program, lambda peer: peer.normal(ranks))
         _check_peers(program, 0, ranks)
-        for source, waiting in slots.items():
-            sends = sum(s.times for s in program.steps if s.send_to and s.send_to.inverse().normal(ranks) == source)
-            if sends != len(waiting):
-                raise ScheduleError(f"every rank posts {len(waiting)} receives from {source}, which sends {sends} messages")
-        return (_lower(program, lambda peer: slots.get(peer.inverse().normal(ranks), []), lambda peer: peer.normal(ranks), "every rank"),)
-    posted = []
+        receives = _receives(program, lambda peer: peer.normal(ranks))
+        sends = {peer.inverse().normal(ranks) for peer in _targets(program)}
+        for source in receives.keys() - sends:
+            raise ScheduleError(f"every rank posts {len(receives[source])} receives from {source}, which sends 0 messages")
+        return (
+            _lower(program, lambda peer: peer.normal(ranks), lambda peer: receives.get(peer.inverse().normal(ranks), []), "every rank"),
+        )
+    posted: list[_Receives] = []
     for index in range(ranks):
         _check_peers(schedule.program(index), index, ranks)
-        posted.append(_receives(schedule.program(index), lambda peer, index=index: peer.of(index, ranks)))
-    lowered = []
-    for index in range(ranks):
-        lowered.append(
-            _lower(
-                schedule.program(index),
-                lambda peer, index=index: posted[peer.of(index, ranks)].get(index, []),
-                lambda peer, index=index: peer.of(index, ranks),
-                f"rank {index}",
-            )
+        posted.append(_receives(schedule.program(index), partial(_absolute, index, ranks)))
+    for index, receives in enumerate(posted):
+        for source, slots in receives.items():
+            if index not in {peer.of(source, ranks) for peer in _targets(schedule.program(source))}:
+                raise ScheduleError(f"rank {index} posts {len(slots)} receives from rank {source}, which sends 0 messages")
+    return tuple(
+        _lower(
+            schedule.program(index),
+            partial(_absolute, index, ranks),
+            lambda peer, index=index: posted[peer.of(index, ranks)].get(index, []),  # type: ignore[misc]
+            f"rank {index}",
         )
-    _check_all_received(schedule, posted)
-    return tuple(lowered)
+        for index in range(ranks)
+    )
+
+
+_Receives = dict[Any, list[tuple[int, int]]]
+"""The (slot, bytes) of receives in order, by the peer they come from."""
+
+
+def _absolute(index: int, ranks: int, peer: Peer) -> int:
+    return peer.of(index, ranks)
+
+
+def _targets(program: RankProgram) -> list[Peer]:
+    return [step.send_to for step in program.steps if step.send_to is not None]
 
 
 def _mixes_operators(program: RankProgram) -> bool:
@@ -297,9 +312,8 @@ def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
                 raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is rank {peer.of(index, ranks)}")
 
 
-def _receives(program: RankProgram, key: Callable[..., Hashable]) -> dict[Hashable, list[tuple[int, int]]]:
-    """The (slot, bytes) of all receives of a program, by the peer they come from."""
-    found: dict[Hashable, list[tuple[int, int]]] = {}
+def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receives:
+    found: _Receives = {}
     slot = 0
     for step in program.steps:
         if step.receive_from is not None:
@@ -309,39 +323,27 @@ def _receives(program: RankProgram, key: Callable[..., Hashable]) -> dict[Hashab
 
 
 def _lower(
-    program: RankProgram,
-    receives_at: Callable[[Peer], Sequence[tuple[int, int]]],
-    key: Callable[[Peer], Hashable],
-    who: str,
+    program: RankProgram, key: Callable[[Peer], Hashable], receives_at: Callable[[Peer], list[tuple[int, int]]], who: str
 ) -> LoweredProgram:
     actions: list[Action] = []
     memory: list[int] = []
-    sent: dict[Hashable, int] = {}
-    sends = 0
+    sent: Counter[Hashable] = Counter()
     for step in program.steps:
         for _ in range(step.times):
             slot = -1
+            after = step.after if step.after is not None else sent.total() + 1
             if step.send_to is not None:
-                ordinal = sent.get(key(step.send_to), 0)
-                sent[key(step.send_to)] = ordinal + 1
-                waiting = receives_at(step.send_to)
+                waiting, ordinal = receives_at(step.send_to), sent[key(step.send_to)]
                 if ordinal >= len(waiting):
                     raise ScheduleError(f"{who} sends {ordinal + 1} messages to {step.send_to}, which posts {len(waiting)} receives")
                 slot, expected = waiting[ordinal]
                 if expected != step.bytes:
                     raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
-            after = sends + 1 if step.after is None else step.after
+                sent[key(step.send_to)] += 1
             actions.append(Action(after, step.after_arrivals, step.send_to, slot, step.receive_from, len(memory), step.bytes))
-            sends += step.send_to is not None
             if step.receive_from is not None:
                 memory.append(step.memory_bytes)
+    for peer in _targets(program):
+        if sent[key(peer)] < len(receives_at(peer)):
+            raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
     return LoweredProgram(program.starts, tuple(actions), program.starts + len(memory), tuple(memory))
-
-
-def _check_all_received(schedule: Schedule, posted: Sequence[dict[Hashable, list[tuple[int, int]]]]) -> None:
-    for index, receives in enumerate(posted):
-        for source, slots in receives.items():
-            steps = schedule.program(source).steps  # type: ignore[arg-type]
-            sends = sum(s.times for s in steps if s.send_to is not None and s.send_to.of(source, schedule.ranks) == index)  # type: ignore[arg-type]
-            if sends != len(slots):
-                raise ScheduleError(f"rank {index} posts {len(slots)} receives from rank {source}, which sends {sends} messages")

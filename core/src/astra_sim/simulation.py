@@ -242,10 +242,7 @@ class Simulation:
     def _check_finished(self) -> None:
         engine = self._engine
         unfinished = [
-            (npu, index)
-            for npu in range(self._npus)
-            for index, task in enumerate(self._end[npu])
-            if engine.finished_at[task] < 0
+            (npu, index) for npu in range(self._npus) for index, task in enumerate(self._end[npu]) if engine.finished_at[task] < 0
         ]
         if not unfinished:
             return
@@ -272,5 +269,7 @@ class Simulation:
         where = f" of layer {layer}" if layer else ""
         if isinstance(operation, MemoryAccess):
             return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{where})"
-        what = f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
+        what = (
+            f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
+        )
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"

@@ -9,11 +9,12 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them, then tasks end;
-messages and credits in the order in which they were scheduled. Tasks that end in the same instant do so in the order of their **trails**: the times, latest first, at which what
-ends them was scheduled. For a timer that is its start; for a phase, when its last credit was scheduled, and when the message that
-brought it was sent. An earlier trail goes first, then whichever task started first. (ASTRA-sim keeps one list of events for
-every instant, which comes to the same.) Nothing depends on a hash or an address, so equal inputs give equal runs.
+Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them, then tasks
+end; messages and credits in the order in which they were scheduled. Tasks that end in the same instant do so in the order of their
+**trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase, when its last
+credit was scheduled, and when the message that brought it was sent. An earlier trail goes first, then whichever task started first.
+(ASTRA-sim keeps one list of events for every instant, which comes to the same.) Nothing depends on a hash or an address, so equal
+inputs give equal runs.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class Engine:
                 self._pump(self.queue[current])
                 continue
             kind = self.kind[current]
-            if kind == TIMER or kind == PHASE:
+            if kind in (TIMER, PHASE):
                 self._begin(current)
                 continue
             self.started_at[current] = self.now

@@ -26,7 +26,7 @@ def ring(request: Request) -> Schedule:
             steps = [step(block, times=n - 1, reduce=True, pieces=lambda k: [-k * way])]
         case Collective.ALL_GATHER:
             steps = [step(request.bytes, times=n - 1, pieces=lambda k: [-k * way])]
-        case Collective.ALL_TO_ALL:
+        case _:
             steps = [step(block, times=n * (n - 1) // 2, pieces=lambda k: [_block(k, way)])]
     return Schedule.shared(request, steps)
 

@@ -15,9 +15,7 @@ class LocalOptions:
 
     bandwidth_bytes_per_ns: float = option(500_000.0, above=0, help="bandwidth for reads and for writes", unit="bytes/ns = GB/s")
     latency_ns: float = option(0.0, minimum=0, help="latency of an access", unit="ns")
-    rounding: str = option(
-        "nanosecond", choices=("nanosecond", "picosecond"), help="nanosecond: cut to whole ns, as ASTRA-sim 1.0 does"
-    )
+    rounding: str = option("nanosecond", choices=("nanosecond", "picosecond"), help="nanosecond: cut to whole ns, as ASTRA-sim 1.0 does")
 
 
 class LocalMemory(Memory):

@@ -1,7 +1,7 @@
 """The system layer of ASTRA-sim 1.0.
 
-A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue runs so many
-chunks at a time; the others wait in the queue's order.
+A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue
+runs so many chunks at a time; the others wait in the queue's order.
 """
 
 from __future__ import annotations

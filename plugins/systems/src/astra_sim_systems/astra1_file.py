@@ -117,7 +117,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         key = name.removesuffix(":")
         if key not in _KEYS or not name.endswith(":"):
             raise InputError(f"{path}:{line}: unknown name {name!r}; {suggestion(name, [f'{known}:' for known in _KEYS])}")
-        if value is None or value[0].removesuffix(":") in _KEYS and value[0].endswith(":"):
+        if value is None or (value[0].removesuffix(":") in _KEYS and value[0].endswith(":")):
             raise InputError(f"{path}:{line}: {key} has no value")
         if key in seen:
             raise InputError(f"{path}:{line}: {key} is given again (first in line {seen[key]})")

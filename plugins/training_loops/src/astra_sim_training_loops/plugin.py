@@ -10,8 +10,15 @@ _HERE = "astra_sim_training_loops"
 @hookimpl
 def astra_workloads() -> list[Provider]:
     return [
-        Provider("layers", "Layers with three passes, run by a training loop", f"{_HERE}.workloads:layers", f"{_HERE}.workloads:LayersOptions"),
-        Provider("collective", "One collective, as often as there are passes", f"{_HERE}.workloads:collective", f"{_HERE}.workloads:CollectiveOptions"),
+        Provider(
+            "layers", "Layers with three passes, run by a training loop", f"{_HERE}.workloads:layers", f"{_HERE}.workloads:LayersOptions"
+        ),
+        Provider(
+            "collective",
+            "One collective, as often as there are passes",
+            f"{_HERE}.workloads:collective",
+            f"{_HERE}.workloads:CollectiveOptions",
+        ),
     ]
 
 
@@ -34,7 +41,9 @@ def astra_training_loops() -> list[Provider]:
             f"{loops}:RecomputingTransformerOptions",
         ),
         Provider("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm),
-        Provider("hybrid_dlrm_enhanced", "The same, not waiting for the embedding in the backward pass", f"{loops}:hybrid_dlrm_enhanced", dlrm),
+        Provider(
+            "hybrid_dlrm_enhanced", "The same, not waiting for the embedding in the backward pass", f"{loops}:hybrid_dlrm_enhanced", dlrm
+        ),
         Provider("micro", "The weight-gradient collective of the first layer, and nothing else", f"{loops}:micro"),
         Provider("distributed_inference", "Forward passes, model parallel", f"{loops}:distributed_inference"),
     ]

@@ -1,0 +1,66 @@
+"""Our own components keep the contracts that the kit checks for everybody."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from astra_sim.platform import Dimension, Platform
+from astra_sim.testing import contracts
+from astra_sim_network_analytical.topologies import Ring
+
+LINK = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
+
+
+class TestRing(contracts.CollectiveContract):
+    name = "ring"
+
+
+class TestDirectWithWindow(contracts.CollectiveContract):
+    name = "direct"
+    options: ClassVar = {"window": 3}
+
+
+class TestHalvingDoubling(contracts.CollectiveContract):
+    name = "halving_doubling"
+
+
+class TestDoubleBinaryTree(contracts.CollectiveContract):
+    name = "double_binary_tree"
+
+
+class TestRingTopology(contracts.TopologyContract):
+    name = "ring"
+    options: ClassVar = {"size": 8, "links": 2, **LINK}
+
+
+class TestFullyConnectedTopology(contracts.TopologyContract):
+    name = "fully_connected"
+    options: ClassVar = {"size": 5, "links": 4, **LINK}
+
+
+class TestSwitchTopology(contracts.TopologyContract):
+    name = "switch"
+    options: ClassVar = {"size": 6, "links": 1, **LINK}
+
+
+class TestTorusTopology(contracts.TopologyContract):
+    name = "torus"
+    options: ClassVar = {"sizes": [4, 7], **LINK}
+
+
+class TestAnalytical(contracts.NetworkContract):
+    name = "analytical"
+    platform = Platform((Dimension(Ring(4, 2), 4, 2, 25.0, 500.0),))
+
+
+class TestRecorded(contracts.ComputeContract):
+    name = "recorded"
+
+
+class TestRoofline(contracts.ComputeContract):
+    name = "roofline"
+    options: ClassVar = {"peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
+
+
+class TestLocal(contracts.MemoryContract):
+    name = "local"

@@ -1,0 +1,45 @@
+"""The plugin of docs/plugins.md, built from that very page, works in a clean environment."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from support import ROOT
+
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
+
+
+def block(language: str, number: int = 0) -> str:
+    """A code block of the page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
+
+
+def test_the_page_is_short() -> None:
+    assert len((block("toml") + block("python")).splitlines()) < 40
+
+
+def test_the_plugin_of_the_page_installs_and_runs(clean_environment: Callable[..., Path], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(block("toml"))
+    (source / "astra_sim_pairwise.py").write_text(block("python"))
+    environment = clean_environment()
+    binaries = environment / "bin"
+    subprocess.run([binaries / "python", "-m", "pip", "install", "-q", str(source)], check=True, cwd=tmp_path)
+
+    def astra(*arguments: str) -> str:
+        done = subprocess.run([binaries / "astra", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "ok     collective pairwise" in astra("plugins", "check", "pairwise")
+    experiment = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
+    before = json.loads(astra(experiment, "--json"))
+    after = json.loads(astra(experiment, "--set", "system.all_reduce=pairwise", "--json"))
+    assert after["simulated_npus"] == 1
+    assert after["finish_ns"] > before["finish_ns"]
+    assert after["network"]["payload_bytes"] // 10**5 == before["network"]["payload_bytes"] // 10**5
