@@ -78,6 +78,7 @@ def _algorithm(text: str) -> str:
     return f"{plugin}?window={window}" if window else plugin
 
 
+_GAP = "gap_denominator"
 _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "scheduling-policy": ("scheduling_policy", _choice(_POLICIES)),
     "endpoint-delay": ("endpoint_delay_ns", _whole),
@@ -90,7 +91,7 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "collective-optimization": ("collective_optimization", _choice(_OPTIMIZATIONS)),
     "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(_QUEUE_ORDERS)),
     "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
-    "gap-denominator": ("", _ignored(_whole)),
+    "gap-denominator": (_GAP, _whole),
     "boost-mode": ("", _ignored(_whole)),
     "model-shared-bus": ("", _off),
     "L": ("", _ignored(_number)),
@@ -129,4 +130,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             raise InputError(f"{path}:{value[1]}: {key} is {value[0]!r}; {error}") from None
         if option:
             table[option] = converted
+    gap = table.pop(_GAP, None)
+    if gap is not None and table.get("inter_dimension_scheduling", "").startswith("offline_greedy"):
+        table["inter_dimension_scheduling"] += f"?gap_denominator={gap}"
     return {"system": table}
