@@ -74,7 +74,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         "endpoint_delay_ns": draw(st.sampled_from((0, 1, 10, 100))),
         "scheduling_policy": draw(st.sampled_from(("lifo", "fifo"))),
         "collective_optimization": draw(st.sampled_from(("baseline", "local_bw_aware"))),
-        "inter_dimension_scheduling": draw(st.sampled_from(("ascending", "round_robin"))),
+        "inter_dimension_scheduling": draw(st.sampled_from(("ascending", "round_robin", "offline_greedy", "offline_greedy_flex"))),
+        "intra_dimension_scheduling": draw(st.sampled_from(("fifo", "rg", "smallest_first", "less_remaining_phase_first"))),
     }
     return {
         "workload": {"loop": loop, "loop_options": options, "layers": made},

@@ -14,7 +14,7 @@ FEASIBLE, BUDGET = 60_000, 1_500_000
 
 
 def covered(case: dict[str, Any]) -> bool:
-    return case["id"].startswith(("tutorial-", "shipped-", "micro-"))
+    return "-bus-" not in case["id"]  # the shared bus is not modelled yet
 
 
 def test_all_figures_are_equal_except_where_the_documentation_explains(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -69,7 +69,10 @@ class Context:
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
         """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
         table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
-        provider = self.plugins.get(kind, table.pop("plugin"))
+        try:
+            provider = self.plugins.get(kind, table.pop("plugin"))
+        except PluginError as error:
+            raise located(error, where) from None
         return provider, options_of(provider, table, where)
 
     def algorithm(self, spec: str, where: str) -> Algorithm:

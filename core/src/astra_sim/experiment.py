@@ -99,7 +99,8 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     known = ("name", "run", *SECTIONS)
     for key in table:
         if key not in known:
-            raise InputError(f"{file}: unknown key {key!r}; {suggestion(key, known)}")
+            hint = "this looks like a workload: --workload" if key in ("loop", "layers") else suggestion(key, known)
+            raise InputError(f"{file}: unknown key {key!r}; {hint}")
     if "name" in table:
         if not isinstance(table["name"], str):
             raise InputError(f"{file}: name is {table['name']!r}, not text")

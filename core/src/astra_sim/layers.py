@@ -93,7 +93,7 @@ class LayeredProgram:
         size = self._size(options.collective_bytes)
         if size < 1:
             name = self.layers[layer].name
-            raise InputError(f"{self.where}: layer {name}, {training_pass}: a {collective} of {size} bytes; at least 1 is right")
+            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least 1 is right")
         update = round(self.layers[layer].update_ns * PS_PER_NS)
         self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 

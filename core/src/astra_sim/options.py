@@ -22,16 +22,18 @@ def option(
     help: str,
     unit: str = "",
     minimum: float | None = None,
+    maximum: float | None = None,
     above: float | None = None,
     choices: Sequence[str] | None = None,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
     """A field of an options class.
 
-    `help` is a line for people, `unit` its unit. Values below `minimum`, not `above`, or not among `choices` are
-    errors; for a list this holds for every item.
+    `help` is a line for people, `unit` its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
+    are errors; for a list this holds for every item.
     """
-    metadata = {"help": help, "unit": unit, "minimum": minimum, "above": above, "choices": choices}
+    known = None if choices is None else tuple(str(choice) for choice in choices)
+    metadata = {"help": help, "unit": unit, "minimum": minimum, "maximum": maximum, "above": above, "choices": known}
 
     def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -51,6 +53,8 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} is {value!r}; {suggestion(str(value), metadata['choices'])}")
     if metadata["minimum"] is not None and value < metadata["minimum"]:
         raise ValueError(f"{name} is {value!r}; it must be at least {metadata['minimum']}")
+    if metadata["maximum"] is not None and value > metadata["maximum"]:
+        raise ValueError(f"{name} is {value!r}; it must be at most {metadata['maximum']}")
     if metadata["above"] is not None and not value > metadata["above"]:
         raise ValueError(f"{name} is {value!r}; it must be more than {metadata['above']}")
 
@@ -142,7 +146,7 @@ def _integer(value: Any) -> int:
 def _number(value: Any) -> float:
     if isinstance(value, Typed):
         try:
-            value = float(value)
+            value = int(value) if value.lstrip("+-").isdecimal() else float(value)
         except ValueError:
             raise ValueError(f"{str(value)!r} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -166,7 +170,22 @@ def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{value!r} is not a list")
     item = typing.get_args(kind)[0]
-    return tuple(made.structure(part, item) for part in value)
+    parts = []
+    for position, part in enumerate(value):
+        try:
+            parts.append(made.structure(part, item))
+        except Exception as error:
+            raise _ItemError(position, error) from None
+    return tuple(parts)
+
+
+class _ItemError(Exception):
+    """What is wrong with an item of a list."""
+
+    def __init__(self, position: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.position = position
+        self.error = error
 
 
 def _is_text_or_tuple(kind: Any) -> bool:
@@ -196,12 +215,16 @@ def _explain(error: BaseException, where: str) -> str:
     """The first thing that is wrong, with the path of keys that leads to it."""
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-    while isinstance(error, ClassValidationError):
-        inner = error.exceptions[0]
-        for note in getattr(inner, "__notes__", ()):
-            if hasattr(note, "name"):
-                where = f"{where}: {note.name}"
-        error = inner
+    while isinstance(error, (ClassValidationError, _ItemError)):
+        if isinstance(error, _ItemError):
+            where, error = f"{where} {error.position}", error.error
+            continue
+        # A misspelt key is the better explanation for one that is missing.
+        inner = min(error.exceptions, key=lambda e: not isinstance(e, ForbiddenExtraKeysError))
+        names = [note.name for note in getattr(inner, "__notes__", ()) if hasattr(note, "name")]
+        if isinstance(inner, KeyError):
+            names = []
+        where, error = ": ".join([where, *names]), inner
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]
         key = min(error.extra_fields)

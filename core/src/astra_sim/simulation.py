@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
-from astra_sim.errors import DeadlockError
+from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
 from astra_sim.models import Memory
 from astra_sim.network import Network, RouteDelayNetwork
@@ -147,7 +147,10 @@ class Simulation:
     def _plan(self, index: int, operation: Communicate, now: int) -> tuple[list[ChunkPlan], list[list[Barrier]]]:
         """The chunks of a collective: planned when the first NPU issues it, forgotten when the last has."""
         if index not in self._plans:
-            chunks = self._session.issue(operation, now)
+            try:
+                chunks = self._session.issue(operation, now)
+            except InputError as error:
+                raise type(error)(f"{self._name(index)}: {error}") from None
             self._active[index] = bool(chunks)
             barriers: list[list[Barrier]] = []
             for chunk in chunks:

@@ -100,7 +100,8 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
         status = os.stat(path)
         key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_size)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error} (a {kind} is a file, or plugin:NAME)") from None
+        named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
+        raise InputError(f"{path}: {error.strerror or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
     return _load_cached(key, path, plugins)
 
 

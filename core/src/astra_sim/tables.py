@@ -8,7 +8,7 @@ from rich.table import Table
 from astra_sim.graph import Pass
 from astra_sim.result import Result
 
-_PIPE_WIDTH = 140
+_PIPE_WIDTH = 160
 _MIB = 2**20
 
 
@@ -49,7 +49,7 @@ def _summary(result: Result) -> Table:
 
 def _layers(result: Result) -> Table:
     table = Table(title="Layers (us): computing, communication from issue to end, and exposed", title_justify="left")
-    table.add_column("layer")
+    table.add_column("layer", no_wrap=True, overflow="fold")
     for name in ("forward", "input gradient", "weight gradient"):
         for figure in ("compute", "comm", "exposed"):
             table.add_column(f"{name}\n{figure}", justify="right")

@@ -13,7 +13,7 @@ class RooflineOptions:
 
     peak_tera_ops_per_s: float = option(above=0, help="peak rate of arithmetic operations", unit="10^12 operations/s")
     memory_bandwidth_gb_per_s: float | None = option(None, above=0, help="memory bandwidth; none: it is no bottleneck", unit="10^9 bytes/s")
-    efficiency: float = option(1.0, above=0, help="share of the peak rate that is reached")
+    efficiency: float = option(1.0, above=0, maximum=1, help="share of the peak rate that is reached")
 
 
 class Roofline(Compute):

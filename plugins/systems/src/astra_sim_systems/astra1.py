@@ -152,7 +152,7 @@ class _Session(SystemSession):
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
         size = operation.bytes // options.splits
         if size == 0:
-            raise InputError(f"a {operation.collective} of {operation.bytes} bytes cannot be cut into {options.splits} chunks (splits)")
+            raise InputError(f"{operation.bytes} bytes cannot be cut into {options.splits} chunks (system: splits)")
         self._order.begin(operation.collective, now_ps)
         chunks: list[ChunkPlan] = []
         rest = operation.bytes

@@ -113,9 +113,10 @@ def hybrid_transformer_fwd_in_bckwd(program: LayeredProgram, options: Recomputin
         if not below:
             raise InputError(f"checkpoint_initiates has layer {layer}, but no checkpoint is at or before it")
         above = [initiate for initiate in options.checkpoint_initiates if initiate > max(below)]
-        if not above or min(above) > layer:
-            raise InputError(f"the forward pass repeated from checkpoint {max(below)} would run past layer {layer}, which asks for it")
-        return max(below), min(above)
+        if not above or min(above) != layer:
+            stop = f"stop at layer {min(above)}" if above and min(above) < layer else f"run past layer {layer}"
+            raise InputError(f"the forward pass repeated from checkpoint {max(below)} for layer {layer} would {stop}")
+        return max(below), layer
 
     _transformer(program, options.model_parallel_npus, recompute_from)
 
