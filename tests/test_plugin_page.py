@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from support import ROOT
+
+if TYPE_CHECKING:
+    from conftest import Environment
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
 
@@ -22,17 +25,14 @@ def test_the_page_is_short() -> None:
     assert len((block("toml") + block("python")).splitlines()) < 40
 
 
-def test_the_plugin_of_the_page_installs_and_runs(clean_environment: Callable[..., Path], tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "pyproject.toml").write_text(block("toml"))
-    (source / "astra_sim_pairwise.py").write_text(block("python"))
+def test_the_plugin_of_the_page_installs_and_runs(clean_environment: Callable[[], Environment], tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(block("toml"))
+    (tmp_path / "astra_sim_pairwise.py").write_text(block("python"))
     environment = clean_environment()
-    binaries = environment / "bin"
-    subprocess.run([binaries / "python", "-m", "pip", "install", "-q", str(source)], check=True, cwd=tmp_path)
+    environment.install(tmp_path)
 
     def astra(*arguments: str) -> str:
-        done = subprocess.run([binaries / "astra", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+        done = environment.run("astra", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
