@@ -77,6 +77,14 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         "inter_dimension_scheduling": draw(st.sampled_from(("ascending", "round_robin", "offline_greedy", "offline_greedy_flex"))),
         "intra_dimension_scheduling": draw(st.sampled_from(("fifo", "rg", "smallest_first", "less_remaining_phase_first"))),
     }
+    if draw(st.sampled_from((False, False, False, True))):
+        system |= {
+            "shared_bus": True,
+            "bus_latency_ns": draw(st.integers(0, 20)),
+            "bus_overhead_ns": draw(st.integers(0, 10)),
+            "bus_gap_ns": draw(st.integers(0, 20)),
+            "bus_gap_per_byte_ns": draw(st.sampled_from((0.0, 0.001, 0.0038, 0.1))),
+        }
     return {
         "workload": {"loop": loop, "loop_options": options, "layers": made},
         "platform": {"dimensions": platform},

@@ -119,6 +119,13 @@ def test_every_plugin_package_offers_components_and_none_is_broken(environment: 
     assert {row["plugin"] for row in listed["components"]} == {member.name for member in MEMBERS if member.name != "core"}
 
 
+def test_the_readme_of_a_plugin_package_names_its_components(environment: Environment) -> None:
+    rows = json.loads(environment.run("astra", "plugins", "list", "--json").stdout)["components"]
+    readmes = {member.name: (member / "README.md").read_text() for member in MEMBERS}
+    missing = [row["name"] for row in rows if row["kind"] != "format" and f"`{row['name']}`" not in readmes[row["plugin"]]]
+    assert missing == []
+
+
 # The reference case is tutorial-exercise_1-ring-all_reduce of ASTRA-sim 1.0: 45681 ns, of which 1 ns is the update of the layer.
 @pytest.mark.parametrize(("update_ns", "finish_ns"), [(1, 45681), (0, 45680)])
 def test_an_all_reduce_on_a_ring_takes_as_long_as_in_astra_sim_1(environment: Environment, update_ns: int, finish_ns: int) -> None:

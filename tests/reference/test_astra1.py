@@ -13,25 +13,21 @@ from support import figures
 FEASIBLE, BUDGET = 60_000, 1_500_000
 
 
-def covered(case: dict[str, Any]) -> bool:
-    return "-bus-" not in case["id"]  # the shared bus is not modelled yet
-
-
 def test_all_figures_are_equal_except_where_the_documentation_explains(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:
     wrong = {}
-    for case in filter(covered, astra1_cases):
+    for case in astra1_cases:
         found = differences(case, simulate(case, tmp_path))
         if found:
             wrong[case["id"]] = found[:3]
     unexplained = {name: found for name, found in wrong.items() if name not in explained()}
     assert not unexplained
-    present = {case["id"] for case in filter(covered, astra1_cases)}
+    present = {case["id"] for case in astra1_cases}
     assert explained() & present <= wrong.keys(), "docs/differences.md lists cases that do not differ"
 
 
 def test_symmetry_does_not_change_any_figure(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:
     messages = 0
-    for case in filter(covered, astra1_cases):
+    for case in astra1_cases:
         short = simulate(case, tmp_path)
         if short.messages > FEASIBLE or messages + short.messages > BUDGET:
             continue

@@ -12,7 +12,7 @@ from astra_sim.components import Components, build
 from astra_sim.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.plugins import Plugins, shared_plugins
 from astra_sim.result import Result, make_result
-from astra_sim.simulation import Simulation
+from astra_sim.simulation import simulate_graph
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
@@ -74,13 +74,13 @@ def simulate(
 
 def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:
     """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
-    simulation = Simulation(
+    trace = simulate_graph(
         components.graph,
         components.platform,
         components.system,
         components.network,
         components.memory,
         components.run.symmetry,
+        progress,
     )
-    trace = simulation.run(progress)
     return make_result(name, components, trace, time.perf_counter() - started)

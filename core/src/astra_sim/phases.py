@@ -62,7 +62,7 @@ class PhaseTimer:
     def _compute(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
         if schedule.ranks != dimension.size:
             raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
-        if self._is_symmetric(schedule, dimension):
+        if is_symmetric(schedule, dimension, self._platform):
             timing = self._chain(schedule, dimension) or self._simulate(schedule, dimension, 1)
         elif self._platform.groups_are_alike(dimension):
             timing = self._simulate(schedule, dimension, dimension.size)
@@ -70,14 +70,6 @@ class PhaseTimer:
             raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
         sent = payload(schedule, dimension, self._platform, self._rendezvous)
         return PhaseCost(*timing, sent, messages(schedule, dimension, self._platform, self._rendezvous))
-
-    def _is_symmetric(self, schedule: Schedule, dimension: LogicalDimension) -> bool:
-        if not schedule.is_shared:
-            return False
-        steps = schedule.programs[0].steps
-        if any(s.send_to is None or s.receive_from is None or s.receive_from.inverse() != s.send_to for s in steps):
-            return False
-        return all(self._platform.is_symmetric(dimension, peer) for peer in {s.send_to for s in steps if s.send_to})
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> _Timing | None:
         """The sum of the steps, where every send waits for the message before it."""
@@ -120,6 +112,18 @@ class PhaseTimer:
             raise DeadlockError("a collective's schedule cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = barrier.parts[0]
         return engine.now, tuple(engine.now - time for time in barrier.trail), first.delay_sum, first.received
+
+
+def is_symmetric(schedule: Schedule, dimension: LogicalDimension, platform: Platform) -> bool:
+    """Whether all ranks do the same over the same routes, so that one can stand for all."""
+    if not schedule.is_shared:
+        return False
+    peers = set()
+    for step in schedule.programs[0].steps:
+        if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
+            return False
+        peers.add(step.send_to)
+    return all(platform.is_symmetric(dimension, peer) for peer in peers)
 
 
 def describe(run: PhaseRun) -> list[str]:

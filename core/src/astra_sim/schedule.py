@@ -153,10 +153,15 @@ class Request:
 
 @attrs.frozen
 class RankProgram:
-    """What one rank does: `starts` credits at the start, then `steps` in order."""
+    """What one rank does: `starts` credits at the start, then `steps` in order.
+
+    `cycle` matters on a shared bus only (`engine.shared_bus`): of so many credits each, the first ones are carried from the NPU to
+    memory, the others from memory to the NPU and back. Without it the credits at the start are the former, all others the latter.
+    """
 
     steps: tuple[Step, ...]
     starts: int = 1
+    cycle: tuple[int, int] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -176,10 +181,18 @@ class Schedule:
             raise ScheduleError(f"a schedule of {self.ranks} ranks has {len(self.programs)} programs; 1 or {self.ranks} are right")
 
     @classmethod
-    def shared(cls, request: Request, steps: Iterable[Step], *, starts: int = 1, output_bytes: int | None = None) -> Schedule:
+    def shared(
+        cls,
+        request: Request,
+        steps: Iterable[Step],
+        *,
+        starts: int = 1,
+        output_bytes: int | None = None,
+        cycle: tuple[int, int] | None = None,
+    ) -> Schedule:
         """A schedule in which all ranks do the same, each relative to itself."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
-        return cls(request.ranks, (RankProgram(tuple(steps), starts),), size)
+        return cls(request.ranks, (RankProgram(tuple(steps), starts, cycle),), size)
 
     @classmethod
     def per_rank(
@@ -239,17 +252,27 @@ class Action(NamedTuple):
     bytes: int
 
 
+class Carriage(NamedTuple):
+    """How a credit travels over a shared bus: its bytes, from memory to the NPU or the other way, and whether it comes back."""
+
+    bytes: int
+    to_npu: bool
+    returned: bool
+
+
 @attrs.frozen(eq=False)
 class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
-    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges.
+    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message.
+    `carriages` are those of all credits in order, first the `starts`.
     """
 
     starts: int
     actions: tuple[Action, ...]
     credits: int
     memory_bytes: tuple[int, ...]
+    carriages: tuple[Carriage, ...]
 
 
 def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
@@ -346,4 +369,18 @@ def _lower(
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
-    return LoweredProgram(program.starts, tuple(actions), program.starts + len(memory), tuple(memory))
+    credits = program.starts + len(memory)
+    return LoweredProgram(program.starts, tuple(actions), credits, tuple(memory), tuple(_carriages(program, credits, actions)))
+
+
+def _carriages(program: RankProgram, credits: int, actions: list[Action]) -> Iterable[Carriage]:
+    """A credit carries the bytes of the send that it makes possible (ASTRA-sim 1.0)."""
+    sizes = [action.bytes for action in actions if action.send_to is not None] or [action.bytes for action in actions]
+    for number in range(credits):
+        size = sizes[min(number, len(sizes) - 1)]
+        if program.cycle is None:
+            yield Carriage(size, number >= program.starts, False)
+            continue
+        first, others = program.cycle
+        place = number % (first + others)
+        yield Carriage(size, place >= first, place >= first and first + others - place > first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 import attrs
@@ -11,7 +12,7 @@ from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
 from astra_sim.models import Memory
 from astra_sim.network import Network, RouteDelayNetwork
-from astra_sim.phases import PhaseTimer, describe, payload
+from astra_sim.phases import PhaseTimer, describe, is_symmetric, messages, payload
 from astra_sim.platform import Platform
 from astra_sim.schedule import LoweredProgram, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
@@ -53,26 +54,60 @@ class Trace:
     events: int
 
 
-class Simulation:
-    """Puts a graph into the engine and runs it.
+class Scope(enum.Enum):
+    """How much of the platform is simulated."""
 
-    With `symmetry`, on a network without contention whose phases end everywhere at once, one NPU stands for all and a phase is one
-    event. Otherwise every NPU and every message is simulated.
+    PHASES = "one NPU stands for all, and a phase is one event"
+    ONE_NPU = "one NPU stands for all, message by message"
+    ALL_NPUS = "every NPU and every message"
+
+
+class _NotSymmetric(Exception):
+    """A schedule on which one NPU cannot stand for all."""
+
+
+def simulate_graph(
+    graph: ExecutionGraph,
+    platform: Platform,
+    system: System,
+    network: Network,
+    memory: Memory,
+    symmetry: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Simulate a graph, as little of the platform as gives the same answer.
+
+    One NPU can stand for all on a network without contention, where phases end everywhere at once. Unless endpoints share a bus, a phase
+    then takes the same time whatever else happens. `progress` is told (simulated picoseconds, events) now and then.
+    Raises DeadlockError if the run cannot finish.
     """
+    scope = Scope.ALL_NPUS
+    if symmetry and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
+        scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
+    try:
+        return _Simulation(graph, platform, system, network, memory, scope).run(progress)
+    except _NotSymmetric:
+        return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS).run(progress)
+
+
+class _Simulation:
+    """Puts a graph into the engine and runs it."""
 
     def __init__(
-        self, graph: ExecutionGraph, platform: Platform, system: System, network: Network, memory: Memory, symmetry: bool = True
+        self, graph: ExecutionGraph, platform: Platform, system: System, network: Network, memory: Memory, scope: Scope
     ) -> None:
         self._graph = graph
         self._platform = platform
         self._system = system
         self._memory = memory
         self._session = system.session(graph.dimensions)
+        self._scope = scope
         self._timer: PhaseTimer | None = None
-        if symmetry and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
+        if scope is Scope.PHASES:
+            assert isinstance(network, RouteDelayNetwork)
             self._timer = PhaseTimer(network, system.endpoint_ps, memory, system.rendezvous)
-        self._npus = 1 if self._timer else platform.npus
-        self._engine = Engine(network, system.endpoint_ps, memory.reduce_ps, system.rendezvous)
+        self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
+        self._engine = Engine(network, system.endpoint_ps, memory.reduce_ps, system.rendezvous, system.bus)
         self._begin: list[list[int]] = []
         self._end: list[list[int]] = []
         self._plans: dict[int, tuple[list[ChunkPlan], list[list[Barrier]]]] = {}
@@ -85,10 +120,7 @@ class Simulation:
         self._first_queue: list[int] = []
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Trace:
-        """Run to the end. `progress` is told (simulated picoseconds, events) now and then.
-
-        Raises DeadlockError if the run cannot finish.
-        """
+        """Run to the end."""
         engine = self._engine
         for npu in range(self._npus):
             self._add_npu(npu)
@@ -112,12 +144,12 @@ class Simulation:
         end: list[int] = []
         for index, operation in enumerate(self._graph.operations):
             if isinstance(operation, Communicate):
-                begin.append(engine.add_task(CALL))
-                end.append(engine.add_task(TIMER, operation.update_ps))
+                begin.append(engine.add_task(CALL, npu=npu))
+                end.append(engine.add_task(TIMER, operation.update_ps, npu=npu))
                 engine.payload[begin[-1]] = self._issuer(npu, index, operation, end[-1])
                 engine.precede(begin[-1], end[-1])
             else:
-                task = self._add_plain(operation)
+                task = self._add_plain(npu, operation)
                 begin.append(task)
                 end.append(task)
             for other in operation.after:
@@ -127,12 +159,12 @@ class Simulation:
         self._begin.append(begin)
         self._end.append(end)
 
-    def _add_plain(self, operation: Compute | Wait | MemoryAccess) -> int:
+    def _add_plain(self, npu: int, operation: Compute | Wait | MemoryAccess) -> int:
         if isinstance(operation, Compute) and operation.duration_ps:
-            return self._engine.add_task(TIMER, operation.duration_ps)
+            return self._engine.add_task(TIMER, operation.duration_ps, npu=npu)
         if isinstance(operation, MemoryAccess):
-            return self._engine.add_task(TIMER, self._memory.access_ps(operation.bytes, operation.write))
-        return self._engine.add_task(JOIN)
+            return self._engine.add_task(TIMER, self._memory.access_ps(operation.bytes, operation.write), npu=npu)
+        return self._engine.add_task(JOIN, npu=npu)
 
     def _issuer(self, npu: int, index: int, operation: Communicate, end: int) -> Callable[[int], None]:
         def issue(now: int) -> None:
@@ -168,10 +200,11 @@ class Simulation:
         for plan in chunk.phases:
             if self._timer is not None:
                 cost = self._timer.cost(plan.schedule, plan.logical)
-                sent = cost.payload
-                self._messages += cost.messages
+                sent, number = cost.payload, cost.messages
             else:
                 sent = payload(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
+                number = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
+            self._messages += number
             for dimension, size in enumerate(sent):
                 self._payload[dimension] += size
 
@@ -184,6 +217,11 @@ class Simulation:
         for npu in range(self._npus):
             rank = plan.logical.index(npu)
             PhaseRun(npu, rank, plan.logical.group(npu), programs[rank % len(programs)], barrier)
+        if self._scope is Scope.ONE_NPU:
+            if not is_symmetric(plan.schedule, plan.logical, self._platform):
+                raise _NotSymmetric
+            # Its messages come back to it, for what it sends to a peer is what another sends to it.
+            barrier.by_npu = dict.fromkeys(plan.logical.group(0), barrier.parts[0])
         return barrier
 
     def _add_chunk(self, npu: int, index: int, number: int, chunk: ChunkPlan, barriers: list[Barrier] | None, end: int) -> None:
@@ -196,12 +234,12 @@ class Simulation:
             if barriers is None:
                 assert self._timer is not None
                 cost = self._timer.cost(plan.schedule, plan.logical)
-                task = engine.add_task(TIMER, cost.duration_ps, queue=queue, payload=job, trail=cost.trail)
+                task = engine.add_task(TIMER, cost.duration_ps, queue=queue, payload=job, trail=cost.trail, npu=npu)
                 if npu == 0:
                     self._phases.append((index, number, phase, plan, task, cost.delay_sum, cost.received, None))
             else:
                 run = barriers[phase].by_npu[npu]
-                task = engine.add_task(PHASE, queue=queue, payload=(job, run))
+                task = engine.add_task(PHASE, queue=queue, payload=(job, run), npu=npu)
                 if npu == 0:
                     self._phases.append((index, number, phase, plan, task, 0, 0, run))
             if previous < 0:
@@ -237,7 +275,7 @@ class Simulation:
             self._active,
             phases,
             self._payload,
-            engine.messages if self._timer is None else self._messages,
+            engine.messages if self._scope is Scope.ALL_NPUS else self._messages,
             self._npus,
             engine.events,
         )

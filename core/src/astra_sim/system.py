@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from astra_sim.engine import Order
+from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.graph import Communicate
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective, Schedule
@@ -83,13 +84,14 @@ class System(abc.ABC):
     """A system layer.
 
     `endpoint_ps` is the time an endpoint needs for every message it handles. `tick_ps` is the clock to which computing times are
-    truncated. `phases_end_together` says that a phase ends on all NPUs of the machine when the last has finished it.
+    truncated. With a `bus`, endpoints share it instead. `phases_end_together` says that a phase ends on all NPUs of the machine when the last has finished it.
     """
 
     endpoint_ps: int = 0
     tick_ps: int = 1
     phases_end_together: bool = True
     rendezvous: bool = False
+    bus: BusOptions | None = None
 
     @abc.abstractmethod
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:

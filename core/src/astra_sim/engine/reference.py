@@ -10,7 +10,7 @@ Four primitives:
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
 Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them, then tasks
-end; messages and credits in the order in which they were scheduled. Tasks that end in the same instant do so in the order of their
+end; messages and credits in the order in which the NPU that sends or handles them scheduled them. Tasks that end in the same instant do so in the order of their
 **trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase, when its last
 credit was scheduled, and when the message that brought it was sent. An earlier trail goes first, then whichever task started first.
 (ASTRA-sim keeps one list of events for every instant, which comes to the same.) Nothing depends on a hash or an address, so equal
@@ -23,6 +23,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from astra_sim.engine.shared_bus import PS_PER_NS, BusOptions, SharedBus
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.schedule import Action, LoweredProgram
 
@@ -109,6 +110,7 @@ class Engine:
 
     `network` moves messages (None where all phases are timers), `endpoint_ps` is the time an endpoint needs for a credit,
     `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
+    With a `bus`, endpoints share it instead of taking `endpoint_ps`.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Engine:
         endpoint_ps: int = 0,
         memory_ps: Callable[[int], int] | None = None,
         rendezvous: bool = False,
+        bus: BusOptions | None = None,
     ) -> None:
         self.now = 0
         self.events = 0
@@ -126,9 +129,11 @@ class Engine:
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps or (lambda size: 0)
         self._rendezvous = rendezvous
-        # (time, what happens, trail, order, to which run, argument); what happens at one time does so in the order of its kind
-        self._heap: list[tuple[int, int, tuple[int, ...], int, PhaseRun | None, int]] = []
-        self._order = 0
+        self._bus = bus
+        self._buses: dict[int, SharedBus] = {}
+        # (time, kind, trail, order, NPU that scheduled it, run or function, argument): in this order things happen
+        self._heap: list[tuple[int, int, tuple[int, ...], int, int, PhaseRun | Callable[[], None] | None, int]] = []
+        self._orders: dict[int, int] = {}
         # tasks
         self.kind: list[int] = []
         self.delay: list[int] = []
@@ -136,6 +141,7 @@ class Engine:
         self.queue: list[int] = []
         self.payload: list[object] = []
         self.trail: list[tuple[int, ...]] = []
+        self.npu: list[int] = []
         self.successors: list[list[int]] = []
         self.ready_at: list[int] = []
         self.started_at: list[int] = []
@@ -147,7 +153,7 @@ class Engine:
         self._entries: list[list[int]] = []
         self._place: list[Order] = []
         # messages on their way through an EventNetwork
-        self._sent: list[tuple[int, PhaseRun, int]] = []
+        self._sent: list[tuple[int, int, PhaseRun, int]] = []
         self._outbox: list[tuple[int, int, int, int]] = []
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -162,7 +168,14 @@ class Engine:
         return len(self._slots) - 1
 
     def add_task(
-        self, kind: int, delay: int = 0, waits: int = 0, queue: int = -1, payload: object = None, trail: tuple[int, ...] = ()
+        self,
+        kind: int,
+        delay: int = 0,
+        waits: int = 0,
+        queue: int = -1,
+        payload: object = None,
+        trail: tuple[int, ...] = (),
+        npu: int = 0,
     ) -> int:
         """A task; returns its number. `payload` is the Job of a queued TIMER, the function of a CALL, (Job, PhaseRun) of a PHASE.
 
@@ -175,6 +188,7 @@ class Engine:
         self.queue.append(queue)
         self.payload.append(payload)
         self.trail.append(trail)
+        self.npu.append(npu)
         self.successors.append([])
         self.ready_at.append(-1)
         self.started_at.append(-1)
@@ -229,10 +243,12 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            self.now, kind, _, _, run, argument = heapq.heappop(heap)
+            self.now, kind, _, _, _, run, argument = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
+            elif not isinstance(run, PhaseRun):
+                run()
             elif kind == _CREDIT:
                 run.credits += 1
                 self._advance(run, argument)
@@ -249,18 +265,19 @@ class Engine:
 
     def _begin(self, task: int) -> None:
         self.started_at[task] = self.now
-        self._order += 1
+        npu = self.npu[task]
+        order = self._next_order(npu)
         if self.kind[task] == TIMER:
             end = self.now + self.delay[task]
             trail = self.trail[task]
             trail = tuple(end - offset for offset in trail) if trail else (self.now,)
-            heapq.heappush(self._heap, (end, _TASKS, trail, self._order, None, task))
+            heapq.heappush(self._heap, (end, _TASKS, trail, order, npu, None, task))
             return
         run: PhaseRun = self.payload[task][1]  # type: ignore[index]
         run.task = task
-        run.order = self._order
-        for _ in range(run.program.starts):
-            self._push(self.now + self._endpoint_ps, _CREDIT, run, -1)
+        run.order = order
+        for start in range(-run.program.starts, 0):
+            self._handle(run, start)
         self._advance(run, -1)
 
     def _finish(self, task: int) -> None:
@@ -303,9 +320,13 @@ class Engine:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _push(self, time: int, kind: int, run: PhaseRun, argument: int) -> None:
-        self._order += 1
-        heapq.heappush(self._heap, (time, kind, (), self._order, run, argument))
+    def _next_order(self, npu: int) -> int:
+        """Counts what an NPU schedules. NPUs that do the same count the same, so one of them can stand for all."""
+        order = self._orders[npu] = self._orders.get(npu, 0) + 1
+        return order
+
+    def _push(self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int) -> None:
+        heapq.heappush(self._heap, (time, kind, (), self._next_order(npu), npu, run, argument))
 
     def _advance(self, run: PhaseRun, slot: int) -> None:
         """Take every step that the credits of a rank allow, the last of which the message in `slot` brought (-1: none did)."""
@@ -353,10 +374,10 @@ class Engine:
         if kind == _ARRIVAL:
             run.sent_at[slot] = self.now
         if self._route_delay is not None:
-            self._push(self.now + self._route_delay(source, destination, size), kind, run, slot)
+            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
         else:
             self._outbox.append((len(self._sent), source, destination, size))
-            self._sent.append((kind, run, slot))
+            self._sent.append((kind, source, run, slot))
 
     def _arrive(self, run: PhaseRun, slot: int) -> None:
         run.arrivals += 1
@@ -370,8 +391,37 @@ class Engine:
         run.slots[slot] = _DONE
         run.delay_sum += self.now - run.posted_at[slot]
         run.received += 1
-        size = run.program.memory_bytes[slot]
-        self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run, slot)
+        self._handle(run, slot)
+
+    def _handle(self, run: PhaseRun, slot: int) -> None:
+        """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
+        size = run.program.memory_bytes[slot] if slot >= 0 else 0
+        if self._bus is None:
+            self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run.npu, run, slot)
+            return
+
+        def carried() -> None:
+            if size:
+                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, slot)
+            else:
+                run.credits += 1
+                self._advance(run, slot)
+
+        carriage = run.program.carriages[run.program.starts + slot]
+        bus = self._bus_of(run.npu)
+        carry = bus.to_npu if carriage.to_npu else bus.to_memory
+        carry(carriage.bytes, size > 0, carriage.returned, carried)
+
+    def _bus_of(self, npu: int) -> SharedBus:
+        assert self._bus is not None
+        bus = self._buses.get(npu)
+        if bus is None:
+
+            def after(nanoseconds: int, call: Callable[[], None]) -> None:
+                self._push(self.now + nanoseconds * PS_PER_NS, _CREDIT, npu, call, 0)
+
+            bus = self._buses[npu] = SharedBus(self._bus, lambda: self.now // PS_PER_NS, after)
+        return bus
 
     def _exchange_with(self, network: EventNetwork) -> None:
         """Hand new messages to the network, and take those that arrive before anything else happens."""
@@ -383,8 +433,8 @@ class Engine:
         if delivery is not None:
             time, numbers = delivery
             for number in numbers:
-                kind, run, slot = self._sent[number]
-                self._push(time, kind, run, slot)
+                kind, source, run, slot = self._sent[number]
+                self._push(time, kind, source, run, slot)
 
     def _finish_phase(self, run: PhaseRun, slot: int) -> None:
         """A rank has finished its part of a phase, with the message in `slot` as its last credit."""
@@ -392,13 +442,13 @@ class Engine:
         barrier = run.barrier
         barrier.open -= 1
         if not barrier.together:
-            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, None, run.task))
+            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, run.npu, None, run.task))
             return
         barrier.trail = max(barrier.trail, trail) if barrier.ended_at == self.now else trail
         barrier.ended_at = self.now
         if not barrier.open:
             for part in barrier.parts:
-                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, None, part.task))
+                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, part.npu, None, part.task))
 
     def _trail(self, run: PhaseRun, slot: int) -> tuple[int, ...]:
         if slot < 0:

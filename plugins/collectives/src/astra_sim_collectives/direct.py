@@ -42,4 +42,4 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
     steps = [step(number, gather=collective is Collective.ALL_GATHER) for number in range(others)]
     if collective is Collective.ALL_REDUCE:
         steps += [step(number, gather=True) for number in range(others, 2 * others)]
-    return Schedule.shared(request, steps, starts=starts)
+    return Schedule.shared(request, steps, starts=starts, cycle=(starts, starts))

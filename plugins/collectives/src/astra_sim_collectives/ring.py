@@ -28,7 +28,7 @@ def ring(request: Request) -> Schedule:
             steps = [step(request.bytes, times=n - 1, pieces=lambda k: [-k * way])]
         case _:
             steps = [step(block, times=n * (n - 1) // 2, pieces=lambda k: [_block(k, way)])]
-    return Schedule.shared(request, steps)
+    return Schedule.shared(request, steps, cycle=(1, n - 1))
 
 
 def _block(k: int, way: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 from astra_sim import InputError, option
 from astra_sim.components import Algorithm, Context, located
+from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import AstraError
 from astra_sim.graph import Communicate
 from astra_sim.platform import LogicalDimension, is_power_of_two
@@ -41,6 +42,12 @@ class Astra1Options:
     )
     intra_dimension_scheduling: str = option("fifo", help="order of a queue (a scheduler plugin)")
     inter_dimension_scheduling: str = option("ascending", help="order of dimensions (a scheduler plugin)")
+    shared_bus: bool = option(False, help="endpoints share a bus to memory (LogGP) instead of taking the endpoint delay")
+    bus_latency_ns: int = option(0, minimum=0, help="LogGP L of that bus", unit="ns")
+    bus_overhead_ns: int = option(0, minimum=0, help="LogGP o of that bus", unit="ns")
+    bus_gap_ns: int = option(0, minimum=0, help="LogGP g of that bus: between transfers", unit="ns")
+    bus_gap_per_byte_ns: float = option(0.0, minimum=0, help="LogGP G of that bus", unit="ns/byte")
+    bus_reduction_delay: int = option(1, minimum=0, help="ns that reducing 100 bytes takes beside that bus, on top of 50 ns")
 
 
 class Astra1System(System):
@@ -51,6 +58,14 @@ class Astra1System(System):
     def __init__(self, options: Astra1Options, context: Context) -> None:
         self.endpoint_ps = scaled(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
+        if options.shared_bus:
+            self.bus = BusOptions(
+                options.bus_latency_ns,
+                options.bus_overhead_ns,
+                options.bus_gap_ns,
+                options.bus_gap_per_byte_ns,
+                options.bus_reduction_delay,
+            )
         self.options = options
         self.context = context
         self.algorithms = {kind: self._algorithms(kind) for kind in Collective}

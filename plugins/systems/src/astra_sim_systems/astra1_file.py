@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -47,9 +48,14 @@ def _choice(known: dict[str, str]) -> Callable[[str], str]:
     return convert
 
 
-def _off(value: str) -> None:
-    if value != "0":
-        raise ValueError("the shared bus is not modelled yet; 0 is right")
+def _truncated(value: str) -> int:
+    return int(_number(value))
+
+
+def _single(value: str) -> float:
+    """As a 32-bit floating-point number."""
+    rounded: float = struct.unpack("f", struct.pack("f", _number(value)))[0]
+    return rounded
 
 
 def _ignored(convert: Callable[[str], Any]) -> Callable[[str], None]:
@@ -93,12 +99,12 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
     "gap-denominator": (_GAP, _whole),
     "boost-mode": ("", _ignored(_whole)),
-    "model-shared-bus": ("", _off),
-    "L": ("", _ignored(_number)),
-    "o": ("", _ignored(_number)),
-    "g": ("", _ignored(_number)),
-    "G": ("", _ignored(_number)),
-    "local-reduction-delay": ("", _ignored(_number)),
+    "model-shared-bus": ("shared_bus", lambda value: _whole(value) == 1),
+    "L": ("bus_latency_ns", _truncated),
+    "o": ("bus_overhead_ns", _truncated),
+    "g": ("bus_gap_ns", _truncated),
+    "G": ("bus_gap_per_byte_ns", _single),
+    "local-reduction-delay": ("bus_reduction_delay", _whole),
     "seprate-log": ("", _ignored(_whole)),
 }
 

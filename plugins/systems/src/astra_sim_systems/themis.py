@@ -39,7 +39,9 @@ class Themis(DimensionOrder):
     def __init__(self, options: ThemisOptions, platform: Platform) -> None:
         self._gap_denominator = options.gap_denominator
         totals = [d.topology.links_per_npu() * d.link_bandwidth for d in platform.dimensions]
-        self._relative = [total / totals[0] for total in totals]
+        # A dimension of one NPU may have no links; it is never used.
+        reference = next((total for total in totals if total), 1.0)
+        self._relative = [total / reference if total else 1.0 for total in totals]
         self._loads: list[_Load] = []
         self._issued_at = -1
 
