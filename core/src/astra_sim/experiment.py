@@ -30,11 +30,11 @@ DEFAULTS = {
 class RunOptions:
     """How to run an experiment: the section `run`."""
 
-    passes: int = option(1, minimum=1, help="training iterations")
+    passes: int = option(1, minimum=1, maximum=1_000_000, help="training iterations")
     compute_scale: float = option(1.0, minimum=0, help="factor on every computing time")
     comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
     injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
-    queues_per_dim: int = option(1, minimum=1, help="queues of each dimension; the second half run the other way round")
+    queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
 

@@ -19,6 +19,7 @@ from astra_sim.system import ChunkPlan, PhasePlan, System
 
 EVENTS_PER_REPORT = 100_000
 _LINES_OF_A_DEADLOCK = 20
+MAX_NPUS = 1 << 20
 
 
 @attrs.define(slots=True)
@@ -84,18 +85,20 @@ def simulate_graph(
     scope = Scope.ALL_NPUS
     if symmetry and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
         scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
-    try:
-        return _Simulation(graph, platform, system, network, memory, scope).run(progress)
-    except _NotSymmetric:
-        return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS).run(progress)
+    if scope is not Scope.ALL_NPUS:
+        try:
+            return _Simulation(graph, platform, system, network, memory, scope).run(progress)
+        except _NotSymmetric:
+            pass
+    if platform.npus > MAX_NPUS:
+        raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
+    return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS).run(progress)
 
 
 class _Simulation:
     """Puts a graph into the engine and runs it."""
 
-    def __init__(
-        self, graph: ExecutionGraph, platform: Platform, system: System, network: Network, memory: Memory, scope: Scope
-    ) -> None:
+    def __init__(self, graph: ExecutionGraph, platform: Platform, system: System, network: Network, memory: Memory, scope: Scope) -> None:
         self._graph = graph
         self._platform = platform
         self._system = system

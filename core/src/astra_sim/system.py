@@ -83,8 +83,9 @@ class SystemSession(abc.ABC):
 class System(abc.ABC):
     """A system layer.
 
-    `endpoint_ps` is the time an endpoint needs for every message it handles. `tick_ps` is the clock to which computing times are
-    truncated. With a `bus`, endpoints share it instead. `phases_end_together` says that a phase ends on all NPUs of the machine when the last has finished it.
+    `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
+    clock to which computing times are truncated. `phases_end_together` says that a phase ends on all NPUs of the machine when the last
+    has finished it.
     """
 
     endpoint_ps: int = 0

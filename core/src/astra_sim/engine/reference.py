@@ -9,8 +9,9 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them, then tasks
-end; messages and credits in the order in which the NPU that sends or handles them scheduled them. Tasks that end in the same instant do so in the order of their
+Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them; what these
+bring about in the same instant follows, level by level; then tasks end, and what that brings about in the same instant is another
+round. So nothing depends on the order in which NPUs are visited. Tasks that end in the same round do so in the order of their
 **trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase, when its last
 credit was scheduled, and when the message that brought it was sent. An earlier trail goes first, then whichever task started first.
 (ASTRA-sim keeps one list of events for every instant, which comes to the same.) Nothing depends on a hash or an address, so equal
@@ -31,7 +32,8 @@ JOIN, TIMER, CALL, PHASE = range(4)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-_ARRIVAL, _REQUEST, _CREDIT, _TASKS = range(4)
+_ARRIVAL, _REQUEST, _CREDIT = range(3)
+_LEVEL, _TASKS, _ROUND = 4, 1 << 39, 1 << 40
 
 
 class Job(NamedTuple):
@@ -54,8 +56,25 @@ class PhaseRun:
     """One rank's part of a phase: its program, how far it is, and what it measured."""
 
     __slots__ = (
-        "arrivals", "barrier", "credits", "delay_sum", "members", "next_action", "npu", "offers", "order", "posted_at", "program",
-        "rank", "received", "requests", "sent_at", "slots", "task",
+        "arrivals",
+        "barrier",
+        "credited",
+        "credited_at",
+        "credits",
+        "delay_sum",
+        "members",
+        "next_action",
+        "npu",
+        "offers",
+        "order",
+        "posted_at",
+        "program",
+        "rank",
+        "received",
+        "requests",
+        "sent_at",
+        "slots",
+        "task",
     )  # fmt: skip
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
@@ -67,6 +86,8 @@ class PhaseRun:
         self.task = -1
         self.order = 0
         self.credits = 0
+        self.credited: list[int] = []
+        self.credited_at = -1
         self.arrivals = 0
         self.next_action = 0
         self.slots = bytearray(len(program.memory_bytes))
@@ -91,7 +112,7 @@ class Barrier:
     `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
     """
 
-    __slots__ = ("by_npu", "ended_at", "open", "parts", "together", "trail")
+    __slots__ = ("by_npu", "credited", "credited_at", "ended_at", "open", "parts", "together", "trail")
 
     def __init__(self, together: bool = True) -> None:
         self.parts: list[PhaseRun] = []
@@ -131,9 +152,11 @@ class Engine:
         self._rendezvous = rendezvous
         self._bus = bus
         self._buses: dict[int, SharedBus] = {}
-        # (time, kind, trail, order, NPU that scheduled it, run or function, argument): in this order things happen
+        # (time, stage, trail, order, NPU that scheduled it, run or function, argument): in this order things happen
         self._heap: list[tuple[int, int, tuple[int, ...], int, int, PhaseRun | Callable[[], None] | None, int]] = []
+        self._stage = _TASKS
         self._orders: dict[int, int] = {}
+        self._task_orders: dict[int, int] = {}
         # tasks
         self.kind: list[int] = []
         self.delay: list[int] = []
@@ -243,16 +266,15 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            self.now, kind, _, _, _, run, argument = heapq.heappop(heap)
+            self.now, self._stage, _, _, _, run, argument = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
             elif not isinstance(run, PhaseRun):
                 run()
-            elif kind == _CREDIT:
-                run.credits += 1
-                self._advance(run, argument)
-            elif kind == _ARRIVAL:
+            elif self._stage % _LEVEL == _CREDIT:
+                self._credit(run, argument)
+            elif self._stage % _LEVEL == _ARRIVAL:
                 self._arrive(run, argument)
             else:
                 self._grant(run, argument)
@@ -266,19 +288,19 @@ class Engine:
     def _begin(self, task: int) -> None:
         self.started_at[task] = self.now
         npu = self.npu[task]
-        order = self._next_order(npu)
+        order = self._task_orders[npu] = self._task_orders.get(npu, 0) + 1
         if self.kind[task] == TIMER:
             end = self.now + self.delay[task]
             trail = self.trail[task]
             trail = tuple(end - offset for offset in trail) if trail else (self.now,)
-            heapq.heappush(self._heap, (end, _TASKS, trail, order, npu, None, task))
+            self._push_task(end, trail, order, npu, task)
             return
         run: PhaseRun = self.payload[task][1]  # type: ignore[index]
         run.task = task
         run.order = order
         for start in range(-run.program.starts, 0):
             self._handle(run, start)
-        self._advance(run, -1)
+        self._advance(run)
 
     def _finish(self, task: int) -> None:
         self.finished_at[task] = self.now
@@ -320,16 +342,33 @@ class Engine:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _next_order(self, npu: int) -> int:
-        """Counts what an NPU schedules. NPUs that do the same count the same, so one of them can stand for all."""
-        order = self._orders[npu] = self._orders.get(npu, 0) + 1
-        return order
-
     def _push(self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int) -> None:
-        heapq.heappush(self._heap, (time, kind, (), self._next_order(npu), npu, run, argument))
+        """Let something happen that `npu` schedules: in this instant, a level after what happens now."""
+        stage = kind
+        if time == self.now:
+            base = self._stage - self._stage % _LEVEL
+            stage += base + _LEVEL if not base & _TASKS else base - _TASKS + _ROUND
+        order = self._orders[npu] = self._orders.get(npu, 0) + 1
+        heapq.heappush(self._heap, (time, stage, (), order, npu, run, argument))
 
-    def _advance(self, run: PhaseRun, slot: int) -> None:
-        """Take every step that the credits of a rank allow, the last of which the message in `slot` brought (-1: none did)."""
+    def _push_task(self, time: int, trail: tuple[int, ...], order: int, npu: int, task: int) -> None:
+        """Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now."""
+        stage = _TASKS
+        if time == self.now:
+            stage += self._stage // _ROUND * _ROUND + (_ROUND if self._stage & _TASKS else 0)
+        heapq.heappush(self._heap, (time, stage, trail, order, npu, None, task))
+
+    def _credit(self, run: PhaseRun, slot: int) -> None:
+        """A rank has handled the message in `slot` (a start where it is negative)."""
+        if run.credited_at != self.now:
+            run.credited_at = self.now
+            run.credited.clear()
+        run.credited.append(slot)
+        run.credits += 1
+        self._advance(run)
+
+    def _advance(self, run: PhaseRun) -> None:
+        """Take every step that the credits of a rank allow."""
         actions = run.program.actions
         while run.next_action < len(actions):
             action = actions[run.next_action]
@@ -341,7 +380,7 @@ class Engine:
             if action.receive_from is not None:
                 self._post(run, action)
         if run.credits == run.program.credits:
-            self._finish_phase(run, slot)
+            self._finish_phase(run)
 
     def _send(self, run: PhaseRun, action: Action) -> None:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
@@ -404,8 +443,7 @@ class Engine:
             if size:
                 self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, slot)
             else:
-                run.credits += 1
-                self._advance(run, slot)
+                self._credit(run, slot)
 
         carriage = run.program.carriages[run.program.starts + slot]
         bus = self._bus_of(run.npu)
@@ -436,19 +474,19 @@ class Engine:
                 kind, source, run, slot = self._sent[number]
                 self._push(time, kind, source, run, slot)
 
-    def _finish_phase(self, run: PhaseRun, slot: int) -> None:
-        """A rank has finished its part of a phase, with the message in `slot` as its last credit."""
-        trail = self._trail(run, slot)
+    def _finish_phase(self, run: PhaseRun) -> None:
+        """A rank has finished its part of a phase."""
+        trail = max((self._trail(run, slot) for slot in run.credited), default=(self.now,))
         barrier = run.barrier
         barrier.open -= 1
         if not barrier.together:
-            heapq.heappush(self._heap, (self.now, _TASKS, trail, run.order, run.npu, None, run.task))
+            self._push_task(self.now, trail, run.order, run.npu, run.task)
             return
         barrier.trail = max(barrier.trail, trail) if barrier.ended_at == self.now else trail
         barrier.ended_at = self.now
         if not barrier.open:
             for part in barrier.parts:
-                heapq.heappush(self._heap, (self.now, _TASKS, barrier.trail, part.order, part.npu, None, part.task))
+                self._push_task(self.now, barrier.trail, part.order, part.npu, part.task)
 
     def _trail(self, run: PhaseRun, slot: int) -> tuple[int, ...]:
         if slot < 0:

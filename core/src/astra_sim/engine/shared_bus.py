@@ -1,7 +1,7 @@
 """The bus between an NPU and its memory, shared by everything its endpoint handles: ASTRA-sim 1.0's LogGP model.
 
-A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at a time. The
-NPU side reads and writes through a second bus of the same kind, between it and local memory.
+A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
+a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
 """
 
 from __future__ import annotations

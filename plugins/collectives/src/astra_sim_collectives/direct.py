@@ -8,6 +8,8 @@ from astra_sim.schedule import Collective, Request, Schedule, Step, exchange, sh
 
 from astra_sim_collectives.charge import is_charged
 
+MAX_RANKS = 1 << 17
+
 
 @attrs.frozen
 class DirectOptions:
@@ -19,10 +21,12 @@ class DirectOptions:
 def direct(request: Request, options: DirectOptions) -> Schedule:
     """The direct algorithm: send j goes to the rank j + 1 further on. Blocks are bytes // n.
 
-    An all-reduce sends its second half when all blocks of the first have arrived.
+    An all-reduce sends its second half when all blocks of the first have arrived. Raises ScheduleError on more than MAX_RANKS.
     """
     n, way, collective = request.ranks, request.direction, request.collective
     others = n - 1
+    if n > MAX_RANKS:
+        raise request.unsupported("direct", f"every rank would send to all others; at most {MAX_RANKS} can")
     starts = others if options.window is None else min(options.window, others)
     size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n
     reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)

@@ -6,6 +6,8 @@ import attrs
 from astra_sim.platform import is_power_of_two
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, Step, rank, receive, send
 
+MAX_RANKS = 1 << 17
+
 
 @attrs.frozen
 class _Node:
@@ -17,11 +19,13 @@ def double_binary_tree(request: Request) -> Schedule:
     """Reduce to the root and broadcast back, always the whole buffer. Even phases use the tree whose root is the last rank.
 
     Whatever the collective is, it does a full all-reduce (as ASTRA-sim 1.0 does). Raises ScheduleError unless the number of ranks is a
-    power of two.
+    power of two, and on more than MAX_RANKS.
     """
     n = request.ranks
     if not is_power_of_two(n):
         raise request.unsupported("double_binary_tree", "it needs a power of two")
+    if n > MAX_RANKS:
+        raise request.unsupported("double_binary_tree", f"every rank has a program of its own; at most {MAX_RANKS} can")
     root_is_last = request.instance % 2 == 0
     inner = _in_order_tree(n - 1)
     first = 0 if root_is_last else 1

@@ -30,7 +30,7 @@ class Astra1Options:
     scheduling_policy: str = option("lifo", choices=("lifo", "fifo"), help="lifo: later collectives go first; fifo: earlier ones")
     endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
     active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
-    splits: int = option(1, minimum=1, help="chunks into which a collective is cut")
+    splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")
     all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology")
     all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather")
     reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter")
