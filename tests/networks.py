@@ -55,4 +55,4 @@ class Lossy(Replayed):
     """Loses one message."""
 
     def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
-        super().inject(time, [message for message in messages if message[0] != 5])
+        super().inject(time, [message for message in messages if message[0] != 6])

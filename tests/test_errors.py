@@ -21,7 +21,19 @@ from typing import Any, NamedTuple, NoReturn
 import astra_sim
 import attrs
 import pytest
-from astra_sim import AstraError, CollectiveProvider, FileFormat, InputError, PluginError, Provider, Result, ScheduleError, cli, hookimpl
+from astra_sim import (
+    AstraError,
+    CollectiveProvider,
+    FileFormat,
+    InputError,
+    PluginError,
+    Provider,
+    Result,
+    ScheduleError,
+    SchedulerProvider,
+    cli,
+    hookimpl,
+)
 from astra_sim.engine import Job
 from astra_sim.errors import DeadlockError
 from astra_sim.graph import Pass
@@ -677,7 +689,7 @@ def layers(text: str) -> str:
         "file with a plugin it is not for": (
             'system = "s.txt"\nnetwork = "n.json"\n[workload]\nfile = "w.txt"\nplugin = "collective"\nbytes = 64\n',
             "workload",
-            "file",
+            "w.txt",
             "plugin",
         ),
         "splits text": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nsplits = "4"\n', "system", "splits", "'4'", "whole number"),
@@ -1160,7 +1172,7 @@ def offering(**hooks: Callable[[], Any]) -> Plugins:
 
 def mine(factory: Any, options: Any = None) -> list[Provider]:
     """A component called `mine`."""
-    return [Provider("mine", "A component of the tests", factory, options)]
+    return [SchedulerProvider("mine", "A component of the tests", factory, options, orders="queue")]
 
 
 COMPONENTS = {
@@ -1269,6 +1281,7 @@ def test_a_file_format_that_fails_is_named(inputs: dict[str, Any], kind: str, gi
     recognises, read = given
     plugins = offering(formats=lambda: [FileFormat("aaa", "A format of the tests", ("network", "platform"), recognises, read)])
     arguments = {**inputs, "network": "plugin:analytical", "platform": "n.json"} if kind == "platform" else inputs
+    Path("n.json").write_text("in a format of the tests")
     with pytest.raises(AstraError) as caught:
         astra_sim.simulate(**arguments, plugins=plugins)
     holds(str(caught.value), ["aaa", *words])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from astra_sim.experiment import Experiment, load_experiment
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
-    from astra_sim.providers import CollectiveProvider, FileFormat, Provider
+    from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
     from astra_sim.result import Result
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Result",
     "RunError",
     "ScheduleError",
+    "SchedulerProvider",
     "hookimpl",
     "load_experiment",
     "option",
@@ -41,7 +42,7 @@ _HOMES = {
     "experiment": ("Experiment", "load_experiment"),
     "hookspecs": ("hookimpl",),
     "options": ("option",),
-    "providers": ("CollectiveProvider", "FileFormat", "Provider"),
+    "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
     "result": ("Result",),
     "api": ("simulate",),
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from astra_sim.components import Components, build
+from astra_sim.errors import InputError
 from astra_sim.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.plugins import Plugins, shared_plugins
 from astra_sim.result import Result, make_result
@@ -48,9 +49,12 @@ def simulate(
     """
     started = time.perf_counter()
     plugins = plugins or shared_plugins()
-    if isinstance(experiment, (str, os.PathLike)):
+    if not isinstance(experiment, (Experiment, type(None))):
         experiment = load_experiment(experiment, plugins)
+    if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
+        raise InputError(f"set is {set!r}; a list of texts such as 'system.splits=8' is right")
     made = Experiment() if experiment is None else copy.copy(experiment)
+    made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
     choices = dict(zip(SECTIONS, (workload, system, platform, network, compute, memory), strict=True))
     # A network file may bring a platform along; a platform given beside it comes after it.

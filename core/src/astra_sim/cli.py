@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from astra_sim.errors import AstraError, InputError
+from astra_sim.errors import AstraError, InputError, suggestion
 
 _STATUS_INTERRUPTED = 130
 
@@ -20,9 +20,18 @@ class Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `run` in front of what names no command."""
         own = {"--help", "-h", "--version"}
-        if args and args[0] not in own and self.get_command(ctx, args[0]) is None:
+        if args and args[0] not in own and args[0] not in self.list_commands(ctx):
+            if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
+                raise InputError(f"there is no command and no experiment file {args[0]!r}; {suggestion(args[0], self.list_commands(ctx))}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; those of plugins by their summary, so that none is imported."""
+        rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
+        rows += [(name, provider.summary) for name, provider in self._offered().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Own commands and those of plugins."""
@@ -112,7 +121,7 @@ def run(
     if as_json:
         import json
 
-        click.echo(json.dumps(result.to_dict()))
+        click.echo(json.dumps(result.to_dict(), allow_nan=False))
     elif not quiet:
         from astra_sim.tables import print_result
 
@@ -196,8 +205,11 @@ def check(outer: bool, name: str | None, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line; errors of the input and of the run become one message and an exit status."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
     try:
         astra.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -209,6 +221,24 @@ def main() -> None:
     except AstraError as error:
         click.echo(f"astra: error: {error}", err=True)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError:
+        click.echo("astra: error: the run needs more memory than there is", err=True)
         sys.exit(1)
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(1)
+    except OSError as error:
+        _forget_output()
+        click.echo(f"astra: error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("ASTRA_TRACEBACK"):
+            raise
+        what = f"{' '.join(sys.argv[1:2])} failed: {type(error).__name__}: {error}"
+        click.echo(f"astra: error: {what} (ASTRA_TRACEBACK=1 shows where)", err=True)
+        sys.exit(1)
+
+
+def _forget_output() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

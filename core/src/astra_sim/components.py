@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.boundary import call
+from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
 from astra_sim.graph import ExecutionGraph, check_graph
 from astra_sim.models import Compute, Memory
@@ -38,9 +39,13 @@ class Algorithm:
         """The schedule for a request; equal requests get the same object. Raises ScheduleError."""
         schedule = self._schedules.get(request)
         if schedule is None:
-            schedule = self._make(request)
+            schedule = call(f"collective {self.name!r}", self._make, request)
             if not isinstance(schedule, Schedule):
                 raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
+            try:
+                schedule.check(request.ranks)
+            except ScheduleError as error:
+                raise ScheduleError(f"collective {self.name!r}: {error}") from None
             self._schedules[request] = schedule
         return schedule
 
@@ -63,17 +68,25 @@ class Context:
         if single_precision:
             return scaled(nanoseconds, self.run.compute_scale) * PS_PER_NS
         ticks_per_ns = PS_PER_NS / self.tick_ps
-        ticks = nanoseconds * self.run.compute_scale * ticks_per_ns
+        ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
 
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
         """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
-        table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
         try:
+            table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
             provider = self.plugins.get(kind, table.pop("plugin"))
-        except PluginError as error:
+        except InputError as error:
             raise located(error, where) from None
         return provider, options_of(provider, table, where)
+
+    def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
+        """What a component named by another makes, from its options if it has any and `arguments`. Raises InputError."""
+        provider, options = self.component(kind, spec, where)
+        try:
+            return provider.create(*(() if options is None else (options,)), *arguments)
+        except AstraError as error:
+            raise located(error, where) from None
 
     def algorithm(self, spec: str, where: str) -> Algorithm:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
@@ -116,6 +129,9 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
     maker = _Maker(experiment, plugins, names)
+    for kind in DEFAULTS:
+        if kind != "platform":
+            maker.provider(kind)
     network = maker.given("network", (RouteDelayNetwork, EventNetwork))
     platform = maker.given("platform", Platform)
     if platform is None:
@@ -150,19 +166,31 @@ class _Maker:
         self.names[kind] = type(value).__name__
         return value
 
-    def make(self, kind: str, classes: Any, *context: Any) -> Any:
-        """The component that a section's table describes."""
-        table: Table = dict(self.experiment.sections.get(kind, {}))
-        name = table.pop("plugin", DEFAULTS[kind])
+    def provider(self, kind: str) -> Any:
+        """The plugin that a section's table names. Raises PluginError where there is none; None where an object is given."""
+        table = self.experiment.sections.get(kind, {})
+        if not isinstance(table, Mapping):
+            return None
         where = self.experiment.where(kind)
+        name = table.get("plugin", DEFAULTS[kind])
         if not isinstance(name, str):
             raise InputError(f"{where}: plugin is {name!r}, not a name")
-        provider = self.plugins.get(kind, str(name))
+        try:
+            return self.plugins.get(kind, str(name))
+        except PluginError as error:
+            raise located(error, where) from None
+
+    def make(self, kind: str, classes: Any, *context: Any) -> Any:
+        """The component that a section's table describes."""
+        provider = self.provider(kind)
+        where = self.experiment.where(kind)
+        table: Table = dict(self.experiment.sections.get(kind, {}))
+        table.pop("plugin", None)
         self.names[kind] = provider.name
         options = options_of(provider, table, where)
         arguments = context if options is None else (options, *context)
         try:
-            made = provider.load_factory()(*arguments)
+            made = provider.create(*arguments)
         except AstraError as error:
             raise located(error, where) from None
         if not isinstance(made, classes):
@@ -184,6 +212,8 @@ def _platform(experiment: Experiment, plugins: Plugins) -> Platform:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     name = table.pop("name", "")
     if "plugin" in table:
+        if "topology" in table:
+            raise InputError(f"{where}: plugin and topology are given; one of the two is right")
         parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
     else:
         parts = table.pop("dimensions", ())
@@ -209,7 +239,10 @@ def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
     except PluginError as error:
         raise located(error, where) from None
     try:
-        made = provider.load_factory()(options_of(provider, options, where))
+        given = options_of(provider, options, where)
+        made = provider.create(*(() if given is None else (given,)))
     except AstraError as error:
         raise located(error, where) from None
-    return tuple(made)
+    if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
+        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
+    return made

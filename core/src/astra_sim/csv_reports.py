@@ -6,6 +6,8 @@ later one first, as there: in detailed.csv this happens where layers have differ
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from pathlib import Path
@@ -38,7 +40,7 @@ def write_reports(result: Result, directory: str | Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / name.replace("/", "_")
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8", errors="replace")
             paths.append(path)
     except OSError as error:
         raise RunError(f"cannot write to {directory}: {error.strerror or error}") from None
@@ -59,7 +61,9 @@ class _Grid:
         line[column] = text + line[column]
 
     def __str__(self) -> str:
-        return "".join(",".join(line) + ",\n" for line in self._cells)
+        text = io.StringIO()
+        csv.writer(text, lineterminator=",\n").writerows(self._cells)
+        return text.getvalue()
 
 
 def _us(nanoseconds: float) -> str:

@@ -11,6 +11,10 @@ class AstraError(Exception):
 
     exit_status = 1
 
+    def __init__(self, message: str) -> None:
+        longest = 1200
+        super().__init__(message if len(message) <= longest else f"{message[: longest // 2]} ... {message[-longest // 2 :]}")
+
 
 class InputError(AstraError):
     """An input is wrong: a file, key, line or option, whose name and value the message gives. Exit status 2."""
@@ -38,10 +42,11 @@ class DeadlockError(RunError):
         self.waiting = waiting
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: object, known: Iterable[str]) -> str:
     """Text that helps a person who misspelt `word`: the closest known name, or all of them."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    word = str(word)
+    close = difflib.get_close_matches(word[:100], names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names) or 'none'}"

@@ -48,6 +48,14 @@ class Experiment:
     run: Table = attrs.field(factory=dict)
     origin: dict[str, str] = attrs.field(factory=dict)
 
+    def check(self) -> None:
+        """Raise InputError if this was not put together as it should be."""
+        if not isinstance(self.sections, Mapping) or not isinstance(self.run, Mapping):
+            raise InputError(f"an experiment has sections {self.sections!r} and run {self.run!r}; tables are right")
+        for section in self.sections:
+            if section not in SECTIONS:
+                raise InputError(f"an experiment has the section {section!r}; {suggestion(section, SECTIONS)}")
+
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
         """Put a spec string, path, table or object in the place of a section.
 
@@ -87,13 +95,15 @@ class Experiment:
 
     def run_options(self) -> RunOptions:
         """The run section, checked. Raises InputError."""
-        return structure(RunOptions, self.run, "run")  # type: ignore[no-any-return]
+        return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
 
 
 def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
     """Read an experiment file (TOML). Paths in it are relative to the file. Raises InputError."""
     plugins = plugins or shared_plugins()
-    file = os.fspath(path)
+    file = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(file, str):
+        raise InputError(f"{path!r} is not an Experiment or the path of its file")
     table = parse_toml(read_text(file), file)
     experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
     known = ("name", "run", *SECTIONS)
@@ -108,9 +118,13 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     # A network file may bring a platform along; a platform of the experiment's own comes after it.
     for kind in sorted(SECTIONS, key=lambda kind: kind == "platform"):
         if kind in table:
-            experiment.use(kind, table[kind], plugins, os.path.dirname(file), f"{file}: {kind}")
+            where = f"{file}: {kind}"
+            if not isinstance(table[kind], (str, dict)):
+                raise InputError(f"{where} is {table[kind]!r}; plugin:NAME, a path, or a table is right")
+            experiment.use(kind, table[kind], plugins, os.path.dirname(file), where)
     run = table.get("run", {})
     if not isinstance(run, dict):
         raise InputError(f"{file}: run is {run!r}, not a table")
     experiment.run = dict(run)
+    experiment.origin["run"] = f"{file}: run"
     return experiment

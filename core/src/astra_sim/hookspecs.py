@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pluggy
 
-from astra_sim.providers import CollectiveProvider, FileFormat, Provider
+from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
 
 PROJECT = "astra_sim"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -43,8 +43,8 @@ def astra_collectives() -> Sequence[CollectiveProvider]:  # type: ignore[empty-b
 
 
 @hookspec
-def astra_schedulers() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Orders of a queue: factory([options]) -> Order."""
+def astra_schedulers() -> Sequence[SchedulerProvider]:  # type: ignore[empty-body]
+    """Orders of queues: factory([options]) -> Order; orders of dimensions: factory([options,] platform) -> DimensionOrder."""
 
 
 # -- Network -----------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from astra_sim.boundary import picoseconds
 from astra_sim.components import Context
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, PluginError
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.models import MissingWork, Work
 from astra_sim.options import option
@@ -16,6 +17,7 @@ from astra_sim.schedule import Collective
 from astra_sim.single_precision import scaled
 
 PS_PER_NS = 1000
+MAX_BYTES = 1 << 62
 
 
 @attrs.frozen
@@ -94,7 +96,7 @@ class LayeredProgram:
         if size < 1:
             name = self.layers[layer].name
             raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least 1 is right")
-        update = round(self.layers[layer].update_ns * PS_PER_NS)
+        update = picoseconds(self.layers[layer].update_ns * PS_PER_NS, f"{self.where}: layer {self.layers[layer].name}: update_ns")
         self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 
     def wait(self, layer: int, training_pass: Pass, *, until_first: bool = False) -> None:
@@ -114,15 +116,22 @@ class LayeredProgram:
         if key not in self._durations:
             options = self._options(layer, training_pass)
             work = Work(options.compute_ns, options.operations, options.memory_bytes)
+            where = f"{self.where}: layer {self.layers[layer].name}, {training_pass}"
+            compute = self._context.compute
             try:
-                nanoseconds = self._context.compute.duration_ns(work)
+                nanoseconds = compute.duration_ns(work)
             except MissingWork as error:
-                raise InputError(f"{self.where}: layer {self.layers[layer].name}, {training_pass}: {error}") from None
-            self._durations[key] = self._context.scaled_ps(nanoseconds, self._single_precision)
+                raise InputError(f"{where}: {error}") from None
+            except Exception as error:
+                raise PluginError(f"{where}: compute {type(compute).__name__} failed: {type(error).__name__}: {error}") from error
+            picoseconds(nanoseconds, f"{where}: the time that compute {type(compute).__name__} gives")
+            scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
+            self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:
         scale = self._context.run.comm_scale
-        if self._single_precision:
-            return scaled(size, scale)
-        return size if scale == 1 else int(size * scale)
+        made = scaled(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
+        if made >= MAX_BYTES:
+            raise InputError(f"{self.where}: a collective of {made:.3g} bytes; less than {MAX_BYTES:.3g} is right")
+        return made

@@ -6,6 +6,8 @@ import abc
 
 import attrs
 
+from astra_sim.boundary import call, picoseconds
+
 
 @attrs.define(slots=True)
 class Work:
@@ -41,4 +43,9 @@ class Memory(abc.ABC):
 
     def reduce_ps(self, size: int) -> int:
         """Picoseconds to add `size` received bytes to a buffer: one write and two reads (ASTRA-sim 1.0)."""
-        return self.access_ps(size, True) + 2 * self.access_ps(size, False)
+        return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
+
+    def checked_ps(self, size: int, write: bool) -> int:
+        """What `access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
+        what = f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} bytes"
+        return picoseconds(call(what, self.access_ps, size, write), what)

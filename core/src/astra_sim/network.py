@@ -8,7 +8,8 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from astra_sim.platform import Platform
+from astra_sim.boundary import call, picoseconds
+from astra_sim.platform import Platform, Route
 
 
 class RouteDelayNetwork(abc.ABC):
@@ -26,13 +27,18 @@ class RouteDelayNetwork(abc.ABC):
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes over `hops` hops of a dimension."""
 
-    def message_delay(self, source: int, destination: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes from one NPU to another."""
-        key = (*self.platform.route(source, destination), size)
+    def delay(self, route: Route, size: int) -> int:
+        """What `route_delay` says, checked and remembered. Raises PluginError if that is no time, InputError if it is too long."""
+        key = (*route, size)
         delay = self._delays.get(key)
         if delay is None:
-            delay = self._delays[key] = self.route_delay(*key)
+            what = f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"
+            delay = self._delays[key] = picoseconds(call(what, self.route_delay, *key), what)
         return delay
+
+    def message_delay(self, source: int, destination: int, size: int) -> int:
+        """Picoseconds a message of `size` bytes takes from one NPU to another."""
+        return self.delay(self.platform.route(source, destination), size)
 
     def statistics(self) -> dict[str, object]:
         """Figures of the network for the result, by name with unit."""

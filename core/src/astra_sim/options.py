@@ -14,6 +14,8 @@ import attrs
 from astra_sim.errors import InputError, suggestion
 
 REQUIRED = attrs.NOTHING
+_Number = typing.TypeVar("_Number", int, float)
+MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12
 
 
 def option(
@@ -120,6 +122,7 @@ def converter() -> Any:
     made.register_structure_hook(str, lambda value, _: _text(value))
     made.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, made))
     made.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, made))
+    made.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
     made.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, made))
     return made
 
@@ -135,12 +138,12 @@ def _boolean(value: Any) -> bool:
 def _integer(value: Any) -> int:
     if isinstance(value, Typed):
         try:
-            return int(value)
+            value = int(value)
         except ValueError:
             raise ValueError(f"{str(value)!r} is not a whole number") from None
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number")
-    return value
+    return _bounded(value)
 
 
 def _number(value: Any) -> float:
@@ -151,7 +154,14 @@ def _number(value: Any) -> float:
             raise ValueError(f"{str(value)!r} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"{value!r} is not a finite number")
-    return value  # whole numbers stay whole: they may be exact beyond 2^53
+    return _bounded(value)  # whole numbers stay whole: they may be exact beyond 2^53
+
+
+def _bounded(value: _Number) -> _Number:
+    """Numbers with which 64-bit arithmetic has a chance."""
+    if abs(value) >= MAX_NUMBER or (value and abs(value) < MIN_NUMBER):
+        raise ValueError(f"{value:.3g} is out of range; numbers from {MIN_NUMBER:g} to {MAX_NUMBER:g} are right")
+    return value
 
 
 def _text(value: Any) -> str:
@@ -186,6 +196,16 @@ class _ItemError(Exception):
         super().__init__(str(error))
         self.position = position
         self.error = error
+
+
+def _is_free_table(kind: Any) -> bool:
+    return typing.get_origin(kind) is dict
+
+
+def _free_table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a table")
+    return dict(value)
 
 
 def _is_text_or_tuple(kind: Any) -> bool:

@@ -82,8 +82,8 @@ class PhaseTimer:
         for step in program.steps:
             assert step.send_to is not None
             route = route_from_zero(step.send_to, dimension, self._platform)
-            delay = self._network.route_delay(*route, step.bytes)
-            request = self._network.route_delay(*route, CONTROL_BYTES) if self._rendezvous else 0
+            delay = self._network.delay(route, step.bytes)
+            request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
             memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
             duration += step.times * (request + delay + endpoint + memory)
             delay_sum += step.times * (request + delay)
@@ -109,7 +109,7 @@ class PhaseTimer:
         engine.run()
         if barrier.open:
             waiting = [line for run in barrier.parts for line in describe(run)]
-            raise DeadlockError("a collective's schedule cannot finish: " + "; ".join(waiting[:8]), waiting)
+            raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = barrier.parts[0]
         return engine.now, tuple(engine.now - time for time in barrier.trail), first.delay_sum, first.received
 

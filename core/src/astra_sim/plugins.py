@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
+import sys
 import traceback
 from collections.abc import Iterable
 from typing import Any
@@ -12,10 +14,12 @@ import attrs
 import pluggy
 
 from astra_sim import hookspecs
+from astra_sim.boundary import call
 from astra_sim.errors import PluginError, suggestion
-from astra_sim.providers import FileFormat, Provider
+from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 
 GROUP = "astra_sim"
+OURS = "astra-sim-"
 
 KINDS = {
     "workload": "astra_workloads",
@@ -59,7 +63,7 @@ class Plugins:
     def register(self, plugin: object, name: str | None = None) -> None:
         """Add a plugin by hand: a module or an object with hook implementations."""
         self._discover()
-        self._manager.register(plugin, name)
+        call(f"plugin {name or plugin!r}", self._manager.register, plugin, name)
         self._components.clear()
 
     def unregister(self, plugin: object) -> None:
@@ -79,7 +83,8 @@ class Plugins:
         if kind not in self._components:
             self._components[kind] = {}
             # One implementation at a time, so that one that fails does not stop the others.
-            for implementation in sorted(getattr(self._manager.hook, KINDS[kind]).get_hookimpls(), key=lambda i: i.plugin_name):
+            implementations = getattr(self._manager.hook, KINDS[kind]).get_hookimpls()
+            for implementation in sorted(implementations, key=lambda i: self._rank(i.plugin_name)):
                 for component in self._ask(kind, implementation):
                     self._add(kind, implementation.plugin_name, component)
         return self._components[kind]
@@ -104,25 +109,33 @@ class Plugins:
         if not self._load:
             return
         self._load = False
-        for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        entries = call("the entry points of installed packages", importlib.metadata.entry_points)
+        for entry in sorted(entries.select(group=GROUP), key=lambda entry: (entry.name, entry.value)):
             distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
             error, details = None, ""
             try:
-                module = entry.load()
+                with contextlib.redirect_stdout(sys.stderr):
+                    module = entry.load()
                 if not self._manager.is_registered(module):
                     self._manager.register(module, entry.name if self._manager.get_plugin(entry.name) is None else entry.value)
-            except Exception as problem:
+            except (Exception, SystemExit) as problem:
                 error, details = f"{type(problem).__name__}: {problem}", traceback.format_exc()
             self._infos.append(PluginInfo(entry.name, entry.value, distribution, version, error, details))
 
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
-        expected = FileFormat if kind == "format" else Provider
+        expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)
         try:
-            answer: list[Provider | FileFormat] = list(implementation.function())  # type: ignore[call-overload]
+            with contextlib.redirect_stdout(sys.stderr):
+                answer: list[Provider | FileFormat] = list(implementation.function())  # type: ignore[call-overload]
             for component in answer:
                 if not isinstance(component, expected):
-                    raise TypeError(f"{component!r} is not a {expected.__name__}")
-        except Exception as problem:
+                    raise PluginError(f"{component!r} is not a {expected.__name__}")
+                if not isinstance(component.name, str) or not isinstance(component.summary, str):
+                    raise PluginError(f"{component!r} has a name or a summary that is not text")
+        except PluginError as problem:
+            self._report(implementation.plugin_name, f"{KINDS[kind]}: {problem}", "")
+            return []
+        except (Exception, SystemExit) as problem:
             self._report(implementation.plugin_name, f"{KINDS[kind]}: {type(problem).__name__}: {problem}", traceback.format_exc())
             return []
         return answer
@@ -134,6 +147,11 @@ class Plugins:
             return
         self._components[kind][component.name] = component
         self._owners[kind, component.name] = plugin
+
+    def _rank(self, plugin: str) -> tuple[bool, str]:
+        """Of two plugins that offer the same name the first is used: ours, then by name."""
+        ours = any(info.name == plugin and info.distribution.startswith(OURS) for info in self._infos)
+        return not ours, plugin
 
     def _report(self, name: str, error: str, details: str) -> None:
         for index, info in enumerate(self._infos):

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from astra_sim.boundary import call
 from astra_sim.errors import PluginError
 
 Reference = str | Callable[..., Any]
@@ -27,6 +28,10 @@ class Provider:
         """The implementation. Raises PluginError where it cannot be imported."""
         return load(self.factory, f"plugin {self.name!r}")
 
+    def create(self, *arguments: Any) -> Any:
+        """What the factory makes. Raises PluginError where it cannot be imported or fails."""
+        return call(f"plugin {self.name!r}", self.load_factory(), *arguments)
+
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
@@ -45,6 +50,13 @@ class CollectiveProvider(Provider):
 
 
 @attrs.frozen
+class SchedulerProvider(Provider):
+    """A scheduler. `orders`: "queue" (the factory makes an Order) or "dimensions" (a DimensionOrder)."""
+
+    orders: str = attrs.field(kw_only=True, validator=attrs.validators.in_(("queue", "dimensions")))
+
+
+@attrs.frozen
 class FileFormat:
     """A file format. `kinds` are the sections it may fill, such as ("platform", "network").
 
@@ -58,22 +70,29 @@ class FileFormat:
     recognises: Reference
     read: Reference
 
-    def load_recognises(self) -> Callable[[str], bool]:
-        """The recogniser."""
-        return load(self.recognises, f"file format {self.name!r}")
+    def is_of(self, text: str) -> bool:
+        """Whether a text is of this format. Raises PluginError where the plugin fails."""
+        what = f"file format {self.name!r}"
+        return bool(call(what, load(self.recognises, what), text))
 
-    def load_read(self) -> Callable[[str, str], dict[str, dict[str, Any]]]:
-        """The reader."""
-        return load(self.read, f"file format {self.name!r}")
+    def tables(self, text: str, path: str) -> dict[str, dict[str, Any]]:
+        """The sections in a file. Raises InputError where the file is wrong, PluginError where the plugin fails."""
+        what = f"file format {self.name!r}"
+        read = call(what, load(self.read, what), text, path)
+        if not isinstance(read, dict) or not all(isinstance(table, dict) for table in read.values()):
+            raise PluginError(f"{what} answered {read!r}, which is not a table of sections")
+        return read
 
 
 def load(reference: Reference, what: str) -> Callable[..., Any]:
     """Import what a reference names. Raises PluginError with the import's own error."""
-    if not isinstance(reference, str):
-        return reference
-    module, _, attribute = reference.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise PluginError(f"{what} cannot be loaded from {reference}: {type(error).__name__}: {error}") from error
-    return found
+    found: Any = reference
+    if isinstance(reference, str):
+        module, _, attribute = reference.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            raise PluginError(f"{what} cannot be loaded from {reference}: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise PluginError(f"{what} is {found!r}, which cannot be called")
+    return found  # type: ignore[no-any-return]

@@ -176,9 +176,26 @@ class Schedule:
     output_bytes: int
     collective: Collective | None = None
 
-    def __attrs_post_init__(self) -> None:
-        if len(self.programs) not in (1, self.ranks):
-            raise ScheduleError(f"a schedule of {self.ranks} ranks has {len(self.programs)} programs; 1 or {self.ranks} are right")
+    def check(self, ranks: int) -> None:
+        """Raise ScheduleError unless this is a schedule for so many ranks, whose steps have sizes, counts and peers that can be."""
+        if self.ranks != ranks:
+            raise ScheduleError(f"a schedule for {self.ranks} ranks was given for {ranks}")
+        if len(self.programs) not in (1, ranks):
+            raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; 1 or {ranks} are right")
+        _check_count(self.output_bytes, "output_bytes", 0)
+        for index, program in enumerate(self.programs):
+            _check_count(program.starts, "starts", 0)
+            for step in program.steps:
+                if not isinstance(step, Step):
+                    raise ScheduleError(f"{step!r} is not a step")
+                _check_count(step.bytes, "bytes", 0)
+                _check_count(step.times, "times", 1)
+                _check_count(step.after or 0, "after", 0)
+                _check_count(step.after_arrivals, "after_arrivals", 0)
+                _check_count(step.memory_bytes, "memory_bytes", 0)
+            _check_peers(program, index, ranks)
+        if self.is_shared and ranks > 1:
+            _check_shared_peers(self.programs[0], ranks)
 
     @classmethod
     def shared(
@@ -225,6 +242,11 @@ class Schedule:
         if self.is_shared:
             return self.ranks * self.sends_of(0)
         return sum(self.sends_of(index) for index in range(self.ranks))
+
+
+def _check_count(value: object, name: str, minimum: int) -> None:
+    if type(value) is not int or value < minimum:
+        raise ScheduleError(f"a schedule has {name} {value!r}; a whole number of at least {minimum} is right")
 
 
 def default_output_bytes(request: Request) -> int:
@@ -331,8 +353,23 @@ def _mixes_operators(program: RankProgram) -> bool:
 def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
     for step in program.steps:
         for peer in (step.send_to, step.receive_from):
-            if peer is not None and (not 0 <= peer.of(index, ranks) < ranks or peer.of(index, ranks) == index):
-                raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is rank {peer.of(index, ranks)}")
+            if peer is None:
+                continue
+            other = peer.of(index, ranks)
+            if other == index or not 0 <= other < ranks:
+                which = "itself" if other == index else f"rank {other}"
+                raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is {which}")
+
+
+def _check_shared_peers(program: RankProgram, ranks: int) -> None:
+    """Peers of a program that all ranks share must exist for every rank."""
+    for peer in {peer for step in program.steps for peer in (step.send_to, step.receive_from) if peer is not None}:
+        if peer.operator == "rank":
+            raise ScheduleError(f"all ranks share a program that names {peer}; shift and xor are right")
+        if peer.operator == "xor" and ranks & (ranks - 1):
+            for index in range(ranks):
+                if peer.of(index, ranks) >= ranks:
+                    raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is rank {peer.of(index, ranks)}")
 
 
 def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receives:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
+from astra_sim.boundary import call
 from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
 from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
@@ -119,6 +120,7 @@ class _Simulation:
         self._payload = [0] * len(platform.dimensions)
         self._messages = 0
         self._lowered: dict[Schedule, tuple[LoweredProgram, ...]] = {}
+        self._running: dict[int, tuple[int, int, int, PhaseRun]] = {}
         self._active = [False] * len(graph.operations)
         self._first_queue: list[int] = []
 
@@ -166,7 +168,7 @@ class _Simulation:
         if isinstance(operation, Compute) and operation.duration_ps:
             return self._engine.add_task(TIMER, operation.duration_ps, npu=npu)
         if isinstance(operation, MemoryAccess):
-            return self._engine.add_task(TIMER, self._memory.access_ps(operation.bytes, operation.write), npu=npu)
+            return self._engine.add_task(TIMER, self._memory.checked_ps(operation.bytes, operation.write), npu=npu)
         return self._engine.add_task(JOIN, npu=npu)
 
     def _issuer(self, npu: int, index: int, operation: Communicate, end: int) -> Callable[[int], None]:
@@ -182,16 +184,18 @@ class _Simulation:
     def _plan(self, index: int, operation: Communicate, now: int) -> tuple[list[ChunkPlan], list[list[Barrier]]]:
         """The chunks of a collective: planned when the first NPU issues it, forgotten when the last has."""
         if index not in self._plans:
+            barriers: list[list[Barrier]] = []
             try:
-                chunks = self._session.issue(operation, now)
+                chunks: list[ChunkPlan] = call(f"system {type(self._system).__name__}", self._session.issue, operation, now)
+                for chunk in chunks:
+                    self._count(chunk)
+                    if self._timer is None:
+                        barriers.append([self._open(plan) for plan in chunk.phases])
             except InputError as error:
                 raise type(error)(f"{self._name(index)}: {error}") from None
+            except DeadlockError as error:
+                raise DeadlockError(f"{self._name(index)}: {error}", error.waiting) from None
             self._active[index] = bool(chunks)
-            barriers: list[list[Barrier]] = []
-            for chunk in chunks:
-                self._count(chunk)
-                if self._timer is None:
-                    barriers.append([self._open(plan) for plan in chunk.phases])
             self._plans[index] = chunks, barriers
             self._issued[index] = 0
         self._issued[index] += 1
@@ -243,6 +247,7 @@ class _Simulation:
             else:
                 run = barriers[phase].by_npu[npu]
                 task = engine.add_task(PHASE, queue=queue, payload=(job, run), npu=npu)
+                self._running[task] = (index, number, phase, run)
                 if npu == 0:
                     self._phases.append((index, number, phase, plan, task, 0, 0, run))
             if previous < 0:
@@ -297,12 +302,15 @@ class _Simulation:
                 waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
                 missing = [o for o in waits if engine.finished_at[self._end[npu][o]] < 0]
                 waiting.append(f"NPU {npu}: {self._name(index)} waits for " + ", ".join(self._name(o) for o in missing[:3]))
-        for task, payload_ in enumerate(engine.payload):
-            if engine.kind[task] == PHASE and 0 <= engine.started_at[task] and engine.finished_at[task] < 0:
-                waiting.extend(describe(payload_[1]))  # type: ignore[index]
+        stuck: list[str] = []
+        for task, (index, chunk, phase, run) in self._running.items():
+            if engine.started_at[task] >= 0 and engine.finished_at[task] < 0:
+                where = f"{self._name(index)}, chunk {chunk}, phase {phase + 1}"
+                stuck.extend(f"{line} ({where})" for line in describe(run))
+        # Messages that do not come explain the rest.
+        stuck.sort(key=lambda line: "waits for a message" not in line)
+        waiting = stuck + waiting
         head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
-        # Messages explain the rest, so they come first.
-        waiting.sort(key=lambda line: "waits for a message" not in line)
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
 

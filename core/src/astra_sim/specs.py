@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import tomli
 
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, PluginError
 from astra_sim.options import Typed
 from astra_sim.plugins import Plugins
 
 PREFIX = "plugin:"
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 1 << 28
 
 Table = dict[str, Any]
 
@@ -30,6 +29,8 @@ def parse_spec(spec: str) -> Table:
         key, equals, value = part.partition("=")
         if not key or not equals:
             raise InputError(f"{spec!r}: {part!r} is not key=value")
+        if key in table:
+            raise InputError(f"{spec!r}: {key!r} is given twice")
         set_value(table, key, Typed(value), spec)
     return table
 
@@ -68,12 +69,12 @@ def _position(current: list[Any], step: str, where: str, key: str) -> int:
 def read_text(path: str) -> str:
     """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError."""
     try:
-        size = os.stat(path).st_size
-        if size > MAX_FILE_BYTES:
-            raise InputError(f"{path}: {size} bytes are too many for an input file")
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path!r}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path}: more than {MAX_FILE_BYTES} bytes are too many for an input file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,7 +88,7 @@ def parse_toml(text: str, path: str) -> Table:
     """A TOML file's table. Raises InputError naming the file and line."""
     try:
         return tomli.loads(text)
-    except (tomli.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from None
 
 
@@ -98,15 +99,15 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     """
     try:
         status = os.stat(path)
-        key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_size)
-    except OSError as error:
+        key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+    except (OSError, ValueError) as error:
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
-        raise InputError(f"{path}: {error.strerror or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
     return _load_cached(key, path, plugins)
 
 
 @functools.lru_cache(maxsize=256)
-def _load_cached(key: tuple[str, str, int, int], path: str, plugins: Plugins) -> dict[str, Table]:
+def _load_cached(key: tuple[str, str, int, int, int, int], path: str, plugins: Plugins) -> dict[str, Table]:
     kind = key[0]
     text = read_text(path)
     if path.endswith(".toml"):
@@ -114,8 +115,10 @@ def _load_cached(key: tuple[str, str, int, int], path: str, plugins: Plugins) ->
     tried = []
     for file_format in plugins.components("format").values():
         if kind in file_format.kinds:
-            if file_format.load_recognises()(text):
-                sections: dict[str, Table] = file_format.load_read()(text, path)
+            if file_format.is_of(text):
+                sections: dict[str, Table] = file_format.tables(text, path)
+                if kind not in sections:
+                    raise PluginError(f"file format {file_format.name!r} gave {sorted(sections)} for {path}, and no {kind}")
                 return sections
             tried.append(file_format.name)
     if not text.strip():
@@ -130,6 +133,8 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
     """
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)
+        if not isinstance(text, str):
+            raise InputError(f"{where}: {value!r} is not a path in text")
         if text.startswith(PREFIX):
             return {kind: parse_spec(text)}
         return load_file(kind, os.path.join(base, text), plugins)
@@ -142,5 +147,8 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
     if not isinstance(file, str):
         raise InputError(f"{where}: file is {file!r}, not a path")
     sections = dict(load_file(kind, os.path.join(base, file), plugins))
+    of_file = sections.get(kind, {}).get("plugin")
+    if "plugin" in table and of_file is not None and table["plugin"] != of_file:
+        raise InputError(f"{where}: plugin is {table['plugin']!r}, but {file} is for {of_file!r}; give one of the two")
     sections[kind] = {**sections.get(kind, {}), **table}
     return sections

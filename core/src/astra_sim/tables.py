@@ -14,8 +14,10 @@ _MIB = 2**20
 
 def console() -> Console:
     """A console; where the output is no terminal, one wide enough for the tables."""
-    made = Console()
-    return made if made.is_terminal else Console(width=_PIPE_WIDTH)
+    made = Console(markup=False, emoji=False, highlight=False)
+    if not made.is_terminal:
+        made.width = _PIPE_WIDTH
+    return made
 
 
 def print_result(result: Result) -> None:

@@ -24,7 +24,9 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from astra_sim.boundary import call
 from astra_sim.engine.shared_bus import PS_PER_NS, BusOptions, SharedBus
+from astra_sim.errors import PluginError
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.schedule import Action, LoweredProgram
 
@@ -176,7 +178,7 @@ class Engine:
         self._entries: list[list[int]] = []
         self._place: list[Order] = []
         # messages on their way through an EventNetwork
-        self._sent: list[tuple[int, int, PhaseRun, int]] = []
+        self._under_way: dict[int, tuple[int, int, PhaseRun, int]] = {}
         self._outbox: list[tuple[int, int, int, int]] = []
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -329,7 +331,10 @@ class Engine:
         queue = self.queue[task]
         payload = self.payload[task]
         job: Job = payload if self.kind[task] == TIMER else payload[0]  # type: ignore[assignment, index]
-        place = self._place[queue](self._jobs[queue], self._running[queue], job)
+        place = call("the order of a queue", self._place[queue], self._jobs[queue], self._running[queue], job)
+        if type(place) is not int or not self._running[queue] <= place <= len(self._jobs[queue]):
+            bounds = f"{self._running[queue]} to {len(self._jobs[queue])}"
+            raise PluginError(f"the order of a queue gave the place {place!r}; {bounds} are right")
         self._jobs[queue].insert(place, job)
         self._entries[queue].insert(place, task)
 
@@ -415,8 +420,8 @@ class Engine:
         if self._route_delay is not None:
             self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
         else:
-            self._outbox.append((len(self._sent), source, destination, size))
-            self._sent.append((kind, source, run, slot))
+            self._outbox.append((self.messages, source, destination, size))
+            self._under_way[self.messages] = (kind, source, run, slot)
 
     def _arrive(self, run: PhaseRun, slot: int) -> None:
         run.arrivals += 1
@@ -463,16 +468,25 @@ class Engine:
 
     def _exchange_with(self, network: EventNetwork) -> None:
         """Hand new messages to the network, and take those that arrive before anything else happens."""
+        what = f"network {type(network).__name__}"
         if self._outbox:
-            network.inject(self.now, self._outbox)
+            call(f"{what}: inject", network.inject, self.now, self._outbox)
             self._outbox = []
         until = self._heap[0][0] if self._heap else None
-        delivery = network.advance(until)
-        if delivery is not None:
-            time, numbers = delivery
-            for number in numbers:
-                kind, source, run, slot = self._sent[number]
-                self._push(time, kind, source, run, slot)
+        delivery = call(f"{what}: advance", network.advance, until)
+        if delivery is None:
+            return
+        if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
+            raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
+        time, numbers = delivery
+        if type(time) is not int or time < self.now or (until is not None and time > until):
+            raise PluginError(f"{what}: advance answered the time {time!r}; {self.now} to {until} are right")
+        for number in numbers:
+            message = self._under_way.pop(number, None) if isinstance(number, int) else None
+            if message is None:
+                raise PluginError(f"{what}: message {number!r} was delivered, which is not under way")
+            kind, source, run, slot = message
+            self._push(time, kind, source, run, slot)
 
     def _finish_phase(self, run: PhaseRun) -> None:
         """A rank has finished its part of a phase."""

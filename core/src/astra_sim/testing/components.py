@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import click
+
 from astra_sim.errors import PluginError, ScheduleError
 from astra_sim.options import describe_options
-from astra_sim.providers import FileFormat, Provider
+from astra_sim.providers import FileFormat, Provider, load
 from astra_sim.schedule import Collective, Request, Schedule, lower
 from astra_sim.testing.pieces import check_schedule
 
@@ -14,9 +16,9 @@ RANKS = (2, 3, 4, 5, 8, 12, 16)
 def check_component(kind: str, component: Provider | FileFormat) -> None:
     """Check one component. Raises an exception that says what is wrong."""
     if isinstance(component, FileFormat):
-        component.load_read()
-        if component.load_recognises()("") is not False:
-            raise PluginError("recognises() does not answer False for an empty text")
+        load(component.read, component.name)
+        if component.is_of(""):
+            raise PluginError("it recognises an empty text as its own")
         return
     if not component.summary:
         raise PluginError("it has no summary")
@@ -25,6 +27,8 @@ def check_component(kind: str, component: Provider | FileFormat) -> None:
         if not option.help:
             raise PluginError(f"option {option.name} has no help text (make it with astra_sim.option)")
     factory = component.load_factory()
+    if kind == "command" and not isinstance(factory, click.Command):
+        raise PluginError(f"it is {factory!r}, which is not a click command")
     if kind == "collective":
         check_collective(factory if options is None else lambda request: factory(request, options()))
 

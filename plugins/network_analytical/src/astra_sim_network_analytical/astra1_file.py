@@ -35,11 +35,13 @@ def recognises(text: str) -> bool:
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The sections `platform` and `network`. Raises InputError."""
     try:
-        table = json.loads(text)
+        table = json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deeply") from None
+        raise InputError(f"{path}: nested too deeply") from None
     known = {*_OTHER, *(key for key, _, _ in (*_REQUIRED, *_OPTIONAL))}
     for key in table:
         if key not in known:
@@ -49,7 +51,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{path}: dimensions-count is {count!r}; a whole number of at least 1 is right")
     dimensions: list[dict[str, Any]] = []
     for name in _list(table, "topologies-per-dim", count, path):
-        if name not in _TOPOLOGIES:
+        if not isinstance(name, str) or name not in _TOPOLOGIES:
             raise InputError(f"{path}: topologies-per-dim has {name!r}; known: {', '.join(_TOPOLOGIES)}")
         dimensions.append({"topology": _TOPOLOGIES[name]})
     for key, option, whole in _REQUIRED:
@@ -60,6 +62,15 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     if "dimension-type" in table:
         _fill(dimensions, "packaging", [_PACKAGING.get(str(v), "node") for v in _list(table, "dimension-type", count, path)])
     return {"platform": {"dimensions": dimensions}, "network": {"plugin": "analytical"}}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"the key {twice!r} is given twice")
+    return table
 
 
 def _fill(dimensions: list[dict[str, Any]], option: str, values: list[Any]) -> None:

@@ -7,12 +7,13 @@ runs so many chunks at a time; the others wait in the queue's order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 from astra_sim import InputError, option
 from astra_sim.components import Algorithm, Context, located
 from astra_sim.engine.shared_bus import BusOptions
-from astra_sim.errors import AstraError
+from astra_sim.errors import AstraError, PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import LogicalDimension, is_power_of_two
 from astra_sim.schedule import Collective, Request
@@ -69,10 +70,8 @@ class Astra1System(System):
         self.options = options
         self.context = context
         self.algorithms = {kind: self._algorithms(kind) for kind in Collective}
-        provider, order_options = context.component("scheduler", options.intra_dimension_scheduling, "intra_dimension_scheduling")
-        order = provider.load_factory()(*() if order_options is None else (order_options,))
-        if not callable(order):
-            raise InputError(f"intra_dimension_scheduling: {provider.name} does not order queues")
+        order = self._scheduler("intra_dimension_scheduling", "queue")
+        self.dimension_order()
         queues = context.run.queues_per_dim
         slots = -(-options.active_chunks_per_dimension // queues)
         self.queue = QueuePlan(slots, order)
@@ -83,11 +82,21 @@ class Astra1System(System):
 
     def dimension_order(self) -> DimensionOrder:
         """The chosen order of dimensions, in its first state."""
-        spec = self.options.inter_dimension_scheduling
-        provider, options = self.context.component("scheduler", spec, "inter_dimension_scheduling")
-        order = provider.load_factory()(*() if options is None else (options,), self.context.platform)
+        order = self._scheduler("inter_dimension_scheduling", "dimensions", self.context.platform)
         if not isinstance(order, DimensionOrder):
-            raise InputError(f"inter_dimension_scheduling: {provider.name} does not order dimensions")
+            raise PluginError(f"inter_dimension_scheduling: {order!r} is not a DimensionOrder")
+        return order
+
+    def _scheduler(self, key: str, orders: str, *arguments: Any) -> Any:
+        """What a scheduler plugin makes, which must order queues or dimensions."""
+        spec = getattr(self.options, key)
+        provider, _ = self.context.component("scheduler", spec, key)
+        found = getattr(provider, "orders", None)
+        if found != orders:
+            raise InputError(f"{key}: {spec} orders {found}, not {orders}")
+        order = self.context.create("scheduler", spec, key, *arguments)
+        if orders == "queue" and not callable(order):
+            raise PluginError(f"{key}: {spec} made {order!r}, which cannot be called")
         return order
 
     def _algorithms(self, kind: Collective) -> list[Algorithm]:
@@ -173,6 +182,8 @@ class _Session(SystemSession):
         rest = operation.bytes
         while rest > 0:
             taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
+            if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
+                raise PluginError(f"{type(self._order).__name__} gives a chunk of {taken} bytes of {rest} the order {list(order)}")
             used = [stages[index] for index in order if usable[index]]
             if not used:
                 return []

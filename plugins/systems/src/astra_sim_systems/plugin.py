@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim import FileFormat, Provider, hookimpl
+from astra_sim import FileFormat, Provider, SchedulerProvider, hookimpl
 
 _HERE = "astra_sim_systems"
 
@@ -20,17 +20,24 @@ def astra_systems() -> list[Provider]:
 
 
 @hookimpl
-def astra_schedulers() -> list[Provider]:
-    queues, dimensions, themis = f"{_HERE}.queue_orders", f"{_HERE}.dimension_orders", f"{_HERE}.themis:ThemisOptions"
+def astra_schedulers() -> list[SchedulerProvider]:
+    queues, dimensions, themis = f"{_HERE}.queue_orders", f"{_HERE}.dimension_orders", f"{_HERE}.themis"
+    options = f"{themis}:ThemisOptions"
     return [
-        Provider("fifo", "Queue: by priority, then first come first served", f"{queues}:fifo"),
-        Provider("rg", "Queue: reduce-scatters and all-gathers in turn", f"{queues}:rg"),
-        Provider("smallest_first", "Queue: smallest phase first", f"{queues}:smallest_first"),
-        Provider("less_remaining_phase_first", "Queue: fewest phases to come first", f"{queues}:less_remaining_phase_first"),
-        Provider("ascending", "Dimensions: first to last, for all-gather last to first", f"{dimensions}:Ascending"),
-        Provider("round_robin", "Dimensions: each chunk starts one dimension further on", f"{dimensions}:RoundRobin"),
-        Provider("offline_greedy", "Dimensions: Themis, least loaded first", f"{_HERE}.themis:OfflineGreedy", themis),
-        Provider("offline_greedy_flex", "Dimensions: Themis, with chunks as large as the gap", f"{_HERE}.themis:OfflineGreedyFlex", themis),
+        SchedulerProvider("fifo", "By priority, then first come first served", f"{queues}:fifo", orders="queue"),
+        SchedulerProvider("rg", "Reduce-scatters and all-gathers in turn", f"{queues}:rg", orders="queue"),
+        SchedulerProvider("smallest_first", "Smallest phase first", f"{queues}:smallest_first", orders="queue"),
+        SchedulerProvider(
+            "less_remaining_phase_first", "Fewest phases to come first", f"{queues}:less_remaining_phase_first", orders="queue"
+        ),
+        SchedulerProvider("ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions"),
+        SchedulerProvider("round_robin", "Each chunk starts one dimension further on", f"{dimensions}:RoundRobin", orders="dimensions"),
+        SchedulerProvider(
+            "offline_greedy", "Themis: least loaded dimension first", f"{themis}:OfflineGreedy", options, orders="dimensions"
+        ),
+        SchedulerProvider(
+            "offline_greedy_flex", "Themis, with chunks as large as the gap", f"{themis}:OfflineGreedyFlex", options, orders="dimensions"
+        ),
     ]
 
 

@@ -107,6 +107,9 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         options["checkpoints"] = words.numbers("checkpoints:")
         options["checkpoint_initiates"] = words.numbers("checkpoint_initiates:")
     if policy.text.startswith("HYBRID_DLRM"):
+        argument = words.peek()
+        if argument is None or argument.line != policy.line:
+            raise words.error(policy, f"{policy.text} needs the number of the last layer of the bottom MLP on its line")
         options["last_bottom_layer"] = words.number("the last layer of the bottom MLP")
     count_word = words.peek()
     count = words.number("the number of layers")
@@ -142,12 +145,10 @@ def _layer(words: _Words, number: int, customized: bool) -> dict[str, Any]:
             entry["collective"] = _COLLECTIVES[kind.text]
             entry["collective_bytes"] = size
         layer[training_pass] = entry
-    update = words.next(f"the update time of layer {name.text}")
-    if not update.text.isdecimal():
-        raise words.error(update, f"the update time of layer {name.text} is {update.text!r}; a whole number is right")
-    layer["update_ns"] = int(update.text)
+    update = words.peek()
+    layer["update_ns"] = words.number(f"the update time of layer {name.text}")
     following = words.peek()
-    if customized or (following is not None and following.line == update.line and following.text in _POLICIES):
+    if customized or (update and following and following.line == update.line and following.text in _POLICIES):
         # The workload generator writes the policy behind every layer; it counts only where layers differ.
         own = words.next(f"the policy of layer {name.text}")
         if own.text not in _POLICIES:
