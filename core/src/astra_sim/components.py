@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,9 +24,10 @@ from astra_sim.specs import PREFIX, Table, parse_spec
 from astra_sim.system import System
 
 PS_PER_NS = 1000
+_STEPS_KEPT = 1_000_000
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Algorithm:
     """A collective algorithm with its options, as a system layer uses it."""
 
@@ -34,6 +36,7 @@ class Algorithm:
     variants: int
     _make: Callable[[Request], Schedule]
     _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
+    _steps: int = 0
 
     def schedule(self, request: Request) -> Schedule:
         """The schedule for a request; equal requests get the same object. Raises ScheduleError."""
@@ -46,6 +49,10 @@ class Algorithm:
                 schedule.check(request.ranks)
             except ScheduleError as error:
                 raise ScheduleError(f"collective {self.name!r}: {error}") from None
+            self._steps += sum(len(program.steps) for program in schedule.programs)
+            if self._steps > _STEPS_KEPT:
+                self._schedules.clear()
+                self._steps = 0
             self._schedules[request] = schedule
         return schedule
 
@@ -91,11 +98,20 @@ class Context:
     def algorithm(self, spec: str, where: str) -> Algorithm:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
         provider, options = self.component("collective", spec, where)
-        whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
-        variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
-        factory = provider.load_factory()
-        make = factory if options is None else lambda request: factory(request, options)
-        return Algorithm(spec, whole, variants, make)
+        try:
+            return _algorithm(provider, options)
+        except TypeError:  # options that cannot be hashed cannot be remembered
+            return _algorithm.__wrapped__(provider, options)
+
+
+@functools.lru_cache(maxsize=64)
+def _algorithm(provider: Provider, options: Any) -> Algorithm:
+    """An algorithm, remembered with its schedules from run to run: they depend on nothing else."""
+    whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
+    variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
+    factory = provider.load_factory()
+    make = factory if options is None else lambda request: factory(request, options)
+    return Algorithm(provider.name, whole, variants, make)
 
 
 @attrs.frozen(eq=False)

@@ -36,7 +36,7 @@ class PhaseCost:
     trail: tuple[int, ...]
     delay_sum: int
     received: int
-    payload: tuple[int, ...]
+    payload: list[int]
     messages: int
 
 
@@ -49,6 +49,7 @@ class PhaseTimer:
         self._endpoint_ps = endpoint_ps
         self._memory = memory
         self._rendezvous = rendezvous
+        self._routes = Routes(self._platform)
         self._costs: dict[tuple[Schedule, LogicalDimension], PhaseCost] = {}
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
@@ -68,7 +69,7 @@ class PhaseTimer:
             timing = self._simulate(schedule, dimension, dimension.size)
         else:
             raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
-        sent = payload(schedule, dimension, self._platform, self._rendezvous)
+        sent = self._routes.payload(schedule, dimension, self._rendezvous)
         return PhaseCost(*timing, sent, messages(schedule, dimension, self._platform, self._rendezvous))
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> _Timing | None:
@@ -81,7 +82,7 @@ class PhaseTimer:
         trail: tuple[int, ...] = (endpoint,)
         for step in program.steps:
             assert step.send_to is not None
-            route = route_from_zero(step.send_to, dimension, self._platform)
+            route = self._routes.to(step.send_to, dimension)
             delay = self._network.delay(route, step.bytes)
             request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
             memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
@@ -145,20 +146,30 @@ def describe(run: PhaseRun) -> list[str]:
     return lines
 
 
-def route_from_zero(peer: Peer, dimension: LogicalDimension, platform: Platform) -> Route:
-    """The route of a message from NPU 0 to a peer in its group."""
-    return platform.route(0, dimension.group(0)[peer.of(0, dimension.size)])
+class Routes:
+    """The routes of messages from NPU 0 to its peers, remembered."""
 
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._routes: dict[tuple[Peer, LogicalDimension], Route] = {}
 
-def payload(schedule: Schedule, dimension: LogicalDimension, platform: Platform, rendezvous: bool) -> tuple[int, ...]:
-    """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
-    sums = [0] * len(platform.dimensions)
-    for step in schedule.program(0).steps:
-        if step.send_to is not None:
-            sums[route_from_zero(step.send_to, dimension, platform).dimension] += step.bytes * step.times
-        if rendezvous and step.receive_from is not None:
-            sums[route_from_zero(step.receive_from, dimension, platform).dimension] += CONTROL_BYTES * step.times
-    return tuple(sums)
+    def to(self, peer: Peer, dimension: LogicalDimension) -> Route:
+        """The route to a peer in the group of NPU 0."""
+        route = self._routes.get((peer, dimension))
+        if route is None:
+            route = self._platform.route(0, dimension.group(0)[peer.of(0, dimension.size)])
+            self._routes[peer, dimension] = route
+        return route
+
+    def payload(self, schedule: Schedule, dimension: LogicalDimension, rendezvous: bool) -> list[int]:
+        """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
+        sums = [0] * len(self._platform.dimensions)
+        for step in schedule.program(0).steps:
+            if step.send_to is not None:
+                sums[self.to(step.send_to, dimension).dimension] += step.bytes * step.times
+            if rendezvous and step.receive_from is not None:
+                sums[self.to(step.receive_from, dimension).dimension] += CONTROL_BYTES * step.times
+        return sums
 
 
 def messages(schedule: Schedule, dimension: LogicalDimension, platform: Platform, rendezvous: bool) -> int:

@@ -13,7 +13,7 @@ from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
 from astra_sim.models import Memory
 from astra_sim.network import Network, RouteDelayNetwork
-from astra_sim.phases import PhaseTimer, describe, is_symmetric, messages, payload
+from astra_sim.phases import PhaseTimer, Routes, describe, is_symmetric, messages
 from astra_sim.platform import Platform
 from astra_sim.schedule import LoweredProgram, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
@@ -106,6 +106,7 @@ class _Simulation:
         self._memory = memory
         self._session = system.session(graph.dimensions)
         self._scope = scope
+        self._routes = Routes(platform)
         self._timer: PhaseTimer | None = None
         if scope is Scope.PHASES:
             assert isinstance(network, RouteDelayNetwork)
@@ -209,7 +210,7 @@ class _Simulation:
                 cost = self._timer.cost(plan.schedule, plan.logical)
                 sent, number = cost.payload, cost.messages
             else:
-                sent = payload(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
+                sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
                 number = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
             self._messages += number
             for dimension, size in enumerate(sent):
