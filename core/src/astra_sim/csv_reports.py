@@ -62,7 +62,7 @@ class _Grid:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        csv.writer(text, lineterminator=",\n").writerows(self._cells)
+        csv.writer(text, lineterminator="\n").writerows([*line, ""] for line in self._cells)
         return text.getvalue()
 
 

@@ -50,9 +50,10 @@ def _summary(result: Result) -> Table:
 
 
 def _layers(result: Result) -> Table:
-    table = Table(title="Layers (us): computing, communication from issue to end, and exposed", title_justify="left")
+    title = "Layers (us), forward (fwd), input gradient (ig) and weight gradient (wg): computing, communication from issue to end, exposed"
+    table = Table(title=title, title_justify="left")
     table.add_column("layer", no_wrap=True, overflow="fold")
-    for name in ("forward", "input gradient", "weight gradient"):
+    for name in ("fwd", "ig", "wg"):
         for figure in ("compute", "comm", "exposed"):
             table.add_column(f"{name}\n{figure}", justify="right")
     for layer in result.layers:
