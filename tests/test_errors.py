@@ -1748,7 +1748,7 @@ def spoil(text: str, change: Change) -> str:
     return text
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(sorted(GOOD_TEXTS)), which=st.integers(0, 3), done=changes())
 def test_spoilt_files_give_an_answer_or_an_error_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, kind: str, which: int, done: list[Change]

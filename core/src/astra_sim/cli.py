@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from astra_sim.errors import AstraError, InputError, suggestion
+from astra_sim.providers import load
 
 _STATUS_INTERRUPTED = 130
 
 
 class Commands(click.Group):
-    """The commands of astra: `run`, which may be left out, `plugins`, and those of plugins."""
+    """The commands of astra: `run`, which may be left out, its own others, and those of plugins."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `run` in front of what names no command."""
@@ -29,17 +30,22 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; those of plugins by their summary, so that none is imported."""
         rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
+        rows += [(name, summary) for name, (_, summary) in self._LAZY.items()]
         rows += [(name, provider.summary) for name, provider in self._offered().items()]
         with formatter.section("Commands"):
             formatter.write_dl(sorted(rows))
 
+    _LAZY = {"compare": ("astra_sim.compare:compare", "Run an experiment with several choices and print one table.")}  # noqa: RUF012
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Own commands and those of plugins."""
-        return sorted({*super().list_commands(ctx), *self._offered()})
+        return sorted({*super().list_commands(ctx), *self._LAZY, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by name; that of a plugin is imported now."""
         command = super().get_command(ctx, cmd_name)
+        if cmd_name in self._LAZY:
+            return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
         if command is None and cmd_name in self._offered():
             loaded = self._offered()[cmd_name].load_factory()
             if not isinstance(loaded, click.Command):

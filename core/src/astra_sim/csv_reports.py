@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from astra_sim.errors import RunError
@@ -23,27 +24,32 @@ _MIB = 2**20
 _PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
 
 
-def write_reports(result: Result, directory: str | Path) -> list[Path]:
-    """Write all reports of a run into a directory, made if it does not exist. Returns their paths. Raises RunError."""
+def write_reports(results: Result | Sequence[Result], directory: str | Path) -> list[Path]:
+    """Write all reports of one run or several into a directory, made if it does not exist. Returns their paths. Raises RunError.
+
+    Several runs share the files, a row each; runs must have different names. result.json is then a list.
+    """
+    runs = [results] if isinstance(results, Result) else list(results)
     folder = Path(directory)
+    tables = runs[0].to_dict() if isinstance(results, Result) else [result.to_dict() for result in runs]
     texts = {
-        "EndToEnd.csv": end_to_end(result),
-        "detailed.csv": detailed(result),
-        f"{result.run_name}_dimension_utilization.csv": dimension_utilization(result),
-        "backend_end_to_end.csv": backend_end_to_end(result),
-        "backend_dim_info.csv": backend_dim_info(result),
-        "tutorial_result.csv": tutorial_result(result),
-        "result.json": json.dumps(result.to_dict(), indent=2) + "\n",
+        "EndToEnd.csv": end_to_end(*runs),
+        "detailed.csv": detailed(*runs),
+        **{f"{result.run_name}_dimension_utilization.csv": dimension_utilization(result) for result in runs},
+        "backend_end_to_end.csv": backend_end_to_end(*runs),
+        "backend_dim_info.csv": backend_dim_info(*runs),
+        "tutorial_result.csv": tutorial_result(*runs),
+        "result.json": json.dumps(tables, indent=2, allow_nan=False) + "\n",
     }
     paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            path = folder / name.replace("/", "_")
+            path = folder / re.sub(r"[^\w.=-]+", "_", name)
             path.write_text(text, encoding="utf-8", errors="replace")
             paths.append(path)
-    except OSError as error:
-        raise RunError(f"cannot write to {directory}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot write to {directory}: {getattr(error, 'strerror', None) or error}") from None
     return paths
 
 
@@ -67,12 +73,23 @@ class _Grid:
 
 
 def _us(nanoseconds: float) -> str:
-    return f"{math.floor(nanoseconds) / 1000:.6f}" if isinstance(nanoseconds, int) else f"{nanoseconds / 1000:.6f}"
+    return f"{nanoseconds / 1000:.6f}"
 
 
-def end_to_end(result: Result) -> str:
+def _grid_of_layers(runs: Sequence[Result]) -> tuple[_Grid, list[tuple[int, int, Result, LayerFigures]]]:
+    """A grid for layers, and (row, number of the layer, run, layer): the rows of a layer's runs follow one another."""
+    count = max(len(result.layers) for result in runs)
+    rows = [
+        (number * len(runs) + place + 1, number, result, layer)
+        for place, result in enumerate(runs)
+        for number, layer in enumerate(result.layers)
+    ]
+    return _Grid(count * len(runs) + 20, _COLUMNS), rows
+
+
+def end_to_end(*runs: Result) -> str:
     """EndToEnd.csv: computing, exposed and total communication of every layer."""
-    grid = _Grid(len(result.layers) + 20, _COLUMNS)
+    grid, rows = _grid_of_layers(runs)
     header = ["", ""]
     header += [f"{short} compute" for short, _ in _PASSES]
     header += [f"{short} exposed comm" for short, _ in _PASSES]
@@ -80,24 +97,24 @@ def end_to_end(result: Result) -> str:
     header += ["workload finished at", "total comp", "total exposed comm"]
     for column, text in enumerate(header):
         grid.write(0, column, text)
-    for row, layer in enumerate(result.layers, 1):
+    for row, number, result, layer in rows:
         cells = [layer.name, result.run_name]
         cells += [_us(layer.of(p).compute_ns) for _, p in _PASSES]
         cells += [_us(layer.of(p).exposed_comm_ns) for _, p in _PASSES]
         cells += [_us(layer.of(p).total_comm_ns) for _, p in _PASSES]
         cells.append(_us(result.finish_ns))
-        if row == 1:
+        if number == 0:
             cells += [_us(result.compute_ns), _us(result.exposed_comm_ns)]
         for column, text in enumerate(cells):
             grid.write(row, column, text)
     return str(grid)
 
 
-def detailed(result: Result) -> str:
+def detailed(*runs: Result) -> str:
     """detailed.csv: mean queueing and network delays of every layer's phases, and the mean time of a chunk in each dimension."""
-    grid = _Grid(len(result.layers) + 20, _COLUMNS)
-    column = 2
-    for row, layer in enumerate(result.layers, 1):
+    grid, rows = _grid_of_layers(runs)
+    last_column = {}
+    for row, _, result, layer in rows:
         grid.write(row, 0, layer.name)
         grid.write(row, 1, result.run_name)
         column = 2
@@ -106,10 +123,14 @@ def detailed(result: Result) -> str:
                 grid.write(0, column, header)
             grid.write(row, column, _us(value))
             column += 1
-    for index, dimension in enumerate(result.dimensions):
-        latency = dimension.average_chunk_latency_ns
-        grid.write(0, column + index, f"avg chunk delay dimension {index + 1}")
-        grid.write(1, column + index, "-nan" if latency is None else _us(latency))
+        last_column[id(result)] = column
+    for place, result in enumerate(runs):
+        for index, dimension in enumerate(result.dimensions):
+            column = last_column.get(id(result), 2) + index
+            latency = dimension.average_chunk_latency_ns
+            if place == 0:
+                grid.write(0, column, f"avg chunk delay dimension {index + 1}")
+            grid.write(place + 1, column, "-nan" if latency is None else _us(latency))
     return str(grid)
 
 
@@ -140,8 +161,12 @@ def _busy_in_windows(intervals: list[tuple[float, float]], windows: int) -> list
     return [100.0 * time / WINDOW_NS for time in busy]
 
 
-def backend_end_to_end(result: Result) -> str:
-    """backend_end_to_end.csv: one row for the run."""
+def backend_end_to_end(*runs: Result) -> str:
+    """backend_end_to_end.csv: a row for each run."""
+    return _table([_backend_row(result) for result in runs])
+
+
+def _backend_row(result: Result) -> dict[str, str]:
     payload = [f"{size / _MIB:.6f}" for size in result.network["payload_bytes_per_dimension"]]
     data_parallel = result.layers[0].weight_gradient.exposed_comm_ns if result.layers else 0
     cost = result.network.get("cost_usd")
@@ -157,37 +182,43 @@ def backend_end_to_end(result: Result) -> str:
     }
     for dimension in range(max(_PAYLOAD_DIMENSIONS, len(payload))):
         columns[f"PayloadSize_Dim{dimension}"] = payload[dimension] if dimension < len(payload) else "-1"
-    return _table(columns)
+    return columns
 
 
-def backend_dim_info(result: Result) -> str:
-    """backend_dim_info.csv: the mean time of a chunk in each dimension."""
-    grid = _Grid(11, 3)
+def backend_dim_info(*runs: Result) -> str:
+    """backend_dim_info.csv: the mean time of a chunk in each dimension; ten rows for each run."""
+    grid = _Grid(10 * len(runs) + 1, 3)
     for column, text in enumerate(("RunName", "DimensionIndex", "AverageChunkLatency")):
         grid.write(0, column, text)
-    for index, dimension in enumerate(result.dimensions):
-        latency = dimension.average_chunk_latency_ns
-        for column, text in enumerate((result.run_name, str(index), "-nan" if latency is None else _us(latency))):
-            grid.write(index + 1, column, text)
+    for place, result in enumerate(runs):
+        for index, dimension in enumerate(result.dimensions):
+            latency = dimension.average_chunk_latency_ns
+            for column, text in enumerate((result.run_name, str(index), "-nan" if latency is None else _us(latency))):
+                grid.write(place * 10 + index + 1, column, text)
     return str(grid)
 
 
-def tutorial_result(result: Result) -> str:
-    """tutorial_result.csv: total, computing and exposed communication time, and the bytes that an NPU sends."""
+def tutorial_result(*runs: Result) -> str:
+    """tutorial_result.csv: total, computing and exposed communication time, and the bytes that an NPU sends; a row for each run."""
     return _table(
-        {
-            "Name": result.run_name,
-            "TotalTime(us)": _us(result.finish_ns),
-            "ComputeTime(us)": _us(result.compute_ns),
-            "ExposedCommunicationTime(us)": _us(result.exposed_comm_ns),
-            "TotalMessageSize(MB)": f"{result.network['payload_bytes'] / _MIB:.6f}",
-        }
+        [
+            {
+                "Name": result.run_name,
+                "TotalTime(us)": _us(result.finish_ns),
+                "ComputeTime(us)": _us(result.compute_ns),
+                "ExposedCommunicationTime(us)": _us(result.exposed_comm_ns),
+                "TotalMessageSize(MB)": f"{result.network['payload_bytes'] / _MIB:.6f}",
+            }
+            for result in runs
+        ]
     )
 
 
-def _table(columns: dict[str, str]) -> str:
-    grid = _Grid(2, len(columns))
-    for column, (name, value) in enumerate(columns.items()):
+def _table(rows: list[dict[str, str]]) -> str:
+    header = max(rows, key=len)
+    grid = _Grid(len(rows) + 1, len(header))
+    for column, name in enumerate(header):
         grid.write(0, column, name)
-        grid.write(1, column, value)
+        for number, row in enumerate(rows, 1):
+            grid.write(number, column, row.get(name, "-1"))
     return str(grid)

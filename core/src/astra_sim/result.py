@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from astra_sim.components import Components
+from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
 from astra_sim.simulation import PhaseRecord, Trace
 
@@ -101,6 +102,38 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON."""
         return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "busy_ns"))
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
+
+        Units stand in the names of columns.
+        """
+        plain = ("run_name", "finish_ns", "compute_ns", "exposed_comm_ns", "npus", "simulated_npus", "messages", "events", "wall_s")
+        run: dict[str, Any] = {name: getattr(self, name) for name in plain}
+        run |= {f"network_{name}": value for name, value in self.network.items() if not isinstance(value, list)}
+        layers, phases = [], []
+        for layer in self.layers:
+            row: dict[str, Any] = {"layer": layer.name}
+            for training_pass in Pass:
+                row |= {f"{training_pass}_{name}": value for name, value in attrs.asdict(layer.of(training_pass)).items()}
+            layers.append(row)
+            for number, delay in enumerate(layer.network_delay_ns, 1):
+                queueing = layer.queueing_delay_ns[number]
+                phases.append({"layer": layer.name, "phase": number, "queueing_delay_ns": queueing, "network_delay_ns": delay})
+        dimensions = [{"dimension": index, **attrs.asdict(dimension)} for index, dimension in enumerate(self.dimensions)]
+        timeline = [attrs.asdict(interval) for interval in self.timeline()]
+        return {"run": [run], "layers": layers, "phases": phases, "dimensions": dimensions, "timeline": timeline}
+
+    def frame(self, table: str) -> Any:
+        """One of `tables` as a pandas DataFrame. Raises InputError if there is no such table, or no pandas."""
+        tables = self.tables()
+        if table not in tables:
+            raise InputError(f"there is no table {table!r}; {suggestion(table, tables)}")
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("data frames need pandas: pip install pandas") from None
+        return pandas.DataFrame(tables[table])
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0, in the order of the program."""

@@ -1,0 +1,49 @@
+"""The examples give the figures that their pages show."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import astra_sim
+import pytest
+from support import ROOT
+
+EXAMPLES = ROOT / "examples"
+FIGURES = {
+    "vgg16_dgx2_pod": (5632316, 751019, 4881297, "525.729748"),
+    "vgg16_tpu_v2": (5489225, 1831809, 3657416, "525.730019"),
+    "gpt3_dgx2_pod": (787767340, 575821446, 211945894, "32943.251953"),
+    "gpt3_tpu_v2": (1655238425, 1404442611, 250795814, "32943.251953"),
+}
+"""Total, computing and exposed communication in ns, payload in units of 2^20 bytes: ASTRA-sim 1.0, tutorial of 2022."""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_tutorials_of_astra_sim_are_exact(name: str) -> None:
+    result = astra_sim.simulate(EXAMPLES / f"{name}.toml")
+    payload = f"{result.network['payload_bytes'] / 2**20:.6f}"
+    assert (result.finish_ns, result.compute_ns, result.exposed_comm_ns, payload) == FIGURES[name]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_example_runs_on_one_npu_for_all(path: Path) -> None:
+    result = astra_sim.simulate(path)
+    assert result.simulated_npus == 1
+    assert result.finish_ns > 0
+
+
+def test_the_workloads_are_what_the_script_makes() -> None:
+    done = subprocess.run([sys.executable, EXAMPLES / "make_workloads.py", "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_table_of_themis_is_what_the_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "themis.py"), run_name="__main__")
+    page = (ROOT / "docs" / "scheduling.md").read_text()
+    rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| (W|Conv)-", line)]
+    assert len(rows) == 6
+    assert all(row in page for row in rows)
