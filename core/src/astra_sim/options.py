@@ -72,23 +72,40 @@ class OptionInfo:
     help: str
 
 
-def describe_options(cls: type | None) -> list[OptionInfo]:
-    """What options a class has."""
-    found = []
+def describe_options(cls: type | None, prefix: str = "") -> list[OptionInfo]:
+    """What options a class has. Those of tables in it follow, as `--set` names them: `layers.N.name`."""
+    found: list[OptionInfo] = []
     for field in attrs.fields(cls) if cls is not None else ():
-        default = field.default
-        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-            default = default.factory()
-        text = "required" if default is REQUIRED else "none" if default is None else _plain(default)
         kind = typing.get_type_hints(cls)[field.name]
         choices = field.metadata.get("choices")
-        name = " | ".join(choices) if choices else getattr(kind, "__name__", str(kind)) if not typing.get_args(kind) else str(kind)
-        found.append(OptionInfo(field.name, name, text, field.metadata.get("unit", ""), field.metadata.get("help", "")))
+        help_, unit = field.metadata.get("help", ""), field.metadata.get("unit", "")
+        words = " | ".join(choices) if choices else _type_words(kind)
+        found.append(OptionInfo(prefix + field.name, words, _default_words(field), unit, help_))
+        item = typing.get_args(kind)[0] if _is_tuple(kind) else kind
+        if attrs.has(item):
+            found += describe_options(item, f"{prefix}{field.name}." + ("N." if item is not kind else ""))
     return found
 
 
-def _plain(value: Any) -> str:
-    return value.value if isinstance(value, enum.Enum) else str(value)
+def _default_words(field: Any) -> str:
+    default = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = default.factory()
+    if default is REQUIRED:
+        return "required"
+    if default is None or (attrs.has(type(default)) and default == type(default)()):
+        return "none"
+    return str(default.value if isinstance(default, enum.Enum) else default)
+
+
+def _type_words(kind: Any) -> str:
+    if _is_tuple(kind):
+        return f"list of {_type_words(typing.get_args(kind)[0])}"
+    if _is_free_table(kind) or attrs.has(kind):
+        return "table"
+    if typing.get_args(kind):
+        return " or ".join(_type_words(part) for part in typing.get_args(kind) if part is not type(None))
+    return str(getattr(kind, "__name__", kind))
 
 
 class Typed(str):

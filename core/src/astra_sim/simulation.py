@@ -9,7 +9,7 @@ import attrs
 
 from astra_sim.boundary import call
 from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
-from astra_sim.errors import DeadlockError, InputError
+from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
 from astra_sim.models import Memory
 from astra_sim.network import Network, RouteDelayNetwork
@@ -189,6 +189,8 @@ class _Simulation:
             try:
                 chunks: list[ChunkPlan] = call(f"system {type(self._system).__name__}", self._session.issue, operation, now)
                 for chunk in chunks:
+                    if not chunk.phases:
+                        raise PluginError(f"system {type(self._system).__name__} planned a chunk without phases")
                     self._count(chunk)
                     if self._timer is None:
                         barriers.append([self._open(plan) for plan in chunk.phases])

@@ -77,7 +77,7 @@ class PhaseRun:
         "sent_at",
         "slots",
         "task",
-    )  # fmt: skip
+    )
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
         self.npu = npu
@@ -114,7 +114,7 @@ class Barrier:
     `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
     """
 
-    __slots__ = ("by_npu", "credited", "credited_at", "ended_at", "open", "parts", "together", "trail")
+    __slots__ = ("by_npu", "ended_at", "open", "parts", "together", "trail")
 
     def __init__(self, together: bool = True) -> None:
         self.parts: list[PhaseRun] = []

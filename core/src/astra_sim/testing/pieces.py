@@ -29,19 +29,25 @@ def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
     for rank, held in enumerate(contents):
         if request.collective is Collective.ALL_REDUCE:
             for piece in range(n):
-                assert held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}"
+                _require(held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}")
         elif request.collective is Collective.ALL_GATHER:
             for piece in range(n):
-                assert held.get(piece) == Counter([piece]), f"rank {rank} does not hold piece {piece}"
+                _require(held.get(piece) == Counter([piece]), f"rank {rank} does not hold piece {piece}")
         elif request.collective is Collective.ALL_TO_ALL:
             for source in range(n):
-                assert held.get((source, rank)) == Counter([source]), f"rank {rank} does not hold what rank {source} has for it"
+                _require(held.get((source, rank)) == Counter([source]), f"rank {rank} does not hold what rank {source} has for it")
     if request.collective is Collective.REDUCE_SCATTER:
         whole = [{piece for piece in range(n) if held[piece] == complete} for held in contents]
         for rank, pieces in enumerate(whole):
-            assert len(pieces) == 1, f"rank {rank} holds {len(pieces)} complete pieces; one is right"
-        assert set().union(*whole) == set(range(n)), "some piece is complete on no rank"
+            _require(len(pieces) == 1, f"rank {rank} holds {len(pieces)} complete pieces; one is right")
+        _require(set().union(*whole) == set(range(n)), "some piece is complete on no rank")
     return contents
+
+
+def _require(condition: bool, message: str) -> None:
+    """As assert, also where Python runs with -O."""
+    if not condition:
+        raise AssertionError(message)
 
 
 def _words(held: Counter[int]) -> str:
@@ -104,9 +110,9 @@ def _move(schedule: Schedule, request: Request) -> list[Contents]:
             state.next_step += 1
             if action.send_to is not None:
                 names = [_absolute(piece, action.send_to, index, n) for piece in step.pieces_of(repetition)]
-                assert names, f"rank {index} sends a message to {action.send_to} that names no pieces"
+                _require(bool(names), f"rank {index} sends a message to {action.send_to} that names no pieces")
                 missing = [name for name in names if name not in state.held]
-                assert not missing, f"rank {index} sends piece {missing[0]}, which it does not hold"
+                _require(not missing, f"rank {index} sends pieces {missing}, which it does not hold")
                 wire.append((action.send_to.of(index, n), action.slot, {name: state.held[name] for name in names}))
             if action.receive_from is not None:
                 if action.receive_slot in state.early:
@@ -128,6 +134,6 @@ def _move(schedule: Schedule, request: Request) -> list[Contents]:
         advance(target)
     for index, state in enumerate(ranks):
         program = programs[index % len(programs)]
-        assert state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}"
-        assert state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come"
+        _require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
+        _require(state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come")
     return [state.held for state in ranks]
