@@ -54,7 +54,7 @@ def write_reports(results: Result | Sequence[Result], directory: str | Path) -> 
 
 
 class _Grid:
-    """Cells of text, each line closed by a comma behind every cell."""
+    """Cells of text."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self._cells = [[""] * columns for _ in range(rows)]
@@ -68,7 +68,7 @@ class _Grid:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([*line, ""] for line in self._cells)
+        csv.writer(text, lineterminator="\n").writerows(self._cells)
         return text.getvalue()
 
 
@@ -147,7 +147,7 @@ def dimension_utilization(result: Result) -> str:
     for window in range(windows):
         cells = [f"{(window + 1) * WINDOW_NS / 1000:.6f}"] + [f"{share[window]:.6f}" for share in shares]
         lines.append("".join(f"{cell}," for cell in cells))
-    lines.append("," * (len(result.dimensions) + 1))
+    lines.append("," * len(result.dimensions))
     return "\n".join(lines) + "\n"
 
 
