@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import attrs
 
-from astra_sim.engine import CONTROL_BYTES, PHASE, Barrier, Engine, Job, PhaseRun
+from astra_sim.engine import CONTROL_BYTES, PHASE, TRAIL_LENGTH, Barrier, Engine, Job, PhaseRun, Trail
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.models import Memory
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Platform, Route
 from astra_sim.schedule import Peer, Schedule, lower
 
-_Timing = tuple[int, tuple[int, ...], int, int]
+_Timing = tuple[int, Trail, int, int]
 """Duration, trail, delay_sum and received of a PhaseCost."""
 
 
@@ -33,7 +33,7 @@ class PhaseCost:
     """
 
     duration_ps: int
-    trail: tuple[int, ...]
+    trail: Trail
     delay_sum: int
     received: int
     payload: list[int]
@@ -79,18 +79,24 @@ class PhaseTimer:
             return None
         endpoint = self._endpoint_ps
         duration, delay_sum, received = endpoint, 0, 0
-        trail: tuple[int, ...] = (endpoint,)
+        trail: Trail = (0,)
         for step in program.steps:
             assert step.send_to is not None
             route = self._routes.to(step.send_to, dimension)
             delay = self._network.delay(route, step.bytes)
             request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
             memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
-            duration += step.times * (request + delay + endpoint + memory)
             delay_sum += step.times * (request + delay)
             received += step.times
-            trail = (memory, memory + endpoint, memory + endpoint + delay) if step.memory_bytes else (endpoint, endpoint + delay)
-        return duration, trail, delay_sum, received
+            # What came before the last few messages is beyond the length of a trail.
+            traced = min(step.times, TRAIL_LENGTH)
+            duration += (step.times - traced) * (request + delay + endpoint + memory)
+            for _ in range(traced):
+                sent, arrived = duration + request, duration + request + delay
+                handled = (arrived + endpoint, arrived) if step.memory_bytes else (arrived,)
+                trail = (*handled, sent, *trail)[:TRAIL_LENGTH]
+                duration = arrived + endpoint + memory
+        return duration, tuple(duration - time for time in trail), delay_sum, received
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> _Timing:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else.

@@ -84,7 +84,8 @@ class Step:
     `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
     the sends before it), `after_arrivals` the number of messages that must have arrived besides. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory).
-    `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`.
+    `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
+    `RankProgram`.
     """
 
     send_to: Peer | None
@@ -96,6 +97,7 @@ class Step:
     reduce: bool = False
     memory_bytes: int = 0
     pieces: Pieces = ()
+    returned: bool = False
 
     def pieces_of(self, repetition: int) -> Iterable[Hashable]:
         """The pieces of the given repetition, relative to the sender where the schedule is."""
@@ -126,10 +128,18 @@ def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ())
     return Step(to, None, bytes, after=after, pieces=pieces)
 
 
-def receive(source: Peer, bytes: int, *, after: int | None = None, reduce: bool = False, memory_bytes: int | None = None) -> Step:
+def receive(
+    source: Peer,
+    bytes: int,
+    *,
+    after: int | None = None,
+    reduce: bool = False,
+    memory_bytes: int | None = None,
+    returned: bool = False,
+) -> Step:
     """Post the receive of a message; its pieces are those that the sender names."""
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
-    return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged)
+    return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned)
 
 
 @attrs.frozen
@@ -155,13 +165,16 @@ class Request:
 class RankProgram:
     """What one rank does: `starts` credits at the start, then `steps` in order.
 
-    `cycle` matters on a shared bus only (`engine.shared_bus`): of so many credits each, the first ones are carried from the NPU to
-    memory, the others from memory to the NPU and back. Without it the credits at the start are the former, all others the latter.
+    The rest matters on a shared bus only (`engine.shared_bus`). Of the credits in each `cycle` the first ones are carried from the NPU
+    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the credits at the start are the former, all
+    others the latter, and the steps say which are `returned`. A credit carries the bytes of the send that it makes possible;
+    those after the last send carry `last_bytes` (None: as many as the last send).
     """
 
     steps: tuple[Step, ...]
     starts: int = 1
     cycle: tuple[int, int] | None = None
+    last_bytes: int | None = None
 
 
 @attrs.frozen(eq=False)
@@ -206,10 +219,11 @@ class Schedule:
         starts: int = 1,
         output_bytes: int | None = None,
         cycle: tuple[int, int] | None = None,
+        last_bytes: int | None = None,
     ) -> Schedule:
         """A schedule in which all ranks do the same, each relative to itself."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
-        return cls(request.ranks, (RankProgram(tuple(steps), starts, cycle),), size)
+        return cls(request.ranks, (RankProgram(tuple(steps), starts, cycle, last_bytes),), size)
 
     @classmethod
     def per_rank(
@@ -411,12 +425,13 @@ def _lower(
 
 
 def _carriages(program: RankProgram, credits: int, actions: list[Action]) -> Iterable[Carriage]:
-    """A credit carries the bytes of the send that it makes possible (ASTRA-sim 1.0)."""
-    sizes = [action.bytes for action in actions if action.send_to is not None] or [action.bytes for action in actions]
+    sends = [action.bytes for action in actions if action.send_to is not None]
+    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes
+    returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
     for number in range(credits):
-        size = sizes[min(number, len(sizes) - 1)]
+        size = sends[number] if number < len(sends) else last
         if program.cycle is None:
-            yield Carriage(size, number >= program.starts, False)
+            yield Carriage(size, number >= program.starts, number >= program.starts and returned[number - program.starts])
             continue
         first, others = program.cycle
         place = number % (first + others)

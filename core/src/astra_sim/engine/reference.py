@@ -9,13 +9,13 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages arrive first, then endpoints make credits of them; what these
-bring about in the same instant follows, level by level; then tasks end, and what that brings about in the same instant is another
-round. So nothing depends on the order in which NPUs are visited. Tasks that end in the same round do so in the order of their
-**trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase, when its last
-credit was scheduled, and when the message that brought it was sent. An earlier trail goes first, then whichever task started first.
-(ASTRA-sim keeps one list of events for every instant, which comes to the same.) Nothing depends on a hash or an address, so equal
-inputs give equal runs.
+Time is an integer count of picoseconds. Within one instant messages arrive and endpoints make credits, first what was scheduled
+earlier; what these bring about in the same instant follows, level by level; then tasks end, and what that brings about in the same
+instant is another round. So nothing depends on the order in which NPUs are visited. Tasks that end in the same round do so in the
+order of their **trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase,
+when its last credit was scheduled, when the message that brought it was sent, when the credit that sent it was scheduled, and so
+on. An earlier trail goes first, then whichever task started first. (ASTRA-sim keeps one list of events for every instant, which comes
+to the same.) Nothing depends on a hash or an address, so equal inputs give equal runs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ JOIN, TIMER, CALL, PHASE = range(4)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-_ARRIVAL, _REQUEST, _CREDIT = range(3)
-_LEVEL, _TASKS, _ROUND = 4, 1 << 39, 1 << 40
+_ARRIVAL, _REQUEST, _CREDIT, _CALLED = range(4)
+_TASKS, _ROUND = 1 << 39, 1 << 40
+
+Trail = tuple[int, ...]
+"""Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
+
+TRAIL_LENGTH = 8
 
 
 class Job(NamedTuple):
@@ -55,15 +60,19 @@ Order = Callable[[Sequence[Job], int, Job], int]
 
 
 class PhaseRun:
-    """One rank's part of a phase: its program, how far it is, and what it measured."""
+    """One rank's part of a phase: its program, how far it is, and what it measured.
+
+    `trail` is that of the credit it handles, `last_trail` the latest of this instant, `trails` those of messages not yet handled.
+    """
 
     __slots__ = (
         "arrivals",
         "barrier",
-        "credited",
         "credited_at",
         "credits",
         "delay_sum",
+        "handled",
+        "last_trail",
         "members",
         "next_action",
         "npu",
@@ -74,9 +83,10 @@ class PhaseRun:
         "rank",
         "received",
         "requests",
-        "sent_at",
         "slots",
         "task",
+        "trail",
+        "trails",
     )
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
@@ -88,16 +98,18 @@ class PhaseRun:
         self.task = -1
         self.order = 0
         self.credits = 0
-        self.credited: list[int] = []
         self.credited_at = -1
+        self.trail: Trail = ()
+        self.last_trail: Trail = ()
+        self.trails: dict[int, Trail] = {}
         self.arrivals = 0
+        self.handled = 0
         self.next_action = 0
         self.slots = bytearray(len(program.memory_bytes))
         self.posted_at = [0] * len(program.memory_bytes)
-        self.sent_at = [0] * len(program.memory_bytes)
         self.delay_sum = 0
         self.received = 0
-        self.offers: dict[int, tuple[int, int, int]] = {}
+        self.offers: dict[int, tuple[int, int, int, Trail]] = {}
         self.requests: set[int] = set()
         barrier.parts.append(self)
         barrier.by_npu[npu] = self
@@ -154,8 +166,9 @@ class Engine:
         self._rendezvous = rendezvous
         self._bus = bus
         self._buses: dict[int, SharedBus] = {}
-        # (time, stage, trail, order, NPU that scheduled it, run or function, argument): in this order things happen
-        self._heap: list[tuple[int, int, tuple[int, ...], int, int, PhaseRun | Callable[[], None] | None, int]] = []
+        # (time, stage, key, order, NPU that scheduled it, run or function, argument, trail): in this order things happen. The key
+        # of a message, request or credit is (when it was scheduled, what it is), that of a task's end is its trail.
+        self._heap: list[tuple[int, int, Trail, int, int, PhaseRun | Callable[[], None] | None, int, Trail]] = []
         self._stage = _TASKS
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
@@ -178,7 +191,7 @@ class Engine:
         self._entries: list[list[int]] = []
         self._place: list[Order] = []
         # messages on their way through an EventNetwork
-        self._under_way: dict[int, tuple[int, int, PhaseRun, int]] = {}
+        self._under_way: dict[int, tuple[int, int, PhaseRun, int, Trail]] = {}
         self._outbox: list[tuple[int, int, int, int]] = []
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -268,16 +281,16 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            self.now, self._stage, _, _, _, run, argument = heapq.heappop(heap)
+            self.now, self._stage, key, _, _, run, argument, trail = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
             elif not isinstance(run, PhaseRun):
                 run()
-            elif self._stage % _LEVEL == _CREDIT:
-                self._credit(run, argument)
-            elif self._stage % _LEVEL == _ARRIVAL:
-                self._arrive(run, argument)
+            elif key[1] == _CREDIT:
+                self._credit(run, trail)
+            elif key[1] == _ARRIVAL:
+                self._arrive(run, argument, trail)
             else:
                 self._grant(run, argument)
 
@@ -301,7 +314,8 @@ class Engine:
         run.task = task
         run.order = order
         for start in range(-run.program.starts, 0):
-            self._handle(run, start)
+            self._handle(run, start, ())
+        run.trail = (self.now,)
         self._advance(run)
 
     def _finish(self, task: int) -> None:
@@ -347,28 +361,36 @@ class Engine:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _push(self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int) -> None:
+    def _push(
+        self,
+        time: int,
+        kind: int,
+        npu: int,
+        run: PhaseRun | Callable[[], None],
+        argument: int = 0,
+        trail: Trail = (),
+        scheduled_at: int | None = None,
+    ) -> None:
         """Let something happen that `npu` schedules: in this instant, a level after what happens now."""
-        stage = kind
+        stage = 0
         if time == self.now:
-            base = self._stage - self._stage % _LEVEL
-            stage += base + _LEVEL if not base & _TASKS else base - _TASKS + _ROUND
+            stage = self._stage - _TASKS + _ROUND if self._stage & _TASKS else self._stage + 1
         order = self._orders[npu] = self._orders.get(npu, 0) + 1
-        heapq.heappush(self._heap, (time, stage, (), order, npu, run, argument))
+        key = (self.now if scheduled_at is None else scheduled_at, kind)
+        heapq.heappush(self._heap, (time, stage, key, order, npu, run, argument, trail))
 
-    def _push_task(self, time: int, trail: tuple[int, ...], order: int, npu: int, task: int) -> None:
+    def _push_task(self, time: int, trail: Trail, order: int, npu: int, task: int) -> None:
         """Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now."""
         stage = _TASKS
         if time == self.now:
             stage += self._stage // _ROUND * _ROUND + (_ROUND if self._stage & _TASKS else 0)
-        heapq.heappush(self._heap, (time, stage, trail, order, npu, None, task))
+        heapq.heappush(self._heap, (time, stage, trail, order, npu, None, task, ()))
 
-    def _credit(self, run: PhaseRun, slot: int) -> None:
-        """A rank has handled the message in `slot` (a start where it is negative)."""
-        if run.credited_at != self.now:
-            run.credited_at = self.now
-            run.credited.clear()
-        run.credited.append(slot)
+    def _credit(self, run: PhaseRun, trail: Trail) -> None:
+        """A rank has handled a message, or a start."""
+        run.last_trail = max(run.last_trail, trail) if run.credited_at == self.now else trail
+        run.credited_at = self.now
+        run.trail = trail
         run.credits += 1
         self._advance(run)
 
@@ -391,9 +413,9 @@ class Engine:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
         target = run.barrier.by_npu[destination]
         if self._rendezvous and action.slot not in target.requests:
-            target.offers[action.slot] = (run.npu, destination, action.bytes)
+            target.offers[action.slot] = (run.npu, destination, action.bytes, run.trail)
         else:
-            self._transmit(run.npu, destination, action.bytes, _ARRIVAL, target, action.slot)
+            self._transmit(run.npu, destination, action.bytes, run.trail, _ARRIVAL, target, action.slot)
 
     def _post(self, run: PhaseRun, action: Action) -> None:
         slot = action.receive_slot
@@ -404,7 +426,7 @@ class Engine:
         run.slots[slot] = _POSTED
         if self._rendezvous:
             sender = run.members[action.receive_from.of(run.rank, len(run.members))]  # type: ignore[union-attr]
-            self._transmit(run.npu, sender, CONTROL_BYTES, _REQUEST, run, slot)
+            self._transmit(run.npu, sender, CONTROL_BYTES, run.trail, _REQUEST, run, slot)
 
     def _grant(self, run: PhaseRun, slot: int) -> None:
         """The request for a message has reached its sender, who sends it as soon as it has it."""
@@ -412,19 +434,19 @@ class Engine:
         if slot in run.offers:
             self._transmit(*run.offers.pop(slot), _ARRIVAL, run, slot)
 
-    def _transmit(self, source: int, destination: int, size: int, kind: int, run: PhaseRun, slot: int) -> None:
+    def _transmit(self, source: int, destination: int, size: int, trail: Trail, kind: int, run: PhaseRun, slot: int) -> None:
         """Put a message on the network; at its arrival the event `kind` happens to the receive `slot` of `run`."""
         self.messages += 1
-        if kind == _ARRIVAL:
-            run.sent_at[slot] = self.now
+        trail = (self.now, *trail[: TRAIL_LENGTH - 1])
         if self._route_delay is not None:
-            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
+            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot, trail)
         else:
             self._outbox.append((self.messages, source, destination, size))
-            self._under_way[self.messages] = (kind, source, run, slot)
+            self._under_way[self.messages] = (kind, source, run, slot, trail)
 
-    def _arrive(self, run: PhaseRun, slot: int) -> None:
+    def _arrive(self, run: PhaseRun, slot: int, trail: Trail) -> None:
         run.arrivals += 1
+        run.trails[slot] = trail
         if run.slots[slot] == _POSTED:
             self._receive(run, slot)
         else:
@@ -435,22 +457,31 @@ class Engine:
         run.slots[slot] = _DONE
         run.delay_sum += self.now - run.posted_at[slot]
         run.received += 1
-        self._handle(run, slot)
+        self._handle(run, slot, run.trails.pop(slot))
 
-    def _handle(self, run: PhaseRun, slot: int) -> None:
+    def _handle(self, run: PhaseRun, slot: int, trail: Trail) -> None:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
         size = run.program.memory_bytes[slot] if slot >= 0 else 0
+        trail = (self.now, *trail[: TRAIL_LENGTH - 1])
         if self._bus is None:
-            self._push(self.now + self._endpoint_ps + (self._memory_ps(size) if size else 0), _CREDIT, run.npu, run, slot)
+            done = self.now + self._endpoint_ps
+            if not size:
+                self._push(done, _CREDIT, run.npu, run, slot, trail)
+            else:
+                # The pass through memory is scheduled when the endpoint is done. One that takes no time joins what is scheduled already.
+                memory = self._memory_ps(size)
+                scheduled_at = done if memory else self.now
+                self._push(done + memory, _CREDIT, run.npu, run, slot, (done, *trail[: TRAIL_LENGTH - 1]), scheduled_at)
             return
 
         def carried() -> None:
             if size:
-                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, slot)
+                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, slot, (self.now, *trail[: TRAIL_LENGTH - 1]))
             else:
-                self._credit(run, slot)
+                self._credit(run, trail)
 
-        carriage = run.program.carriages[run.program.starts + slot]
+        carriage = run.program.carriages[run.handled]
+        run.handled += 1
         bus = self._bus_of(run.npu)
         carry = bus.to_npu if carriage.to_npu else bus.to_memory
         carry(carriage.bytes, size > 0, carriage.returned, carried)
@@ -461,7 +492,7 @@ class Engine:
         if bus is None:
 
             def after(nanoseconds: int, call: Callable[[], None]) -> None:
-                self._push(self.now + nanoseconds * PS_PER_NS, _CREDIT, npu, call, 0)
+                self._push(self.now + nanoseconds * PS_PER_NS, _CALLED, npu, call)
 
             bus = self._buses[npu] = SharedBus(self._bus, lambda: self.now // PS_PER_NS, after)
         return bus
@@ -485,12 +516,12 @@ class Engine:
             message = self._under_way.pop(number, None) if isinstance(number, int) else None
             if message is None:
                 raise PluginError(f"{what}: message {number!r} was delivered, which is not under way")
-            kind, source, run, slot = message
-            self._push(time, kind, source, run, slot)
+            kind, source, run, slot, trail = message
+            self._push(time, kind, source, run, slot, trail, trail[0])
 
     def _finish_phase(self, run: PhaseRun) -> None:
         """A rank has finished its part of a phase."""
-        trail = max((self._trail(run, slot) for slot in run.credited), default=(self.now,))
+        trail = run.last_trail if run.credited_at == self.now else (self.now,)
         barrier = run.barrier
         barrier.open -= 1
         if not barrier.together:
@@ -501,12 +532,3 @@ class Engine:
         if not barrier.open:
             for part in barrier.parts:
                 self._push_task(self.now, barrier.trail, part.order, part.npu, part.task)
-
-    def _trail(self, run: PhaseRun, slot: int) -> tuple[int, ...]:
-        if slot < 0:
-            return (self.now - self._endpoint_ps,)
-        size = run.program.memory_bytes[slot]
-        if not size:
-            return (self.now - self._endpoint_ps, run.sent_at[slot])
-        at_memory = self.now - self._memory_ps(size)
-        return (at_memory, at_memory - self._endpoint_ps, run.sent_at[slot])

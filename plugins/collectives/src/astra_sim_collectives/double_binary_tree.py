@@ -58,11 +58,15 @@ def _in_order_tree(size: int) -> dict[int, _Node]:
 
 def _program(node: _Node, size: int, pieces: range) -> RankProgram:
     """Collect from the children, hand up, and hand down what comes back. Receptions cost memory except at a leaf."""
-    steps: list[Step] = [receive(rank(child), size, after=0, reduce=True) for child in node.children]
+    last = len(node.children) - 1
+    steps: list[Step] = [
+        receive(rank(child), size, after=0, reduce=True, returned=number == last) for number, child in enumerate(node.children)
+    ]
     credits = len(node.children) or 1
     if node.parent is not None:
         steps.append(send(rank(node.parent), size, after=credits, pieces=pieces))
-        steps.append(receive(rank(node.parent), size, after=credits, memory_bytes=size if node.children else 0))
+        inner = bool(node.children)
+        steps.append(receive(rank(node.parent), size, after=credits, memory_bytes=size if inner else 0, returned=inner))
         credits += 1
     steps += [send(rank(child), size, after=credits, pieces=pieces) for child in node.children]
     return RankProgram(tuple(steps), starts=0 if node.children else 1)

@@ -36,4 +36,5 @@ def halving_doubling(request: Request) -> Schedule:
         # What is charged is the size of the message that the reception makes way for.
         charged = sizes[number + 1] if number + 1 < len(sizes) and is_charged(collective, 1, bits - 1, number) else 0
         steps.append(exchange(xor(mask), size, reduce=reduce, memory_bytes=charged, pieces=pieces))
-    return Schedule.shared(request, steps, cycle=(1, bits - 1))
+    last = sizes[-1] // 2 if collective is Collective.REDUCE_SCATTER else sizes[-1] * 2
+    return Schedule.shared(request, steps, cycle=(1, bits - 1), last_bytes=last)

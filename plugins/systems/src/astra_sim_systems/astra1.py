@@ -217,4 +217,5 @@ class _Session(SystemSession):
         except AstraError as error:
             raise located(error, f"dimension {stage.dimension}") from None
         queue = stage.dimension * self._queues_per_dim + place
-        return PhasePlan(stage.dimension, stage.logical, kind, size, schedule, queue)
+        # A schedule may do another collective than it is asked for; queues go by what it does.
+        return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue)
