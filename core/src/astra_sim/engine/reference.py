@@ -9,13 +9,13 @@ Four primitives:
 * A **message** is sent by a rank's schedule and meets a receive at its destination.
 * A **barrier** makes the tasks of a phase end together, when the last rank has finished.
 
-Time is an integer count of picoseconds. Within one instant messages arrive and endpoints make credits, first what was scheduled
-earlier; what these bring about in the same instant follows, level by level; then tasks end, and what that brings about in the same
-instant is another round. So nothing depends on the order in which NPUs are visited. Tasks that end in the same round do so in the
-order of their **trails**: the times, latest first, at which what ends them was scheduled. For a timer that is its start; for a phase,
-when its last credit was scheduled, when the message that brought it was sent, when the credit that sent it was scheduled, and so
-on. An earlier trail goes first, then whichever task started first. (ASTRA-sim keeps one list of events for every instant, which comes
-to the same.) Nothing depends on a hash or an address, so equal inputs give equal runs.
+Time is an integer count of picoseconds. Within one instant messages arrive and endpoints make credits; what these bring about in the
+same instant follows, level by level; then tasks end, and what that brings about in the same instant is another round. What
+happens at one level, or in one round, does so in the order of its **trail**: the times, latest first, at which what leads to it was
+scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
+sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then, among tasks, whichever started first.
+(ASTRA-sim keeps one list of events for every instant, which comes to the same.) So nothing depends on the order in which NPUs are
+visited, nor on a hash or an address, and equal inputs give equal runs.
 """
 
 from __future__ import annotations
@@ -166,9 +166,8 @@ class Engine:
         self._rendezvous = rendezvous
         self._bus = bus
         self._buses: dict[int, SharedBus] = {}
-        # (time, stage, key, order, NPU that scheduled it, run or function, argument, trail): in this order things happen. The key
-        # of a message, request or credit is (when it was scheduled, what it is), that of a task's end is its trail.
-        self._heap: list[tuple[int, int, Trail, int, int, PhaseRun | Callable[[], None] | None, int, Trail]] = []
+        # (time, stage, (trail, kind), order, NPU that scheduled it, run or function, argument, trail): in this order things happen.
+        self._heap: list[tuple[int, int, tuple[Trail, int], int, int, PhaseRun | Callable[[], None] | None, int, Trail]] = []
         self._stage = _TASKS
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
@@ -367,24 +366,26 @@ class Engine:
         kind: int,
         npu: int,
         run: PhaseRun | Callable[[], None],
+        trail: Trail,
         argument: int = 0,
-        trail: Trail = (),
-        scheduled_at: int | None = None,
+        key: Trail | None = None,
     ) -> None:
-        """Let something happen that `npu` schedules: in this instant, a level after what happens now."""
+        """Let something happen that `npu` schedules: in this instant, a level after what happens now.
+
+        It goes by its trail among what happens then, or by another `key`.
+        """
         stage = 0
         if time == self.now:
             stage = self._stage - _TASKS + _ROUND if self._stage & _TASKS else self._stage + 1
         order = self._orders[npu] = self._orders.get(npu, 0) + 1
-        key = (self.now if scheduled_at is None else scheduled_at, kind)
-        heapq.heappush(self._heap, (time, stage, key, order, npu, run, argument, trail))
+        heapq.heappush(self._heap, (time, stage, (trail if key is None else key, kind), order, npu, run, argument, trail))
 
     def _push_task(self, time: int, trail: Trail, order: int, npu: int, task: int) -> None:
         """Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now."""
         stage = _TASKS
         if time == self.now:
             stage += self._stage // _ROUND * _ROUND + (_ROUND if self._stage & _TASKS else 0)
-        heapq.heappush(self._heap, (time, stage, trail, order, npu, None, task, ()))
+        heapq.heappush(self._heap, (time, stage, (trail, 0), order, npu, None, task, ()))
 
     def _credit(self, run: PhaseRun, trail: Trail) -> None:
         """A rank has handled a message, or a start."""
@@ -439,7 +440,7 @@ class Engine:
         self.messages += 1
         trail = (self.now, *trail[: TRAIL_LENGTH - 1])
         if self._route_delay is not None:
-            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot, trail)
+            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, trail, slot)
         else:
             self._outbox.append((self.messages, source, destination, size))
             self._under_way[self.messages] = (kind, source, run, slot, trail)
@@ -466,17 +467,17 @@ class Engine:
         if self._bus is None:
             done = self.now + self._endpoint_ps
             if not size:
-                self._push(done, _CREDIT, run.npu, run, slot, trail)
+                self._push(done, _CREDIT, run.npu, run, trail, slot)
             else:
                 # The pass through memory is scheduled when the endpoint is done. One that takes no time joins what is scheduled already.
                 memory = self._memory_ps(size)
-                scheduled_at = done if memory else self.now
-                self._push(done + memory, _CREDIT, run.npu, run, slot, (done, *trail[: TRAIL_LENGTH - 1]), scheduled_at)
+                longer = (done, *trail[: TRAIL_LENGTH - 1])
+                self._push(done + memory, _CREDIT, run.npu, run, longer, slot, longer if memory else trail)
             return
 
         def carried() -> None:
             if size:
-                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, slot, (self.now, *trail[: TRAIL_LENGTH - 1]))
+                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, (self.now, *trail[: TRAIL_LENGTH - 1]), slot)
             else:
                 self._credit(run, trail)
 
@@ -492,7 +493,7 @@ class Engine:
         if bus is None:
 
             def after(nanoseconds: int, call: Callable[[], None]) -> None:
-                self._push(self.now + nanoseconds * PS_PER_NS, _CALLED, npu, call)
+                self._push(self.now + nanoseconds * PS_PER_NS, _CALLED, npu, call, (self.now,))
 
             bus = self._buses[npu] = SharedBus(self._bus, lambda: self.now // PS_PER_NS, after)
         return bus
@@ -517,7 +518,7 @@ class Engine:
             if message is None:
                 raise PluginError(f"{what}: message {number!r} was delivered, which is not under way")
             kind, source, run, slot, trail = message
-            self._push(time, kind, source, run, slot, trail, trail[0])
+            self._push(time, kind, source, run, trail, slot)
 
     def _finish_phase(self, run: PhaseRun) -> None:
         """A rank has finished its part of a phase."""
