@@ -94,7 +94,8 @@ class PhaseTimer:
             for _ in range(traced):
                 sent, arrived = duration + request, duration + request + delay
                 handled = (arrived + endpoint, arrived) if step.memory_bytes else (arrived,)
-                trail = (*handled, sent, *trail)[:TRAIL_LENGTH]
+                asked = (duration,) if self._rendezvous else ()
+                trail = (*handled, sent, *asked, *trail)[:TRAIL_LENGTH]
                 duration = arrived + endpoint + memory
         return duration, tuple(duration - time for time in trail), delay_sum, received
 

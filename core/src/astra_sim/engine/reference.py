@@ -62,7 +62,7 @@ Order = Callable[[Sequence[Job], int, Job], int]
 class PhaseRun:
     """One rank's part of a phase: its program, how far it is, and what it measured.
 
-    `trail` is that of the credit it handles, `last_trail` the latest of this instant, `trails` those of messages not yet handled.
+    `last_trail` is the latest trail of the credits at `credited_at`.
     """
 
     __slots__ = (
@@ -85,8 +85,6 @@ class PhaseRun:
         "requests",
         "slots",
         "task",
-        "trail",
-        "trails",
     )
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
@@ -99,9 +97,7 @@ class PhaseRun:
         self.order = 0
         self.credits = 0
         self.credited_at = -1
-        self.trail: Trail = ()
         self.last_trail: Trail = ()
-        self.trails: dict[int, Trail] = {}
         self.arrivals = 0
         self.handled = 0
         self.next_action = 0
@@ -109,7 +105,7 @@ class PhaseRun:
         self.posted_at = [0] * len(program.memory_bytes)
         self.delay_sum = 0
         self.received = 0
-        self.offers: dict[int, tuple[int, int, int, Trail]] = {}
+        self.offers: dict[int, tuple[int, int, int]] = {}
         self.requests: set[int] = set()
         barrier.parts.append(self)
         barrier.by_npu[npu] = self
@@ -169,6 +165,7 @@ class Engine:
         # (time, stage, (trail, kind), order, NPU that scheduled it, run or function, argument, trail): in this order things happen.
         self._heap: list[tuple[int, int, tuple[Trail, int], int, int, PhaseRun | Callable[[], None] | None, int, Trail]] = []
         self._stage = _TASKS
+        self._trail: Trail = ()
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
         # tasks
@@ -280,16 +277,16 @@ class Engine:
                 return None
             if self.events == limit:
                 return heap[0][0]
-            self.now, self._stage, key, _, _, run, argument, trail = heapq.heappop(heap)
+            self.now, self._stage, key, _, _, run, argument, self._trail = heapq.heappop(heap)
             self.events += 1
             if run is None:
                 self._finish(argument)
             elif not isinstance(run, PhaseRun):
                 run()
             elif key[1] == _CREDIT:
-                self._credit(run, trail)
+                self._credit(run)
             elif key[1] == _ARRIVAL:
-                self._arrive(run, argument, trail)
+                self._arrive(run, argument)
             else:
                 self._grant(run, argument)
 
@@ -313,8 +310,7 @@ class Engine:
         run.task = task
         run.order = order
         for start in range(-run.program.starts, 0):
-            self._handle(run, start, ())
-        run.trail = (self.now,)
+            self._handle(run, start)
         self._advance(run)
 
     def _finish(self, task: int) -> None:
@@ -361,24 +357,27 @@ class Engine:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _push(
-        self,
-        time: int,
-        kind: int,
-        npu: int,
-        run: PhaseRun | Callable[[], None],
-        trail: Trail,
-        argument: int = 0,
-        key: Trail | None = None,
+        self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int = 0, via: tuple[int, ...] = ()
     ) -> None:
-        """Let something happen that `npu` schedules: in this instant, a level after what happens now.
+        """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
+        trail = (*via, *self._next_trail())[:TRAIL_LENGTH]
+        # What comes via this very instant joins what is scheduled already.
+        key = trail[1:] if via and via[0] == time else trail
+        self._push_event(time, kind, npu, run, argument, trail, key)
 
-        It goes by its trail among what happens then, or by another `key`.
-        """
+    def _next_trail(self) -> Trail:
+        """The trail of what is scheduled now."""
+        return (self.now, *self._trail)[:TRAIL_LENGTH]
+
+    def _push_event(
+        self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int, trail: Trail, key: Trail
+    ) -> None:
         stage = 0
         if time == self.now:
+            # A level after what happens now.
             stage = self._stage - _TASKS + _ROUND if self._stage & _TASKS else self._stage + 1
         order = self._orders[npu] = self._orders.get(npu, 0) + 1
-        heapq.heappush(self._heap, (time, stage, (trail if key is None else key, kind), order, npu, run, argument, trail))
+        heapq.heappush(self._heap, (time, stage, (key, kind), order, npu, run, argument, trail))
 
     def _push_task(self, time: int, trail: Trail, order: int, npu: int, task: int) -> None:
         """Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now."""
@@ -387,11 +386,10 @@ class Engine:
             stage += self._stage // _ROUND * _ROUND + (_ROUND if self._stage & _TASKS else 0)
         heapq.heappush(self._heap, (time, stage, (trail, 0), order, npu, None, task, ()))
 
-    def _credit(self, run: PhaseRun, trail: Trail) -> None:
+    def _credit(self, run: PhaseRun) -> None:
         """A rank has handled a message, or a start."""
-        run.last_trail = max(run.last_trail, trail) if run.credited_at == self.now else trail
+        run.last_trail = max(run.last_trail, self._trail) if run.credited_at == self.now else self._trail
         run.credited_at = self.now
-        run.trail = trail
         run.credits += 1
         self._advance(run)
 
@@ -414,9 +412,9 @@ class Engine:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
         target = run.barrier.by_npu[destination]
         if self._rendezvous and action.slot not in target.requests:
-            target.offers[action.slot] = (run.npu, destination, action.bytes, run.trail)
+            target.offers[action.slot] = (run.npu, destination, action.bytes)
         else:
-            self._transmit(run.npu, destination, action.bytes, run.trail, _ARRIVAL, target, action.slot)
+            self._transmit(run.npu, destination, action.bytes, _ARRIVAL, target, action.slot)
 
     def _post(self, run: PhaseRun, action: Action) -> None:
         slot = action.receive_slot
@@ -427,7 +425,7 @@ class Engine:
         run.slots[slot] = _POSTED
         if self._rendezvous:
             sender = run.members[action.receive_from.of(run.rank, len(run.members))]  # type: ignore[union-attr]
-            self._transmit(run.npu, sender, CONTROL_BYTES, run.trail, _REQUEST, run, slot)
+            self._transmit(run.npu, sender, CONTROL_BYTES, _REQUEST, run, slot)
 
     def _grant(self, run: PhaseRun, slot: int) -> None:
         """The request for a message has reached its sender, who sends it as soon as it has it."""
@@ -435,19 +433,17 @@ class Engine:
         if slot in run.offers:
             self._transmit(*run.offers.pop(slot), _ARRIVAL, run, slot)
 
-    def _transmit(self, source: int, destination: int, size: int, trail: Trail, kind: int, run: PhaseRun, slot: int) -> None:
+    def _transmit(self, source: int, destination: int, size: int, kind: int, run: PhaseRun, slot: int) -> None:
         """Put a message on the network; at its arrival the event `kind` happens to the receive `slot` of `run`."""
         self.messages += 1
-        trail = (self.now, *trail[: TRAIL_LENGTH - 1])
         if self._route_delay is not None:
-            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, trail, slot)
+            self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
         else:
             self._outbox.append((self.messages, source, destination, size))
-            self._under_way[self.messages] = (kind, source, run, slot, trail)
+            self._under_way[self.messages] = (kind, source, run, slot, self._next_trail())
 
-    def _arrive(self, run: PhaseRun, slot: int, trail: Trail) -> None:
+    def _arrive(self, run: PhaseRun, slot: int) -> None:
         run.arrivals += 1
-        run.trails[slot] = trail
         if run.slots[slot] == _POSTED:
             self._receive(run, slot)
         else:
@@ -458,28 +454,25 @@ class Engine:
         run.slots[slot] = _DONE
         run.delay_sum += self.now - run.posted_at[slot]
         run.received += 1
-        self._handle(run, slot, run.trails.pop(slot))
+        self._handle(run, slot)
 
-    def _handle(self, run: PhaseRun, slot: int, trail: Trail) -> None:
+    def _handle(self, run: PhaseRun, slot: int) -> None:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
         size = run.program.memory_bytes[slot] if slot >= 0 else 0
-        trail = (self.now, *trail[: TRAIL_LENGTH - 1])
         if self._bus is None:
             done = self.now + self._endpoint_ps
             if not size:
-                self._push(done, _CREDIT, run.npu, run, trail, slot)
+                self._push(done, _CREDIT, run.npu, run)
             else:
-                # The pass through memory is scheduled when the endpoint is done. One that takes no time joins what is scheduled already.
-                memory = self._memory_ps(size)
-                longer = (done, *trail[: TRAIL_LENGTH - 1])
-                self._push(done + memory, _CREDIT, run.npu, run, longer, slot, longer if memory else trail)
+                # The pass through memory is scheduled when the endpoint is done.
+                self._push(done + self._memory_ps(size), _CREDIT, run.npu, run, via=(done,))
             return
 
         def carried() -> None:
             if size:
-                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run, (self.now, *trail[: TRAIL_LENGTH - 1]), slot)
+                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run)
             else:
-                self._credit(run, trail)
+                self._credit(run)
 
         carriage = run.program.carriages[run.handled]
         run.handled += 1
@@ -493,7 +486,7 @@ class Engine:
         if bus is None:
 
             def after(nanoseconds: int, call: Callable[[], None]) -> None:
-                self._push(self.now + nanoseconds * PS_PER_NS, _CALLED, npu, call, (self.now,))
+                self._push(self.now + nanoseconds * PS_PER_NS, _CALLED, npu, call)
 
             bus = self._buses[npu] = SharedBus(self._bus, lambda: self.now // PS_PER_NS, after)
         return bus
@@ -518,7 +511,7 @@ class Engine:
             if message is None:
                 raise PluginError(f"{what}: message {number!r} was delivered, which is not under way")
             kind, source, run, slot, trail = message
-            self._push(time, kind, source, run, trail, slot)
+            self._push_event(time, kind, source, run, slot, trail, trail)
 
     def _finish_phase(self, run: PhaseRun) -> None:
         """A rank has finished its part of a phase."""
