@@ -360,9 +360,11 @@ class Engine:
         self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int = 0, via: tuple[int, ...] = ()
     ) -> None:
         """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
-        trail = (*via, *self._next_trail())[:TRAIL_LENGTH]
-        # What comes via this very instant joins what is scheduled already.
-        key = trail[1:] if via and via[0] == time else trail
+        key = trail = self._next_trail()
+        if via:
+            trail = (*via, *trail)[:TRAIL_LENGTH]
+            # What comes via the very instant in which it happens joins what is scheduled for that already.
+            key = key if via[0] == time else trail
         self._push_event(time, kind, npu, run, argument, trail, key)
 
     def _next_trail(self) -> Trail:
