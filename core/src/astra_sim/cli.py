@@ -77,7 +77,7 @@ def astra() -> None:
 _COMPONENT = "plugin:NAME[?key=value&...] or a file"
 
 
-@astra.command()
+@astra.command(short_help="Run one experiment: a file, or components given by options.")
 @click.argument("experiment", required=False, type=click.Path())
 @click.option("--workload", metavar="S", help=f"Workload: {_COMPONENT}.")
 @click.option("--system", metavar="S", help=f"System layer: {_COMPONENT}.")
