@@ -56,11 +56,10 @@ def simulate(
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
-    choices = dict(zip(SECTIONS, (workload, system, platform, network, compute, memory), strict=True))
-    # A network file may bring a platform along; a platform given beside it comes after it.
-    for kind in sorted(SECTIONS, key=lambda kind: kind == "platform"):
-        if choices[kind] is not None:
-            made.use(kind, choices[kind], plugins, where=kind)
+    choices = dict(zip(SECTIONS, (workload, system, network, platform, compute, memory), strict=True))
+    for kind, choice in choices.items():
+        if choice is not None:
+            made.use(kind, choice, plugins, where=kind)
     run = {
         "passes": passes,
         "compute_scale": compute_scale,

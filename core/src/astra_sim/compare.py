@@ -14,9 +14,9 @@ from astra_sim.api import simulate
 from astra_sim.errors import InputError
 from astra_sim.experiment import SECTIONS
 from astra_sim.result import Result
+from astra_sim.units import MIB
 
 MAX_RUNS = 10_000
-_MIB = 2**20
 
 
 @attrs.frozen
@@ -139,5 +139,5 @@ def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         ratio = "-" if row["finish_ratio"] is None else f"{row['finish_ratio']:.3f}"
         times = [f"{row[name] / 1000:.3f}" for name in ("compute_ns", "exposed_comm_ns")]
-        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, f"{row['payload_bytes'] / _MIB:.3f}", str(row["npus"]))
+        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]))
     console().print(table)

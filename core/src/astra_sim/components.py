@@ -22,8 +22,8 @@ from astra_sim.schedule import Request, Schedule
 from astra_sim.single_precision import scaled
 from astra_sim.specs import PREFIX, Table, parse_spec
 from astra_sim.system import System
+from astra_sim.units import PS_PER_NS
 
-PS_PER_NS = 1000
 _STEPS_KEPT = 1_000_000
 
 
@@ -91,7 +91,7 @@ class Context:
         """What a component named by another makes, from its options if it has any and `arguments`. Raises InputError."""
         provider, options = self.component(kind, spec, where)
         try:
-            return provider.create(*(() if options is None else (options,)), *arguments)
+            return provider.create(options, *arguments)
         except AstraError as error:
             raise located(error, where) from None
 
@@ -204,9 +204,8 @@ class _Maker:
         table.pop("plugin", None)
         self.names[kind] = provider.name
         options = options_of(provider, table, where)
-        arguments = context if options is None else (options, *context)
         try:
-            made = provider.create(*arguments)
+            made = provider.create(options, *context)
         except AstraError as error:
             raise located(error, where) from None
         if not isinstance(made, classes):
@@ -252,11 +251,7 @@ def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
         raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
     try:
         provider = plugins.get("platform", str(topology))
-    except PluginError as error:
-        raise located(error, where) from None
-    try:
-        given = options_of(provider, options, where)
-        made = provider.create(*(() if given is None else (given,)))
+        made = provider.create(options_of(provider, options, where))
     except AstraError as error:
         raise located(error, where) from None
     if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):

@@ -16,11 +16,11 @@ from pathlib import Path
 from astra_sim.errors import RunError
 from astra_sim.graph import Pass
 from astra_sim.result import LayerFigures, Result
+from astra_sim.units import MIB
 
 WINDOW_NS = 10_000
 _COLUMNS = 50
 _PAYLOAD_DIMENSIONS = 7
-_MIB = 2**20
 _PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
 
 
@@ -167,7 +167,7 @@ def backend_end_to_end(*runs: Result) -> str:
 
 
 def _backend_row(result: Result) -> dict[str, str]:
-    payload = [f"{size / _MIB:.6f}" for size in result.network["payload_bytes_per_dimension"]]
+    payload = [f"{size / MIB:.6f}" for size in result.network["payload_bytes_per_dimension"]]
     data_parallel = result.layers[0].weight_gradient.exposed_comm_ns if result.layers else 0
     cost = result.network.get("cost_usd")
     columns = {
@@ -176,7 +176,7 @@ def _backend_row(result: Result) -> dict[str, str]:
         "ComputeTime": _us(result.compute_ns),
         "ExposedCommsTime": _us(result.exposed_comm_ns),
         "Cost": f"{cost:.6f}" if cost is not None else "nan",
-        "TotalPayloadSize": f"{result.network['payload_bytes'] / _MIB:.6f}",
+        "TotalPayloadSize": f"{result.network['payload_bytes'] / MIB:.6f}",
         "DPCommsTime": _us(data_parallel),
         "MPCommsTime": _us(result.exposed_comm_ns - data_parallel),
     }
@@ -207,7 +207,7 @@ def tutorial_result(*runs: Result) -> str:
                 "TotalTime(us)": _us(result.finish_ns),
                 "ComputeTime(us)": _us(result.compute_ns),
                 "ExposedCommunicationTime(us)": _us(result.exposed_comm_ns),
-                "TotalMessageSize(MB)": f"{result.network['payload_bytes'] / _MIB:.6f}",
+                "TotalMessageSize(MB)": f"{result.network['payload_bytes'] / MIB:.6f}",
             }
             for result in runs
         ]

@@ -13,7 +13,8 @@ from astra_sim.options import Typed, option, structure
 from astra_sim.plugins import Plugins, shared_plugins
 from astra_sim.specs import Table, parse_toml, read_text, sections_of, set_value
 
-SECTIONS = ("workload", "system", "platform", "network", "compute", "memory")
+SECTIONS = ("workload", "system", "network", "platform", "compute", "memory")
+"""The components of an experiment. A network file may bring a platform along; a platform of the experiment's own comes after it."""
 
 DEFAULTS = {
     "workload": "layers",
@@ -115,8 +116,7 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
         if not isinstance(table["name"], str):
             raise InputError(f"{file}: name is {table['name']!r}, not text")
         experiment.name = table["name"]
-    # A network file may bring a platform along; a platform of the experiment's own comes after it.
-    for kind in sorted(SECTIONS, key=lambda kind: kind == "platform"):
+    for kind in SECTIONS:
         if kind in table:
             where = f"{file}: {kind}"
             if not isinstance(table[kind], (str, dict)):

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from astra_sim.boundary import picoseconds
+from astra_sim.boundary import call, picoseconds
 from astra_sim.components import Context
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import InputError
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.models import MissingWork, Work
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.single_precision import scaled
+from astra_sim.units import PS_PER_NS
 
-PS_PER_NS = 1000
 MAX_BYTES = 1 << 62
 
 
@@ -117,14 +117,12 @@ class LayeredProgram:
             options = self._options(layer, training_pass)
             work = Work(options.compute_ns, options.operations, options.memory_bytes)
             where = f"{self.where}: layer {self.layers[layer].name}, {training_pass}"
-            compute = self._context.compute
+            what = f"{where}: compute {type(self._context.compute).__name__}"
             try:
-                nanoseconds = compute.duration_ns(work)
+                nanoseconds = call(what, self._context.compute.duration_ns, work)
             except MissingWork as error:
                 raise InputError(f"{where}: {error}") from None
-            except Exception as error:
-                raise PluginError(f"{where}: compute {type(compute).__name__} failed: {type(error).__name__}: {error}") from error
-            picoseconds(nanoseconds, f"{where}: the time that compute {type(compute).__name__} gives")
+            picoseconds(nanoseconds, f"{what}: the time it gives")
             scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
             self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
         return self._durations[key]

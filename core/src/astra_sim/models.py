@@ -7,6 +7,7 @@ import abc
 import attrs
 
 from astra_sim.boundary import call, picoseconds
+from astra_sim.errors import InputError
 
 
 @attrs.define(slots=True)
@@ -22,7 +23,7 @@ class Work:
     bytes: float | None = None
 
 
-class MissingWork(ValueError):
+class MissingWork(InputError):
     """The workload does not give what a compute model needs; the message says what."""
 
 

@@ -100,10 +100,7 @@ class PhaseTimer:
         return duration, tuple(duration - time for time in trail), delay_sum, received
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> _Timing:
-        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else.
-
-        One rank stands for all: its messages come back to it, for what it sends to a peer is what another sends to it.
-        """
+        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
         engine = Engine(self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
         barrier, group, programs = Barrier(), dimension.group(0), lower(schedule)
         tasks = []
@@ -111,7 +108,7 @@ class PhaseTimer:
             run = PhaseRun(group[index], index, group, programs[index % len(programs)], barrier)
             tasks.append(engine.add_task(PHASE, payload=(Job(0, "", 0, 0), run)))
         if ranks == 1:
-            barrier.by_npu = dict.fromkeys(group, barrier.parts[0])
+            barrier.loop_back(group)
         for task in tasks:
             engine.start(task)
         engine.run()

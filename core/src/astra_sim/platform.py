@@ -12,8 +12,7 @@ import attrs
 
 from astra_sim.errors import InputError
 from astra_sim.schedule import Peer
-
-GIB = 2**30
+from astra_sim.units import GIB
 
 
 @runtime_checkable

@@ -28,8 +28,9 @@ class Provider:
         """The implementation. Raises PluginError where it cannot be imported."""
         return load(self.factory, f"plugin {self.name!r}")
 
-    def create(self, *arguments: Any) -> Any:
-        """What the factory makes. Raises PluginError where it cannot be imported or fails."""
+    def create(self, options: Any, *context: Any) -> Any:
+        """What the factory makes of options (None: it has none) and context. Raises PluginError where it cannot be imported or fails."""
+        arguments = context if options is None else (options, *context)
         return call(f"plugin {self.name!r}", self.load_factory(), *arguments)
 
     def load_options(self) -> type | None:

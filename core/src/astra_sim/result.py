@@ -11,8 +11,7 @@ from astra_sim.components import Components
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
 from astra_sim.simulation import PhaseRecord, Trace
-
-PS_PER_NS = 1000
+from astra_sim.units import PS_PER_NS
 
 
 def to_ns(picoseconds: int) -> int | float:

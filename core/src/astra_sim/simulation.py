@@ -230,8 +230,7 @@ class _Simulation:
         if self._scope is Scope.ONE_NPU:
             if not is_symmetric(plan.schedule, plan.logical, self._platform):
                 raise _NotSymmetric
-            # Its messages come back to it, for what it sends to a peer is what another sends to it.
-            barrier.by_npu = dict.fromkeys(plan.logical.group(0), barrier.parts[0])
+            barrier.loop_back(plan.logical.group(0))
         return barrier
 
     def _add_chunk(self, npu: int, index: int, number: int, chunk: ChunkPlan, barriers: list[Barrier] | None, end: int) -> None:

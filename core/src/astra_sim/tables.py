@@ -7,9 +7,9 @@ from rich.table import Table
 
 from astra_sim.graph import Pass
 from astra_sim.result import Result
+from astra_sim.units import MIB
 
 _PIPE_WIDTH = 160
-_MIB = 2**20
 
 
 def console() -> Console:
@@ -40,7 +40,7 @@ def _summary(result: Result) -> Table:
     table.add_row("total", _us(result.finish_ns), "us")
     table.add_row("compute", _us(result.compute_ns), "us")
     table.add_row("exposed communication", _us(result.exposed_comm_ns), "us")
-    table.add_row("payload", f"{result.network['payload_bytes'] / _MIB:.6f}", "MiB sent by each NPU (as NPU 0)")
+    table.add_row("payload", f"{result.network['payload_bytes'] / MIB:.6f}", "MiB sent by each NPU (as NPU 0)")
     if result.network.get("cost_usd") is not None:
         table.add_row("network cost", f"{result.network['cost_usd']:.0f}", "USD")
     table.add_row("NPUs", str(result.npus), f"({result.simulated_npus} simulated)")
@@ -79,6 +79,6 @@ def _dimensions(result: Result) -> Table:
             str(dimension.size),
             f"{100 * dimension.utilisation:.1f}",
             "-" if latency is None else _us(latency),
-            f"{dimension.bytes / _MIB:.6f}",
+            f"{dimension.bytes / MIB:.6f}",
         )
     return table

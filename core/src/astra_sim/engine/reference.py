@@ -25,10 +25,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from astra_sim.boundary import call
-from astra_sim.engine.shared_bus import PS_PER_NS, BusOptions, SharedBus
+from astra_sim.engine.shared_bus import BusOptions, SharedBus
 from astra_sim.errors import PluginError
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.schedule import Action, LoweredProgram
+from astra_sim.units import PS_PER_NS
 
 JOIN, TIMER, CALL, PHASE = range(4)
 CONTROL_BYTES = 8192
@@ -131,6 +132,10 @@ class Barrier:
         self.ended_at = -1
         self.trail: tuple[int, ...] = ()
         self.together = together
+
+    def loop_back(self, members: Sequence[int]) -> None:
+        """Let the only part stand for all members: its messages come back, for what it sends to a peer is what another sends to it."""
+        self.by_npu = dict.fromkeys(members, self.parts[0])
 
 
 _NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import attrs
 
-PS_PER_NS = 1000
 _BURST = 8
 """Transfers a side may send before it lets the other side go first."""
 _INNER_GAP_PER_BYTE = 0.0038

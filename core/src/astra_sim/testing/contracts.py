@@ -35,8 +35,7 @@ class ComponentContract:
 
     def make(self, *context: Any) -> Any:
         """A component with the options of the test, given the context of its kind."""
-        options = options_of(self.provider, self.options, self.name)
-        return self.provider.load_factory()(*(() if options is None else (options,)), *context)
+        return self.provider.create(options_of(self.provider, self.options, self.name), *context)
 
     def test_it_documents_itself(self) -> None:
         """Name, summary and help texts are there."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import option
 from astra_sim.models import Memory
-
-PS_PER_NS = 1000
+from astra_sim.units import PS_PER_NS
 
 
 @attrs.frozen

@@ -5,9 +5,8 @@ from __future__ import annotations
 import attrs
 from astra_sim import InputError, option
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import GIB, Dimension, Platform
-
-PS_PER_NS = 1000
+from astra_sim.platform import Dimension, Platform
+from astra_sim.units import GIB, PS_PER_NS
 
 
 @attrs.frozen

@@ -19,8 +19,8 @@ from astra_sim.platform import LogicalDimension, is_power_of_two
 from astra_sim.schedule import Collective, Request
 from astra_sim.single_precision import scaled
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+from astra_sim.units import PS_PER_NS
 
-PS_PER_NS = 1000
 URGENT_PRIORITY = 100_000_000
 
 

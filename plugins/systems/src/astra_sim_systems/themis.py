@@ -14,8 +14,7 @@ from astra_sim import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.system import DimensionOrder
-
-_MIB = 2**20
+from astra_sim.units import MIB
 
 
 @attrs.frozen
@@ -119,11 +118,11 @@ class _Plan:
             if not self.usable[dimension]:
                 continue
             n = self.dimensions[dimension].size
-            load.time += size / _MIB * self._share(dimension) / self._bandwidth(dimension)
+            load.time += size / MIB * self._share(dimension) / self._bandwidth(dimension)
             size = size * n if self.gathers else size // n
 
     def _bytes(self, time: float, dimension: int) -> int:
-        return int(time * self._bandwidth(dimension) / self._share(dimension) * _MIB)
+        return int(time * self._bandwidth(dimension) / self._share(dimension) * MIB)
 
     def _share(self, dimension: int) -> float:
         """How much of what it holds a rank sends in a dimension."""

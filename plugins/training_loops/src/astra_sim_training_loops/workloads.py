@@ -43,7 +43,7 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
     program = LayeredProgram(options.layers, context, options.single_precision, f"loop {options.loop}")
     arguments = () if loop_options is None else (loop_options,)
     try:
-        provider.create(program, *arguments)
+        provider.create(None, program, *arguments)
     except InputError as error:
         raise located(error, f"loop {options.loop}") from None
     return program.build()
