@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Platform
 
 
@@ -17,9 +17,10 @@ class Replayed(EventNetwork):
         self._inner = inner
         self._heap: list[tuple[int, int]] = []
 
-    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
-        for number, source, destination, size in messages:
-            heapq.heappush(self._heap, (time + self._inner.message_delay(source, destination, size), number))
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        for message in messages:
+            delay = self._inner.message_delay(message.source, message.destination, message.bytes)
+            heapq.heappush(self._heap, (time + delay, message.number))
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         if not self._heap or (until is not None and self._heap[0][0] > until):
@@ -39,10 +40,10 @@ class OneWire(EventNetwork):
         self._free_at = 0
         self._under_way: list[tuple[int, int]] = []
 
-    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
-        for number, _, _, size in messages:
-            self._free_at = max(self._free_at, time) + size
-            self._under_way.append((self._free_at, number))
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._free_at = max(self._free_at, time) + message.bytes
+            self._under_way.append((self._free_at, message.number))
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         if not self._under_way or (until is not None and self._under_way[0][0] > until):
@@ -54,5 +55,5 @@ class OneWire(EventNetwork):
 class Lossy(Replayed):
     """Loses one message."""
 
-    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
-        super().inject(time, [message for message in messages if message[0] != 6])
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        super().inject(time, [message for message in messages if message.number != 6])

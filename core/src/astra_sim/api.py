@@ -34,6 +34,7 @@ def simulate(
     queues_per_dim: int | None = None,
     rendezvous: bool | None = None,
     symmetry: bool | None = None,
+    engine: str | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
@@ -68,6 +69,7 @@ def simulate(
         "queues_per_dim": queues_per_dim,
         "rendezvous": rendezvous,
         "symmetry": symmetry,
+        "engine": engine,
     }
     made.run.update({key: value for key, value in run.items() if value is not None})
     for assignment in set:
@@ -84,6 +86,7 @@ def run_components(components: Components, name: str, started: float, progress: 
         components.network,
         components.memory,
         components.run.symmetry,
+        components.run.engine,
         progress,
     )
     return make_result(name, components, trace, time.perf_counter() - started)

@@ -93,6 +93,7 @@ _COMPONENT = "plugin:NAME[?key=value&...] or a file"
 @click.option("--queues-per-dim", type=int, help="Queues of each dimension.")
 @click.option("--rendezvous", is_flag=True, default=None, help="A message waits for a request from its receiver.")
 @click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")
+@click.option("--engine", type=click.Choice(["auto", "python", "compiled"]), help="Which engine runs; auto: compiled where installed.")
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write CSV reports and result.json there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

@@ -38,6 +38,7 @@ class RunOptions:
     queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+    engine: str = option("auto", choices=("auto", "python", "compiled"), help="auto: the compiled engine where it is installed")
 
 
 @attrs.define

@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from astra_sim.boundary import call, picoseconds
 from astra_sim.platform import Platform, Route
+
+
+class Message(NamedTuple):
+    """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none)."""
+
+    number: int
+    source: int
+    destination: int
+    bytes: int
+    queue: int = -1
 
 
 class RouteDelayNetwork(abc.ABC):
@@ -40,6 +51,13 @@ class RouteDelayNetwork(abc.ABC):
         """Picoseconds a message of `size` bytes takes from one NPU to another."""
         return self.delay(self.platform.route(source, destination), size)
 
+    def function_table(self) -> object | None:
+        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+
+        The compiled engine uses it where one NPU does not stand for all.
+        """
+        return None
+
     def statistics(self) -> dict[str, object]:
         """Figures of the network for the result, by name with unit."""
         return {}
@@ -51,11 +69,15 @@ class EventNetwork(abc.ABC):
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
 
-    @abc.abstractmethod
-    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
-        """Take messages (number, source, destination, bytes) that are sent at `time` (picoseconds).
+    def begin(self) -> None:
+        """A run begins, at time 0: forget those before it."""
+        return
 
-        Calls come in order of time. The number is the engine's; a delivery repeats it.
+    @abc.abstractmethod
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages that are sent at `time` (picoseconds).
+
+        Calls come in order of time. The number of a message is the engine's; a delivery repeats it.
         """
 
     @abc.abstractmethod
@@ -65,6 +87,13 @@ class EventNetwork(abc.ABC):
         Returns that time and the numbers of the messages that arrive then, or None if none arrives by `until`. With `until`
         None there is no limit, and None then means that no message is under way.
         """
+
+    def function_table(self) -> object | None:
+        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+
+        The compiled engine uses it in place of `inject` and `advance`.
+        """
+        return None
 
     def statistics(self) -> dict[str, object]:
         """Figures of the network for the result, by name with unit."""

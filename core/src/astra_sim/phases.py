@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import attrs
 
-from astra_sim.engine import CONTROL_BYTES, PHASE, TRAIL_LENGTH, Barrier, Engine, Job, PhaseRun, Trail
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, TRAIL_LENGTH, Job, MakeEngine, Part, RankState, Task, Trail
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.models import Memory
 from astra_sim.network import RouteDelayNetwork
@@ -43,8 +43,11 @@ class PhaseCost:
 class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
-    def __init__(self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool) -> None:
+    def __init__(
+        self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool, make_engine: MakeEngine
+    ) -> None:
         self._network = network
+        self._make_engine = make_engine
         self._platform: Platform = network.platform
         self._endpoint_ps = endpoint_ps
         self._memory = memory
@@ -101,22 +104,19 @@ class PhaseTimer:
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> _Timing:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
-        engine = Engine(self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
-        barrier, group, programs = Barrier(), dimension.group(0), lower(schedule)
-        tasks = []
-        for index in range(ranks):
-            run = PhaseRun(group[index], index, group, programs[index % len(programs)], barrier)
-            tasks.append(engine.add_task(PHASE, payload=(Job(0, "", 0, 0), run)))
-        if ranks == 1:
-            barrier.loop_back(group)
-        for task in tasks:
-            engine.start(task)
+        group = dimension.group(0)
+        npus = group[:ranks]
+        engine = self._make_engine(npus[-1] + 1, self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
+        groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
+        phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
+        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[Part(Job(0, "", 0, 0), phase=phase)]])
         engine.run()
-        if barrier.open:
-            waiting = [line for run in barrier.parts for line in describe(run)]
+        stuck = engine.stuck()
+        if stuck:
+            waiting = [line for state in stuck for line in describe(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
-        first = barrier.parts[0]
-        return engine.now, tuple(engine.now - time for time in barrier.trail), first.delay_sum, first.received
+        first = engine.parts(0)[0]
+        return engine.now, tuple(engine.now - time for time in engine.trail(phase)), first.delay_sum, first.received
 
 
 def is_symmetric(schedule: Schedule, dimension: LogicalDimension, platform: Platform) -> bool:
@@ -131,21 +131,21 @@ def is_symmetric(schedule: Schedule, dimension: LogicalDimension, platform: Plat
     return all(platform.is_symmetric(dimension, peer) for peer in peers)
 
 
-def describe(run: PhaseRun) -> list[str]:
+def describe(state: RankState) -> list[str]:
     """What a rank that has not finished its part of a phase waits for, in words."""
-    program = run.program
-    if run.credits >= program.credits and run.next_action == len(program.actions):
+    program, ranks = state.program, len(state.members)
+    if state.credits >= program.credits and state.next_action == len(program.actions):
         return []
-    lines = []
-    for action in program.actions[: run.next_action]:
-        if action.receive_from is not None and run.is_posted(action.receive_slot):
-            sender = run.members[action.receive_from.of(run.rank, len(run.members))]
-            lines.append(f"NPU {run.npu} waits for a message of {action.bytes} bytes from NPU {sender}")
-    if run.next_action < len(program.actions):
-        action = program.actions[run.next_action]
+    lines, posted = [], set(state.posted)
+    for action in program.actions[: state.next_action]:
+        if action.receive_from is not None and action.receive_slot in posted:
+            sender = state.members[action.receive_from.of(state.rank, ranks)]
+            lines.append(f"NPU {state.npu} waits for a message of {action.bytes} bytes from NPU {sender}")
+    if state.next_action < len(program.actions):
+        action = program.actions[state.next_action]
         lines.append(
-            f"NPU {run.npu} has {run.credits} credits and {run.arrivals} messages, and waits for {action.after} credits"
-            f" and {action.after_arrivals} messages before its step {run.next_action + 1} of {len(program.actions)}"
+            f"NPU {state.npu} has {state.credits} credits and {state.arrivals} messages, and waits for {action.after} credits"
+            f" and {action.after_arrivals} messages before its step {state.next_action + 1} of {len(program.actions)}"
         )
     return lines
 

@@ -81,6 +81,10 @@ class LogicalDimension:
         first = npu - self.index(npu) * self.stride
         return range(first, first + self.size * self.stride, self.stride)
 
+    def groups(self, npus: int) -> list[range]:
+        """All groups of a platform of so many NPUs."""
+        return [self.group(npu) for npu in range(npus) if not self.index(npu)]
+
     def index(self, npu: int) -> int:
         """The rank of `npu` in its group."""
         return npu // self.stride % self.size

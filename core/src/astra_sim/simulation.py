@@ -8,14 +8,14 @@ from collections.abc import Callable
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
+from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Job, MakeEngine, Part, Task, choose_engine
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, Wait
 from astra_sim.models import Memory
-from astra_sim.network import Network, RouteDelayNetwork
-from astra_sim.phases import PhaseTimer, Routes, describe, is_symmetric, messages
-from astra_sim.platform import Platform
-from astra_sim.schedule import LoweredProgram, Schedule, lower
+from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
+from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
+from astra_sim.platform import LogicalDimension, Platform
+from astra_sim.schedule import Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
 
 EVENTS_PER_REPORT = 100_000
@@ -75,31 +75,45 @@ def simulate_graph(
     network: Network,
     memory: Memory,
     symmetry: bool = True,
+    engine: str = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """Simulate a graph, as little of the platform as gives the same answer.
 
     One NPU can stand for all on a network without contention, where phases end everywhere at once. Unless endpoints share a bus, a phase
-    then takes the same time whatever else happens. `progress` is told (simulated picoseconds, events) now and then.
+    then takes the same time whatever else happens. `engine` is "python", "compiled" or "auto" (compiled where it is installed).
+    `progress` is told (simulated picoseconds, events) now and then.
     Raises DeadlockError if the run cannot finish.
     """
+    make_engine = choose_engine(engine)
     scope = Scope.ALL_NPUS
     if symmetry and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
         scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
     if scope is not Scope.ALL_NPUS:
         try:
-            return _Simulation(graph, platform, system, network, memory, scope).run(progress)
+            return _Simulation(graph, platform, system, network, memory, scope, make_engine).run(progress)
         except _NotSymmetric:
             pass
+    if isinstance(network, EventNetwork):
+        call(f"network {type(network).__name__}: begin", network.begin)
     if platform.npus > MAX_NPUS:
         raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS).run(progress)
+    return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
 
 
 class _Simulation:
     """Puts a graph into the engine and runs it."""
 
-    def __init__(self, graph: ExecutionGraph, platform: Platform, system: System, network: Network, memory: Memory, scope: Scope) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        platform: Platform,
+        system: System,
+        network: Network,
+        memory: Memory,
+        scope: Scope,
+        make_engine: MakeEngine,
+    ) -> None:
         self._graph = graph
         self._platform = platform
         self._system = system
@@ -110,31 +124,22 @@ class _Simulation:
         self._timer: PhaseTimer | None = None
         if scope is Scope.PHASES:
             assert isinstance(network, RouteDelayNetwork)
-            self._timer = PhaseTimer(network, system.endpoint_ps, memory, system.rendezvous)
+            self._timer = PhaseTimer(network, system.endpoint_ps, memory, system.rendezvous, make_engine)
         self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
-        self._engine = Engine(network, system.endpoint_ps, memory.reduce_ps, system.rendezvous, system.bus)
-        self._begin: list[list[int]] = []
-        self._end: list[list[int]] = []
-        self._plans: dict[int, tuple[list[ChunkPlan], list[list[Barrier]]]] = {}
-        self._issued: dict[int, int] = {}
-        self._phases: list[tuple[int, int, int, PhasePlan, int, int, int, PhaseRun | None]] = []
+        self._engine = make_engine(self._npus, network, system.endpoint_ps, memory.reduce_ps, system.rendezvous, system.bus)
+        self._groups: dict[LogicalDimension, int] = {}
+        self._schedules: dict[tuple[Schedule, LogicalDimension], int] = {}
+        self._planned: dict[tuple[int, int, int], tuple[PhasePlan, PhaseCost | None]] = {}
         self._payload = [0] * len(platform.dimensions)
         self._messages = 0
-        self._lowered: dict[Schedule, tuple[LoweredProgram, ...]] = {}
-        self._running: dict[int, tuple[int, int, int, PhaseRun]] = {}
         self._active = [False] * len(graph.operations)
-        self._first_queue: list[int] = []
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Trace:
         """Run to the end."""
         engine = self._engine
-        for npu in range(self._npus):
-            self._add_npu(npu)
-        for npu in range(self._npus):
-            for index, operation in enumerate(self._graph.operations):
-                if not operation.after and not (isinstance(operation, Wait) and operation.pending):
-                    engine.start(self._begin[npu][index])
-        while engine.run(EVENTS_PER_REPORT) is not None:
+        engine.add_queues([(queue.slots, queue.order) for queue in self._session.queues])
+        engine.add_program([self._task(operation) for operation in self._graph.operations], range(self._npus), self._issue)
+        while engine.run(EVENTS_PER_REPORT):
             if progress is not None:
                 progress(engine.now, engine.events)
         self._check_finished()
@@ -142,146 +147,90 @@ class _Simulation:
 
     # -- building ------------------------------------------------------------------------------------------------------
 
-    def _add_npu(self, npu: int) -> None:
-        engine = self._engine
-        queues = [engine.add_queue(queue.slots, queue.order) for queue in self._session.queues]
-        self._first_queue.append(queues[0] if queues else 0)
-        begin: list[int] = []
-        end: list[int] = []
-        for index, operation in enumerate(self._graph.operations):
-            if isinstance(operation, Communicate):
-                begin.append(engine.add_task(CALL, npu=npu))
-                end.append(engine.add_task(TIMER, operation.update_ps, npu=npu))
-                engine.payload[begin[-1]] = self._issuer(npu, index, operation, end[-1])
-                engine.precede(begin[-1], end[-1])
-            else:
-                task = self._add_plain(npu, operation)
-                begin.append(task)
-                end.append(task)
-            for other in operation.after:
-                engine.precede(end[other], begin[index])
-            for other in operation.pending if isinstance(operation, Wait) else ():
-                engine.precede(end[other], begin[index])
-        self._begin.append(begin)
-        self._end.append(end)
-
-    def _add_plain(self, npu: int, operation: Compute | Wait | MemoryAccess) -> int:
-        if isinstance(operation, Compute) and operation.duration_ps:
-            return self._engine.add_task(TIMER, operation.duration_ps, npu=npu)
+    def _task(self, operation: Operation) -> Task:
+        """An operation as the engine takes it."""
+        if isinstance(operation, Communicate):
+            return Task(COLLECTIVE, operation.update_ps, operation.after)
+        if isinstance(operation, Wait):
+            return Task(JOIN, 0, operation.after + operation.pending)
         if isinstance(operation, MemoryAccess):
-            return self._engine.add_task(TIMER, self._memory.checked_ps(operation.bytes, operation.write), npu=npu)
-        return self._engine.add_task(JOIN, npu=npu)
+            return Task(TIMER, self._memory.checked_ps(operation.bytes, operation.write), operation.after)
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, operation.after)
 
-    def _issuer(self, npu: int, index: int, operation: Communicate, end: int) -> Callable[[int], None]:
-        def issue(now: int) -> None:
-            chunks, barriers = self._plan(index, operation, now)
-            if not chunks:
-                self._engine.kind[end] = JOIN
-            for number, chunk in enumerate(chunks):
-                self._add_chunk(npu, index, number, chunk, barriers[number] if barriers else None, end)
+    def _issue(self, index: int, now: int) -> list[list[Part]]:
+        """The chunks of a collective, planned when the first NPU issues it."""
+        operation = self._graph.operations[index]
+        assert isinstance(operation, Communicate)
+        name = f"system {type(self._system).__name__}"
+        try:
+            chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
+            parts = [self._parts(index, number, chunk) for number, chunk in enumerate(chunks)]
+        except InputError as error:
+            raise type(error)(f"{self._name(index)}: {error}") from None
+        except DeadlockError as error:
+            raise DeadlockError(f"{self._name(index)}: {error}", error.waiting) from None
+        if not all(parts):
+            raise PluginError(f"{name} planned a chunk without phases")
+        self._active[index] = bool(chunks)
+        return parts
 
-        return issue
-
-    def _plan(self, index: int, operation: Communicate, now: int) -> tuple[list[ChunkPlan], list[list[Barrier]]]:
-        """The chunks of a collective: planned when the first NPU issues it, forgotten when the last has."""
-        if index not in self._plans:
-            barriers: list[list[Barrier]] = []
-            try:
-                chunks: list[ChunkPlan] = call(f"system {type(self._system).__name__}", self._session.issue, operation, now)
-                for chunk in chunks:
-                    if not chunk.phases:
-                        raise PluginError(f"system {type(self._system).__name__} planned a chunk without phases")
-                    self._count(chunk)
-                    if self._timer is None:
-                        barriers.append([self._open(plan) for plan in chunk.phases])
-            except InputError as error:
-                raise type(error)(f"{self._name(index)}: {error}") from None
-            except DeadlockError as error:
-                raise DeadlockError(f"{self._name(index)}: {error}", error.waiting) from None
-            self._active[index] = bool(chunks)
-            self._plans[index] = chunks, barriers
-            self._issued[index] = 0
-        self._issued[index] += 1
-        if self._issued[index] == self._npus:
-            return self._plans.pop(index)
-        return self._plans[index]
-
-    def _count(self, chunk: ChunkPlan) -> None:
-        for plan in chunk.phases:
-            if self._timer is not None:
-                cost = self._timer.cost(plan.schedule, plan.logical)
-                sent, number = cost.payload, cost.messages
+    def _parts(self, index: int, number: int, chunk: ChunkPlan) -> list[Part]:
+        parts = []
+        for place, plan in enumerate(chunk.phases):
+            job = Job(chunk.priority, plan.collective, plan.bytes, len(chunk.phases) - 1 - place)
+            cost = self._timer.cost(plan.schedule, plan.logical) if self._timer is not None else None
+            if cost is not None:
+                parts.append(Part(job, plan.queue, -1, cost.duration_ps, cost.trail))
+                sent, count = cost.payload, cost.messages
             else:
+                parts.append(Part(job, plan.queue, self._phase(plan)))
                 sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
-                number = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
-            self._messages += number
+                count = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
+            self._planned[index, number, place] = plan, cost
+            self._messages += count
             for dimension, size in enumerate(sent):
                 self._payload[dimension] += size
+        return parts
 
-    def _open(self, plan: PhasePlan) -> Barrier:
-        """The parts of all NPUs in a phase, ready to start."""
-        programs = self._lowered.get(plan.schedule)
-        if programs is None:
-            programs = self._lowered[plan.schedule] = lower(plan.schedule)
-        barrier = Barrier(self._system.phases_end_together)
-        for npu in range(self._npus):
-            rank = plan.logical.index(npu)
-            PhaseRun(npu, rank, plan.logical.group(npu), programs[rank % len(programs)], barrier)
-        if self._scope is Scope.ONE_NPU:
-            if not is_symmetric(plan.schedule, plan.logical, self._platform):
+    def _phase(self, plan: PhasePlan) -> int:
+        """A phase of the engine."""
+        key = plan.schedule, plan.logical
+        if key not in self._schedules:
+            one = self._scope is Scope.ONE_NPU
+            if one and not is_symmetric(plan.schedule, plan.logical, self._platform):
                 raise _NotSymmetric
-            barrier.loop_back(plan.logical.group(0))
-        return barrier
-
-    def _add_chunk(self, npu: int, index: int, number: int, chunk: ChunkPlan, barriers: list[Barrier] | None, end: int) -> None:
-        engine = self._engine
-        first = previous = -1
-        for phase, plan in enumerate(chunk.phases):
-            job = Job(chunk.priority, plan.collective, plan.bytes, len(chunk.phases) - 1 - phase)
-            queue = self._first_queue[npu] + plan.queue
-            run = None
-            if barriers is None:
-                assert self._timer is not None
-                cost = self._timer.cost(plan.schedule, plan.logical)
-                task = engine.add_task(TIMER, cost.duration_ps, queue=queue, payload=job, trail=cost.trail, npu=npu)
-                if npu == 0:
-                    self._phases.append((index, number, phase, plan, task, cost.delay_sum, cost.received, None))
-            else:
-                run = barriers[phase].by_npu[npu]
-                task = engine.add_task(PHASE, queue=queue, payload=(job, run), npu=npu)
-                self._running[task] = (index, number, phase, run)
-                if npu == 0:
-                    self._phases.append((index, number, phase, plan, task, 0, 0, run))
-            if previous < 0:
-                first = task
-            else:
-                engine.precede(previous, task)
-            previous = task
-        engine.precede(previous, end)
-        engine.start(first)
+            if plan.logical not in self._groups:
+                groups = [plan.logical.group(0)] if one else plan.logical.groups(self._npus)
+                self._groups[plan.logical] = self._engine.add_groups(groups, plan.logical, loop_back=one)
+            self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups[plan.logical])
+        return self._engine.add_phase(self._schedules[key], plan.queue, self._system.phases_end_together)
 
     # -- after the run -------------------------------------------------------------------------------------------------
 
     def _trace(self) -> Trace:
         engine = self._engine
-        phases = [
-            PhaseRecord(
-                index,
-                chunk,
-                phase,
-                plan,
-                engine.ready_at[task],
-                engine.started_at[task],
-                engine.finished_at[task],
-                delay_sum if run is None else run.delay_sum,
-                received if run is None else run.received,
+        phases = []
+        for record in engine.parts(0):
+            plan, cost = self._planned[record.task, record.chunk, record.part]
+            measured = record if cost is None else cost
+            phases.append(
+                PhaseRecord(
+                    record.task,
+                    record.chunk,
+                    record.part,
+                    plan,
+                    record.queued_at,
+                    record.started_at,
+                    record.ended_at,
+                    measured.delay_sum,
+                    measured.received,
+                )
             )
-            for index, chunk, phase, plan, task, delay_sum, received, run in self._phases
-        ]
+        begin, end = engine.times(0)
         return Trace(
             engine.now,
-            [engine.ready_at[task] for task in self._begin[0]],
-            [engine.finished_at[task] for task in self._end[0]],
+            begin,
+            end,
             self._active,
             phases,
             self._payload,
@@ -292,23 +241,21 @@ class _Simulation:
 
     def _check_finished(self) -> None:
         engine = self._engine
-        unfinished = [
-            (npu, index) for npu in range(self._npus) for index, task in enumerate(self._end[npu]) if engine.finished_at[task] < 0
-        ]
+        unfinished = engine.unfinished()
         if not unfinished:
             return
         waiting: list[str] = []
-        for npu, index in unfinished:
-            operation = self._graph.operations[index]
-            if engine.ready_at[self._begin[npu][index]] < 0:
+        left = {(npu, index) for npu, index, _ in unfinished}
+        for npu, index, ready in unfinished:
+            if not ready:
+                operation = self._graph.operations[index]
                 waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
-                missing = [o for o in waits if engine.finished_at[self._end[npu][o]] < 0]
+                missing = [other for other in waits if (npu, other) in left]
                 waiting.append(f"NPU {npu}: {self._name(index)} waits for " + ", ".join(self._name(o) for o in missing[:3]))
-        stuck: list[str] = []
-        for task, (index, chunk, phase, run) in self._running.items():
-            if engine.started_at[task] >= 0 and engine.finished_at[task] < 0:
-                where = f"{self._name(index)}, chunk {chunk}, phase {phase + 1}"
-                stuck.extend(f"{line} ({where})" for line in describe(run))
+        stuck = []
+        for state in engine.stuck():
+            where = f"{self._name(state.task)}, chunk {state.chunk}, phase {state.part + 1}"
+            stuck.extend(f"{line} ({where})" for line in describe(state))
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = stuck + waiting

@@ -1,5 +1,72 @@
-"""The engine: executes tasks, ordered queues and messages in simulated time."""
+"""The engine: executes programs, queues and messages in simulated time. There are two with one meaning."""
 
-from astra_sim.engine.reference import CALL, CONTROL_BYTES, JOIN, PHASE, TIMER, TRAIL_LENGTH, Barrier, Engine, Job, Order, PhaseRun, Trail
+from __future__ import annotations
 
-__all__ = ["CALL", "CONTROL_BYTES", "JOIN", "PHASE", "TIMER", "TRAIL_LENGTH", "Barrier", "Engine", "Job", "Order", "PhaseRun", "Trail"]
+from collections.abc import Callable
+
+from astra_sim.engine.interface import (
+    COLLECTIVE,
+    CONTROL_BYTES,
+    JOIN,
+    TIMER,
+    TRAIL_LENGTH,
+    Engine,
+    Job,
+    Order,
+    Part,
+    PartRecord,
+    RankState,
+    Task,
+    Trail,
+)
+from astra_sim.errors import InputError
+
+MakeEngine = Callable[..., Engine]
+"""Makes an engine: (npus, network, endpoint_ps, memory_ps, rendezvous, bus), see `reference.ReferenceEngine`."""
+
+ENGINES = ("auto", "python", "compiled")
+
+
+def has_compiled() -> bool:
+    """Whether the compiled engine is installed."""
+    try:
+        from astra_sim.engine import _compiled  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def choose_engine(name: str) -> MakeEngine:
+    """The engine of that name; `auto` is the compiled one where it is installed. Raises InputError."""
+    if name not in ENGINES:
+        raise InputError(f"engine is {name!r}; auto, python or compiled are right")
+    if name != "python" and has_compiled():
+        from astra_sim.engine.compiled import CompiledEngine
+
+        return CompiledEngine
+    if name == "compiled":
+        raise InputError("engine is 'compiled', which is not installed; 'python' is (to have both, install astra-sim-core with a C++ compiler)")
+    from astra_sim.engine.reference import ReferenceEngine
+
+    return ReferenceEngine
+
+
+__all__ = [
+    "COLLECTIVE",
+    "CONTROL_BYTES",
+    "ENGINES",
+    "JOIN",
+    "TIMER",
+    "TRAIL_LENGTH",
+    "Engine",
+    "Job",
+    "MakeEngine",
+    "Order",
+    "Part",
+    "PartRecord",
+    "RankState",
+    "Task",
+    "Trail",
+    "choose_engine",
+    "has_compiled",
+]

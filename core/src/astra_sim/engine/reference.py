@@ -1,13 +1,7 @@
-"""The engine in readable Python. This is what simulated time means; a compiled engine must give the same answers.
+"""The engine in readable Python. This is what simulated time means; the compiled engine gives the same answers.
 
-Four primitives:
-
-* A **task** starts when its `waits` have gone and ends after its delay. It is one of four kinds: `JOIN` ends at once, `TIMER` after
-  its delay, `CALL` runs a function (which may add tasks) and ends at once, `PHASE` ends when a rank's schedule has finished.
-* A task may lie in a **queue**: when ready it takes the place that the queue's order gives it, and starts when it is among the
-  first `slots` of the queue. It leaves when it ends.
-* A **message** is sent by a rank's schedule and meets a receive at its destination.
-* A **barrier** makes the tasks of a phase end together, when the last rank has finished.
+What it is given is described in `interface`. Inside, everything is a task, a queue, a message or a barrier: a **message** is sent by a
+rank's schedule and meets a receive at its destination, a **barrier** makes the tasks of a phase end together.
 
 Time is an integer count of picoseconds. Within one instant messages arrive and endpoints make credits; what these bring about in the
 same instant follows, level by level; then tasks end, and what that brings about in the same instant is another round. What
@@ -15,86 +9,119 @@ happens at one level, or in one round, does so in the order of its **trail**: th
 scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
 sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then, among tasks, whichever started first.
 (ASTRA-sim keeps one list of events for every instant, which comes to the same.) So nothing depends on the order in which NPUs are
-visited, nor on a hash or an address, and equal inputs give equal runs.
+visited, nor on a hash or an address, and equal inputs give equal runs. What is sent at one level is handed to an event network
+together, in that order.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from astra_sim.boundary import call
+from astra_sim.boundary import MAX_PICOSECONDS
+from astra_sim.engine.interface import (
+    COLLECTIVE,
+    CONTROL_BYTES,
+    TIMER,
+    TRAIL_LENGTH,
+    Issue,
+    Job,
+    Order,
+    Part,
+    PartRecord,
+    RankState,
+    Task,
+    Trail,
+    advance,
+    check_groups,
+    check_program,
+    inject,
+    not_under_way,
+    place_of,
+    too_long,
+)
 from astra_sim.engine.shared_bus import BusOptions, SharedBus
-from astra_sim.errors import PluginError
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Action, LoweredProgram
 from astra_sim.units import PS_PER_NS
 
-JOIN, TIMER, CALL, PHASE = range(4)
-CONTROL_BYTES = 8192
-"""Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
-
 _ARRIVAL, _REQUEST, _CREDIT, _CALLED = range(4)
 _TASKS, _ROUND = 1 << 39, 1 << 40
-
-Trail = tuple[int, ...]
-"""Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
-
-TRAIL_LENGTH = 8
+_NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
 
 
-class Job(NamedTuple):
-    """What the order of a queue may look at: a chunk in one of its phases.
+class _Queue:
+    """A queue of an NPU: `jobs` and the `entries` they belong to, of which the first `running` run."""
 
-    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first.
-    """
+    __slots__ = ("entries", "jobs", "order", "running", "slots")
 
-    priority: int
-    kind: str
-    bytes: int
-    remaining: int
-
-
-Order = Callable[[Sequence[Job], int, Job], int]
-"""Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index."""
+    def __init__(self, slots: int, order: Order) -> None:
+        self.slots = slots
+        self.order = order
+        self.running = 0
+        self.jobs: list[Job] = []
+        self.entries: list[_Task] = []
 
 
-class PhaseRun:
+class _Task:
+    """A task of an NPU, or (with `part`) a part of a chunk. Of a collective, `chunks` have not ended yet."""
+
+    __slots__ = ("chunk", "chunks", "ended_at", "kind", "npu", "number", "part", "place", "program", "queue", "ready_at", "run")
+    __slots__ += ("started_at", "successors", "task", "waits")
+
+    def __init__(self, npu: int, number: int, task: Task, program: _Program) -> None:
+        self.npu = npu
+        self.number = number
+        self.task = task
+        self.program = program
+        self.part: Part | None = None
+        self.chunk = self.place = -1
+        self.queue: _Queue | None = None
+        self.run: _Rank | None = None
+        self.waits = len(task.after)
+        self.chunks = 0
+        self.successors: list[_Task] = []
+        self.ready_at = self.started_at = self.ended_at = -1
+
+
+class _Program:
+    """A program and what its collectives issued, until the last NPU has."""
+
+    __slots__ = ("issue", "issued", "npus")
+
+    def __init__(self, npus: int, issue: Issue) -> None:
+        self.npus = npus
+        self.issue = issue
+        self.issued: dict[int, tuple[Sequence[Sequence[Part]], list[int]]] = {}
+
+    def chunks(self, number: int, now: int) -> Sequence[Sequence[Part]]:
+        """The chunks of a collective."""
+        if number not in self.issued:
+            self.issued[number] = self.issue(number, now), [0]
+        chunks, count = self.issued[number]
+        count[0] += 1
+        if count[0] == self.npus:
+            del self.issued[number]
+        return chunks
+
+
+class _Rank:
     """One rank's part of a phase: its program, how far it is, and what it measured.
 
     `last_trail` is the latest trail of the credits at `credited_at`.
     """
 
-    __slots__ = (
-        "arrivals",
-        "barrier",
-        "credited_at",
-        "credits",
-        "delay_sum",
-        "handled",
-        "last_trail",
-        "members",
-        "next_action",
-        "npu",
-        "offers",
-        "order",
-        "posted_at",
-        "program",
-        "rank",
-        "received",
-        "requests",
-        "slots",
-        "task",
-    )
+    __slots__ = ("arrivals", "credited_at", "credits", "delay_sum", "handled", "last_trail", "members", "next_action", "npu", "offers")
+    __slots__ += ("order", "phase", "posted_at", "program", "rank", "received", "requests", "slots", "task")
 
-    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, barrier: Barrier) -> None:
+    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: _Phase) -> None:
         self.npu = npu
         self.rank = rank
         self.members = members
         self.program = program
-        self.barrier = barrier
-        self.task = -1
+        self.phase = phase
+        self.task: _Task | None = None
         self.order = 0
         self.credits = 0
         self.credited_at = -1
@@ -108,49 +135,37 @@ class PhaseRun:
         self.received = 0
         self.offers: dict[int, tuple[int, int, int]] = {}
         self.requests: set[int] = set()
-        barrier.parts.append(self)
-        barrier.by_npu[npu] = self
-        barrier.open += 1
-
-    def is_posted(self, slot: int) -> bool:
-        """Whether the receive `slot` still waits for its message."""
-        return self.slots[slot] == _POSTED
 
 
-class Barrier:
-    """The parts of one phase, which end together (`together`) or each by itself.
+class _Phase:
+    """The ranks of a phase, which end together or each by itself: its barrier.
 
     `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
     """
 
-    __slots__ = ("by_npu", "ended_at", "open", "parts", "together", "trail")
+    __slots__ = ("by_npu", "ended_at", "open", "queue", "ranks", "together", "trail")
 
-    def __init__(self, together: bool = True) -> None:
-        self.parts: list[PhaseRun] = []
-        self.by_npu: dict[int, PhaseRun] = {}
+    def __init__(self, queue: int, together: bool) -> None:
+        self.ranks: list[_Rank] = []
+        self.by_npu: dict[int, _Rank] = {}
         self.open = 0
         self.ended_at = -1
-        self.trail: tuple[int, ...] = ()
+        self.trail: Trail = ()
+        self.queue = queue
         self.together = together
 
-    def loop_back(self, members: Sequence[int]) -> None:
-        """Let the only part stand for all members: its messages come back, for what it sends to a peer is what another sends to it."""
-        self.by_npu = dict.fromkeys(members, self.parts[0])
 
-
-_NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
-
-
-class Engine:
+class ReferenceEngine:
     """Runs tasks, queues and messages.
 
-    `network` moves messages (None where all phases are timers), `endpoint_ps` is the time an endpoint needs for a credit,
+    `network` moves messages (None where all parts take a given time), `endpoint_ps` is the time an endpoint needs for a credit,
     `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
     With a `bus`, endpoints share it instead of taking `endpoint_ps`.
     """
 
     def __init__(
         self,
+        npus: int,
         network: RouteDelayNetwork | EventNetwork | None = None,
         endpoint_ps: int = 0,
         memory_ps: Callable[[int], int] | None = None,
@@ -160,6 +175,7 @@ class Engine:
         self.now = 0
         self.events = 0
         self.messages = 0
+        self._npus = npus
         self._network = network
         self._route_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
         self._endpoint_ps = endpoint_ps
@@ -167,240 +183,321 @@ class Engine:
         self._rendezvous = rendezvous
         self._bus = bus
         self._buses: dict[int, SharedBus] = {}
-        # (time, stage, (trail, kind), order, NPU that scheduled it, run or function, argument, trail): in this order things happen.
-        self._heap: list[tuple[int, int, tuple[Trail, int], int, int, PhaseRun | Callable[[], None] | None, int, Trail]] = []
+        # (time, stage, (trail, kind), order, NPU that scheduled it, what, argument, trail): in this order things happen.
+        self._heap: list[tuple[int, int, tuple[Trail, int], int, int, _Task | _Rank | Callable[[], None], int, Trail]] = []
         self._stage = _TASKS
         self._trail: Trail = ()
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
-        # tasks
-        self.kind: list[int] = []
-        self.delay: list[int] = []
-        self.waits: list[int] = []
-        self.queue: list[int] = []
-        self.payload: list[object] = []
-        self.trail: list[tuple[int, ...]] = []
-        self.npu: list[int] = []
-        self.successors: list[list[int]] = []
-        self.ready_at: list[int] = []
-        self.started_at: list[int] = []
-        self.finished_at: list[int] = []
-        # queues
-        self._slots: list[int] = []
-        self._running: list[int] = []
-        self._jobs: list[list[Job]] = []
-        self._entries: list[list[int]] = []
-        self._place: list[Order] = []
-        # messages on their way through an EventNetwork
-        self._under_way: dict[int, tuple[int, int, PhaseRun, int, Trail]] = {}
-        self._outbox: list[tuple[int, int, int, int]] = []
+        self._queues: list[list[_Queue]] = [[] for _ in range(npus)]
+        self._tasks: dict[int, list[_Task]] = {}
+        self._parts: dict[int, list[_Task]] = {}
+        self._to_start: list[_Task] = []
+        self._groups: list[tuple[Sequence[Sequence[int]], bool]] = []
+        self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
+        self._phases: list[_Phase] = []
+        # messages on their way through an event network, those it has not seen, and a time up to which it has nothing more to deliver
+        self._under_way: dict[int, tuple[int, int, _Rank, int, Trail]] = {}
+        self._outbox: list[Message] = []
+        self._quiet_until: int | None = -1
 
     # -- building ------------------------------------------------------------------------------------------------------
 
-    def add_queue(self, slots: int, order: Order) -> int:
-        """A queue whose first `slots` tasks run; returns its number."""
-        self._slots.append(slots)
-        self._running.append(0)
-        self._jobs.append([])
-        self._entries.append([])
-        self._place.append(order)
-        return len(self._slots) - 1
+    def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
+        """Give every NPU queues: the slots and the order of each."""
+        for slots, order in queues:
+            if slots < 1:
+                raise ValueError(f"a queue of {slots} slots; at least 1 is right")
+            for own in self._queues:
+                own.append(_Queue(slots, order))
 
-    def add_task(
-        self,
-        kind: int,
-        delay: int = 0,
-        waits: int = 0,
-        queue: int = -1,
-        payload: object = None,
-        trail: tuple[int, ...] = (),
-        npu: int = 0,
-    ) -> int:
-        """A task; returns its number. `payload` is the Job of a queued TIMER, the function of a CALL, (Job, PhaseRun) of a PHASE.
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+        check_program(tasks, npus, self._npus)
+        program = _Program(len(npus), issue)
+        for npu in npus:
+            if npu in self._tasks:
+                raise ValueError(f"NPU {npu} has a program already")
+            own = self._tasks[npu] = [_Task(npu, number, task, program) for number, task in enumerate(tasks)]
+            self._parts[npu] = []
+            for task in own:
+                for other in task.task.after:
+                    own[other].successors.append(task)
+                if not task.waits:
+                    self._to_start.append(task)
 
-        A task without `waits` must be started with `start`. A TIMER that stands for a phase has the phase's `trail`, as offsets
-        back from its end.
-        """
-        self.kind.append(kind)
-        self.delay.append(delay)
-        self.waits.append(waits)
-        self.queue.append(queue)
-        self.payload.append(payload)
-        self.trail.append(trail)
-        self.npu.append(npu)
-        self.successors.append([])
-        self.ready_at.append(-1)
-        self.started_at.append(-1)
-        self.finished_at.append(-1)
-        return len(self.kind) - 1
+    def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
+        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        check_groups(groups, self._npus)
+        self._groups.append((groups, loop_back))
+        return len(self._groups) - 1
 
-    def precede(self, before: int, after: int) -> None:
-        """Make `after` one wait longer: for the end of `before`."""
-        self.successors[before].append(after)
-        self.waits[after] += 1
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups: one program for all ranks or one for each. Returns its number."""
+        ranks = len(self._groups[groups][0][0])
+        if len(programs) not in (1, ranks):
+            raise ValueError(f"{len(programs)} programs for groups of {ranks}; 1 or {ranks} are right")
+        self._schedules.append((programs, groups))
+        return len(self._schedules) - 1
 
-    def start(self, task: int) -> None:
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
+        """A phase that runs a schedule, for one part of one chunk. Returns its number."""
+        programs, number = self._schedules[schedule]
+        groups, loop_back = self._groups[number]
+        phase = _Phase(queue, together)
+        for group in groups:
+            for rank, npu in enumerate(group):
+                phase.by_npu[npu] = made = _Rank(npu, rank, group, programs[rank % len(programs)], phase)
+                phase.ranks.append(made)
+                if loop_back:
+                    phase.by_npu = dict.fromkeys(group, made)
+                    break
+            if loop_back:
+                break
+        phase.open = len(phase.ranks)
+        self._phases.append(phase)
+        return len(self._phases) - 1
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def times(self, npu: int) -> tuple[list[int], list[int]]:
+        """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
+        tasks = self._tasks[npu]
+        return [task.ready_at for task in tasks], [task.ended_at for task in tasks]
+
+    def parts(self, npu: int) -> list[PartRecord]:
+        """The parts of chunks on an NPU, in the order in which they were issued."""
+        return [
+            PartRecord(
+                task.number,
+                task.chunk,
+                task.place,
+                task.ready_at,
+                task.started_at,
+                task.ended_at,
+                task.run.delay_sum if task.run else 0,
+                task.run.received if task.run else 0,
+            )
+            for task in self._parts[npu]
+        ]
+
+    def trail(self, phase: int) -> Trail:
+        """The latest trail of the ranks with which a phase ended."""
+        return self._phases[phase].trail
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        return [
+            (npu, task.number, task.ready_at >= 0) for npu, tasks in sorted(self._tasks.items()) for task in tasks if task.ended_at < 0
+        ]
+
+    def stuck(self) -> list[RankState]:
+        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+        tasks = [task for tasks in self._parts.values() for task in tasks if task.run and task.started_at >= 0 > task.ended_at]
+        return [
+            RankState(
+                task.number,
+                task.chunk,
+                task.place,
+                task.npu,
+                run.rank,
+                run.members,
+                run.program,
+                run.credits,
+                run.arrivals,
+                run.next_action,
+                [slot for slot, state in enumerate(run.slots) if state == _POSTED],
+            )
+            for task in sorted(tasks, key=lambda task: (task.number, task.chunk, task.place, task.npu))
+            if (run := task.run)
+        ]
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, events: int | None = None) -> bool:
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        while self._to_start:
+            starting, self._to_start = self._to_start, []
+            for task in sorted(starting, key=lambda task: (task.npu, task.number)):
+                self._start(task)
+        heap = self._heap
+        network = self._network if isinstance(self._network, EventNetwork) else None
+        limit = self.events + events if events is not None else -1
+        while True:
+            if not heap or heap[0][0] != self.now or heap[0][1] != self._stage:
+                if network is not None:
+                    self._exchange_with(network)
+                if not heap:
+                    return False
+                if self.events >= limit >= 0:
+                    return True
+            self.now, self._stage, key, _, _, what, argument, self._trail = heapq.heappop(heap)
+            self.events += 1
+            if isinstance(what, _Task):
+                self._finish(what)
+            elif not isinstance(what, _Rank):
+                what()
+            elif key[1] == _CREDIT:
+                self._credit(what)
+            elif key[1] == _ARRIVAL:
+                self._arrive(what, argument)
+            else:
+                self._grant(what, argument)
+
+    # -- tasks and queues ----------------------------------------------------------------------------------------------
+
+    def _start(self, task: _Task) -> None:
         """Make a task ready that waits for nothing."""
         stack = [task]
         while stack:
             current = stack.pop()
-            self.ready_at[current] = self.now
-            if self.queue[current] >= 0:
+            current.ready_at = self.now
+            if current.queue is not None:
                 self._enqueue(current)
-                self._pump(self.queue[current])
+                self._pump(current.queue)
                 continue
-            kind = self.kind[current]
-            if kind in (TIMER, PHASE):
+            if current.part is not None or current.task.kind == TIMER:
                 self._begin(current)
                 continue
-            self.started_at[current] = self.now
-            if kind == CALL:
-                self.payload[current](self.now)  # type: ignore[operator]
-            self.finished_at[current] = self.now
-            for successor in reversed(self.successors[current]):
-                self.waits[successor] -= 1
-                if not self.waits[successor]:
-                    stack.append(successor)
+            current.started_at = self.now
+            if current.task.kind == COLLECTIVE and self._issue(current):
+                continue
+            self._end(current)
+            stack.extend(reversed([successor for successor in current.successors if self._release(successor)]))
 
-    def release(self, task: int) -> None:
-        """Take one wait off a task, and make it ready if that was the last."""
-        self.waits[task] -= 1
-        if not self.waits[task]:
-            self.start(task)
+    def _release(self, task: _Task) -> bool:
+        """Take one wait off a task; whether that was the last."""
+        task.waits -= 1
+        return not task.waits
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    def _issue(self, task: _Task) -> int:
+        """Start the chunks of a collective; returns how many those are."""
+        chunks = task.program.chunks(task.number, self.now)
+        task.chunks = len(chunks)
+        for number, parts in enumerate(chunks):
+            first = previous = None
+            for place, part in enumerate(parts):
+                made = _Task(task.npu, task.number, task.task, task.program)
+                made.part, made.chunk, made.place = part, number, place
+                made.queue = self._queues[task.npu][part.queue] if part.queue >= 0 else None
+                made.run = self._phases[part.phase].by_npu[task.npu] if part.phase >= 0 else None
+                self._parts[task.npu].append(made)
+                if previous is not None:
+                    previous.successors.append(made)
+                first, previous = first or made, made
+            assert first is not None
+            self._start(first)
+        return len(chunks)
 
-    def run(self, until: int | None = None) -> int | None:
-        """Run until nothing is left to do, or for `until` events; returns the time of the next event, None at the end."""
-        heap = self._heap
-        network = self._network if isinstance(self._network, EventNetwork) else None
-        limit = self.events + until if until is not None else -1
-        while True:
-            if network is not None:
-                self._exchange_with(network)
-            if not heap:
-                return None
-            if self.events == limit:
-                return heap[0][0]
-            self.now, self._stage, key, _, _, run, argument, self._trail = heapq.heappop(heap)
-            self.events += 1
-            if run is None:
-                self._finish(argument)
-            elif not isinstance(run, PhaseRun):
-                run()
-            elif key[1] == _CREDIT:
-                self._credit(run)
-            elif key[1] == _ARRIVAL:
-                self._arrive(run, argument)
-            else:
-                self._grant(run, argument)
-
-    def unfinished(self) -> list[int]:
-        """Tasks that have not ended."""
-        return [task for task, time in enumerate(self.finished_at) if time < 0]
-
-    # -- tasks and queues ----------------------------------------------------------------------------------------------
-
-    def _begin(self, task: int) -> None:
-        self.started_at[task] = self.now
-        npu = self.npu[task]
+    def _begin(self, task: _Task) -> None:
+        task.started_at = self.now
+        npu = task.npu
         order = self._task_orders[npu] = self._task_orders.get(npu, 0) + 1
-        if self.kind[task] == TIMER:
-            end = self.now + self.delay[task]
-            trail = self.trail[task]
-            trail = tuple(end - offset for offset in trail) if trail else (self.now,)
-            self._push_task(end, trail, order, npu, task)
+        run = task.run
+        if run is None:
+            delay, offsets = (task.task.delay, ()) if task.part is None else (task.part.delay, task.part.trail)
+            end = self.now + delay
+            trail = tuple(end - offset for offset in offsets) if offsets else (self.now,)
+            self._push_task(end, trail, order, task)
             return
-        run: PhaseRun = self.payload[task][1]  # type: ignore[index]
         run.task = task
         run.order = order
         for start in range(-run.program.starts, 0):
             self._handle(run, start)
         self._advance(run)
 
-    def _finish(self, task: int) -> None:
-        self.finished_at[task] = self.now
-        queue = self.queue[task]
-        if queue >= 0:
-            place = self._entries[queue].index(task)
-            del self._entries[queue][place]
-            del self._jobs[queue][place]
-            self._running[queue] -= 1
+    def _end(self, task: _Task) -> None:
+        task.ended_at = self.now
+
+    def _finish(self, task: _Task) -> None:
+        self._end(task)
+        queue = task.queue
+        if queue is not None:
+            place = queue.entries.index(task)
+            del queue.entries[place]
+            del queue.jobs[place]
+            queue.running -= 1
+        if task.part is not None and not task.successors:
+            self._chunk_ended(self._tasks[task.npu][task.number])
         entered = []
-        for successor in self.successors[task]:
-            self.waits[successor] -= 1
-            if not self.waits[successor]:
-                if self.queue[successor] >= 0:
-                    self.ready_at[successor] = self.now
-                    self._enqueue(successor)
-                    entered.append(self.queue[successor])
-                else:
-                    self.start(successor)
-        if queue >= 0:
+        for successor in task.successors:
+            if successor.part is None:
+                if self._release(successor):
+                    self._start(successor)
+            elif successor.queue is None:
+                self._start(successor)
+            else:
+                successor.ready_at = self.now
+                self._enqueue(successor)
+                entered.append(successor.queue)
+        if queue is not None:
             self._pump(queue)
         for other in entered:
             self._pump(other)
 
-    def _enqueue(self, task: int) -> None:
-        queue = self.queue[task]
-        payload = self.payload[task]
-        job: Job = payload if self.kind[task] == TIMER else payload[0]  # type: ignore[assignment, index]
-        place = call("the order of a queue", self._place[queue], self._jobs[queue], self._running[queue], job)
-        if type(place) is not int or not self._running[queue] <= place <= len(self._jobs[queue]):
-            bounds = f"{self._running[queue]} to {len(self._jobs[queue])}"
-            raise PluginError(f"the order of a queue gave the place {place!r}; {bounds} are right")
-        self._jobs[queue].insert(place, job)
-        self._entries[queue].insert(place, task)
+    def _chunk_ended(self, collective: _Task) -> None:
+        collective.chunks -= 1
+        if not collective.chunks:
+            self._begin(collective)
 
-    def _pump(self, queue: int) -> None:
+    def _enqueue(self, task: _Task) -> None:
+        queue = task.queue
+        assert queue is not None
+        assert task.part is not None
+        place = place_of(queue.order, queue.jobs, queue.running, task.part.job)
+        queue.jobs.insert(place, task.part.job)
+        queue.entries.insert(place, task)
+
+    def _pump(self, queue: _Queue) -> None:
         """Start the tasks that have a slot."""
-        entries, slots = self._entries[queue], self._slots[queue]
-        while self._running[queue] < slots and self._running[queue] < len(entries):
-            self._running[queue] += 1
-            self._begin(entries[self._running[queue] - 1])
+        while queue.running < queue.slots and queue.running < len(queue.entries):
+            queue.running += 1
+            self._begin(queue.entries[queue.running - 1])
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _push(
-        self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int = 0, via: tuple[int, ...] = ()
-    ) -> None:
+    def _push(self, time: int, kind: int, npu: int, what: _Rank | Callable[[], None], argument: int = 0, via: Trail = ()) -> None:
         """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
         key = trail = self._next_trail()
         if via:
             trail = (*via, *trail)[:TRAIL_LENGTH]
             # What comes via the very instant in which it happens joins what is scheduled for that already.
             key = key if via[0] == time else trail
-        self._push_event(time, kind, npu, run, argument, trail, key)
+        self._push_event(time, kind, npu, what, argument, trail, key)
 
     def _next_trail(self) -> Trail:
         """The trail of what is scheduled now."""
         return (self.now, *self._trail)[:TRAIL_LENGTH]
 
     def _push_event(
-        self, time: int, kind: int, npu: int, run: PhaseRun | Callable[[], None], argument: int, trail: Trail, key: Trail
+        self, time: int, kind: int, npu: int, what: _Rank | Callable[[], None], argument: int, trail: Trail, key: Trail
     ) -> None:
+        if time > MAX_PICOSECONDS:
+            raise too_long(self.now)
         stage = 0
         if time == self.now:
             # A level after what happens now.
             stage = self._stage - _TASKS + _ROUND if self._stage & _TASKS else self._stage + 1
         order = self._orders[npu] = self._orders.get(npu, 0) + 1
-        heapq.heappush(self._heap, (time, stage, (key, kind), order, npu, run, argument, trail))
+        heapq.heappush(self._heap, (time, stage, (key, kind), order, npu, what, argument, trail))
 
-    def _push_task(self, time: int, trail: Trail, order: int, npu: int, task: int) -> None:
+    def _push_task(self, time: int, trail: Trail, order: int, task: _Task) -> None:
         """Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now."""
+        if time > MAX_PICOSECONDS:
+            raise too_long(self.now)
         stage = _TASKS
         if time == self.now:
             stage += self._stage // _ROUND * _ROUND + (_ROUND if self._stage & _TASKS else 0)
-        heapq.heappush(self._heap, (time, stage, (trail, 0), order, npu, None, task, ()))
+        heapq.heappush(self._heap, (time, stage, (trail, 0), order, task.npu, task, 0, ()))
 
-    def _credit(self, run: PhaseRun) -> None:
+    def _credit(self, run: _Rank) -> None:
         """A rank has handled a message, or a start."""
         run.last_trail = max(run.last_trail, self._trail) if run.credited_at == self.now else self._trail
         run.credited_at = self.now
         run.credits += 1
         self._advance(run)
 
-    def _advance(self, run: PhaseRun) -> None:
+    def _advance(self, run: _Rank) -> None:
         """Take every step that the credits of a rank allow."""
         actions = run.program.actions
         while run.next_action < len(actions):
@@ -415,15 +512,15 @@ class Engine:
         if run.credits == run.program.credits:
             self._finish_phase(run)
 
-    def _send(self, run: PhaseRun, action: Action) -> None:
+    def _send(self, run: _Rank, action: Action) -> None:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
-        target = run.barrier.by_npu[destination]
+        target = run.phase.by_npu[destination]
         if self._rendezvous and action.slot not in target.requests:
             target.offers[action.slot] = (run.npu, destination, action.bytes)
         else:
             self._transmit(run.npu, destination, action.bytes, _ARRIVAL, target, action.slot)
 
-    def _post(self, run: PhaseRun, action: Action) -> None:
+    def _post(self, run: _Rank, action: Action) -> None:
         slot = action.receive_slot
         run.posted_at[slot] = self.now
         if run.slots[slot] == _ARRIVED:
@@ -434,36 +531,36 @@ class Engine:
             sender = run.members[action.receive_from.of(run.rank, len(run.members))]  # type: ignore[union-attr]
             self._transmit(run.npu, sender, CONTROL_BYTES, _REQUEST, run, slot)
 
-    def _grant(self, run: PhaseRun, slot: int) -> None:
+    def _grant(self, run: _Rank, slot: int) -> None:
         """The request for a message has reached its sender, who sends it as soon as it has it."""
         run.requests.add(slot)
         if slot in run.offers:
             self._transmit(*run.offers.pop(slot), _ARRIVAL, run, slot)
 
-    def _transmit(self, source: int, destination: int, size: int, kind: int, run: PhaseRun, slot: int) -> None:
+    def _transmit(self, source: int, destination: int, size: int, kind: int, run: _Rank, slot: int) -> None:
         """Put a message on the network; at its arrival the event `kind` happens to the receive `slot` of `run`."""
         self.messages += 1
         if self._route_delay is not None:
             self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
         else:
-            self._outbox.append((self.messages, source, destination, size))
+            self._outbox.append(Message(self.messages, source, destination, size, run.phase.queue))
             self._under_way[self.messages] = (kind, source, run, slot, self._next_trail())
 
-    def _arrive(self, run: PhaseRun, slot: int) -> None:
+    def _arrive(self, run: _Rank, slot: int) -> None:
         run.arrivals += 1
         if run.slots[slot] == _POSTED:
             self._receive(run, slot)
         else:
             run.slots[slot] = _ARRIVED
 
-    def _receive(self, run: PhaseRun, slot: int) -> None:
+    def _receive(self, run: _Rank, slot: int) -> None:
         """A message has met its receive: the endpoint makes a credit of it."""
         run.slots[slot] = _DONE
         run.delay_sum += self.now - run.posted_at[slot]
         run.received += 1
         self._handle(run, slot)
 
-    def _handle(self, run: PhaseRun, slot: int) -> None:
+    def _handle(self, run: _Rank, slot: int) -> None:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
         size = run.program.memory_bytes[slot] if slot >= 0 else 0
         if self._bus is None:
@@ -499,37 +596,39 @@ class Engine:
         return bus
 
     def _exchange_with(self, network: EventNetwork) -> None:
-        """Hand new messages to the network, and take those that arrive before anything else happens."""
-        what = f"network {type(network).__name__}"
+        """Hand new messages to the network, and take all that arrive before anything else happens."""
         if self._outbox:
-            call(f"{what}: inject", network.inject, self.now, self._outbox)
+            inject(network, self.now, self._outbox)
             self._outbox = []
-        until = self._heap[0][0] if self._heap else None
-        delivery = call(f"{what}: advance", network.advance, until)
-        if delivery is None:
-            return
-        if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-            raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
-        time, numbers = delivery
-        if type(time) is not int or time < self.now or (until is not None and time > until):
-            raise PluginError(f"{what}: advance answered the time {time!r}; {self.now} to {until} are right")
-        for number in numbers:
-            message = self._under_way.pop(number, None) if isinstance(number, int) else None
-            if message is None:
-                raise PluginError(f"{what}: message {number!r} was delivered, which is not under way")
-            kind, source, run, slot, trail = message
-            self._push_event(time, kind, source, run, slot, trail, trail)
+            self._quiet_until = -1
+        while self._quiet_until is not None:
+            until = self._heap[0][0] if self._heap else None
+            if until is not None and until <= self._quiet_until:
+                return
+            delivery = advance(network, self.now, until)
+            if delivery is None:
+                self._quiet_until = until
+                return
+            time, numbers = delivery
+            for number in numbers:
+                message = self._under_way.pop(number, None)
+                if message is None:
+                    raise not_under_way(network, number)
+                kind, source, run, slot, trail = message
+                self._push_event(time, kind, source, run, slot, trail, trail)
 
-    def _finish_phase(self, run: PhaseRun) -> None:
+    def _finish_phase(self, run: _Rank) -> None:
         """A rank has finished its part of a phase."""
         trail = run.last_trail if run.credited_at == self.now else (self.now,)
-        barrier = run.barrier
-        barrier.open -= 1
-        if not barrier.together:
-            self._push_task(self.now, trail, run.order, run.npu, run.task)
+        phase = run.phase
+        phase.open -= 1
+        if not phase.together:
+            assert run.task is not None
+            self._push_task(self.now, trail, run.order, run.task)
             return
-        barrier.trail = max(barrier.trail, trail) if barrier.ended_at == self.now else trail
-        barrier.ended_at = self.now
-        if not barrier.open:
-            for part in barrier.parts:
-                self._push_task(self.now, barrier.trail, part.order, part.npu, part.task)
+        phase.trail = max(phase.trail, trail) if phase.ended_at == self.now else trail
+        phase.ended_at = self.now
+        if not phase.open:
+            for rank in phase.ranks:
+                assert rank.task is not None
+                self._push_task(self.now, phase.trail, rank.order, rank.task)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from astra_sim.components import options_of
 from astra_sim.models import Compute, Memory, MissingWork, Work
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Topology
 from astra_sim.plugins import shared_plugins
@@ -111,7 +111,7 @@ class NetworkContract(ComponentContract):
         if not isinstance(network, EventNetwork):
             return
         pairs = [(a, b) for a in range(self.platform.npus) for b in range(self.platform.npus) if a != b][:50]
-        network.inject(1000, [(number, a, b, 4096) for number, (a, b) in enumerate(pairs)])
+        network.inject(1000, [Message(number, a, b, 4096) for number, (a, b) in enumerate(pairs)])
         assert network.advance(999) is None
         arrived: list[int] = []
         last = 1000

@@ -1,0 +1,862 @@
+#include "machine.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace astra {
+namespace {
+
+constexpr std::int64_t kControlBytes = 8192;
+constexpr std::int64_t kPsPerNs = 1000;
+constexpr std::size_t kPlaceWords = std::size_t{1} << 22;  // how much of what orders have answered is remembered
+
+[[noreturn]] void invalid(const std::string& what) { throw std::invalid_argument(what); }
+
+std::uint64_t pair_key(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} << 32 | b; }
+
+void check_peer(const Peer& peer, std::int32_t ranks) {
+  if (peer.kind == PeerKind::none) return;
+  if (peer.value < 0 || (peer.kind != PeerKind::exclusive_or && peer.value >= ranks)) invalid("a peer outside of its group");
+  if (peer.kind != PeerKind::exclusive_or) return;
+  if ((ranks & (ranks - 1)) == 0 ? peer.value >= ranks : true) {
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      if ((rank ^ peer.value) >= ranks) invalid("a peer outside of its group");
+    }
+  }
+}
+
+}  // namespace
+
+// -- windows ----------------------------------------------------------------------------------------------------------
+
+Machine::Slot& Machine::Window::at(std::uint32_t slot) {
+  if (slot < first_) throw std::logic_error("a receive was met twice");
+  if (slot - first_ >= capacity_) grow(slot);
+  return data()[slot & (capacity_ - 1)];
+}
+
+void Machine::Window::done(std::uint32_t slot) {
+  at(slot).state |= kDone;
+  while (data()[first_ & (capacity_ - 1)].state & kDone) {
+    data()[first_ & (capacity_ - 1)] = Slot{};
+    ++first_;
+  }
+}
+
+void Machine::Window::grow(std::uint32_t slot) {
+  std::uint32_t capacity = capacity_;
+  while (slot - first_ >= capacity) capacity *= 2;
+  Slot* larger = new Slot[capacity]();
+  for (std::uint32_t place = first_; place != first_ + capacity_; ++place) larger[place & (capacity - 1)] = data()[place & (capacity_ - 1)];
+  if (capacity_ > kInside) delete[] outside_;
+  outside_ = larger;
+  capacity_ = capacity;
+}
+
+// -- building ---------------------------------------------------------------------------------------------------------
+
+Machine::Machine(Options options) : options_(std::move(options)), npus_(options_.npus) {
+  if (options_.npus == 0) invalid("an engine without NPUs");
+  if (options_.endpoint_ps < 0) invalid("a negative endpoint delay");
+  if (options_.bus) buses_.resize(options_.npus);
+}
+
+Machine::~Machine() = default;
+
+void Machine::add_queues(const std::vector<std::int64_t>& slots) {
+  if (started_ || !slots_.empty()) invalid("queues are given once, before the run");
+  for (const std::int64_t count : slots) {
+    if (count < 1) invalid("a queue of " + std::to_string(count) + " slots; at least 1 is right");
+  }
+  slots_ = slots;
+  npu_queues_.resize(npus_.size() * slots_.size());
+}
+
+void Machine::set_table(const astra_network* table) {
+  if (options_.network == NetworkKind::delays ? !table->delay : !table->inject || !table->advance) {
+    invalid("the network function table lacks functions");
+  }
+  table_ = table;
+}
+
+void Machine::add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after,
+                          const std::vector<std::int64_t>& npus) {
+  if (started_) invalid("programs are given before the run");
+  if (after.size() != tasks.size()) invalid("a program whose tasks and waits differ in number");
+  Program program;
+  std::vector<std::uint32_t> counts(tasks.size() + 1, 0);
+  for (std::size_t task = 0; task < tasks.size(); ++task) {
+    if (tasks[task].delay < 0) invalid("task " + std::to_string(task) + " has a negative delay");
+    for (const std::int64_t other : after[task]) {
+      if (other < 0 || other >= static_cast<std::int64_t>(task)) {
+        invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; earlier ones are right");
+      }
+      ++counts[static_cast<std::size_t>(other) + 1];
+    }
+    tasks[task].waits = static_cast<std::int32_t>(after[task].size());
+  }
+  for (std::size_t task = 0; task < tasks.size(); ++task) counts[task + 1] += counts[task];
+  program.first_successor = counts;
+  program.successors.resize(counts.back());
+  for (std::size_t task = 0; task < tasks.size(); ++task) {
+    for (const std::int64_t other : after[task]) {
+      program.successors[counts[static_cast<std::size_t>(other)]++] = static_cast<std::uint32_t>(task);
+    }
+  }
+  program.npus = static_cast<std::uint32_t>(npus.size());
+  const auto number = static_cast<std::uint32_t>(programs_.size());
+  for (const std::int64_t npu : npus) {
+    if (npu < 0 || npu >= static_cast<std::int64_t>(npus_.size())) invalid("a program is given to NPU " + std::to_string(npu));
+    if (npus_[static_cast<std::size_t>(npu)].program != kNone) invalid("NPU " + std::to_string(npu) + " has a program already");
+    Npu& own = npus_[static_cast<std::size_t>(npu)];
+    own.program = number;
+    own.first_task = task_states_.size();
+    for (const Task& task : tasks) task_states_.push_back({task.waits, waiting});
+    if (own.observed >= 0) {
+      observed_[static_cast<std::size_t>(own.observed)].ready.assign(tasks.size(), -1);
+      observed_[static_cast<std::size_t>(own.observed)].ended.assign(tasks.size(), -1);
+    }
+  }
+  program.tasks = std::move(tasks);
+  programs_.push_back(std::move(program));
+  issued_.emplace_back();
+}
+
+std::uint32_t Machine::add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back) {
+  if (size < 1 || members.empty() || members.size() % static_cast<std::size_t>(size)) invalid("members that make no groups of one size");
+  Groups groups;
+  groups.part_of.assign(npus_.size(), -1);
+  groups.size = size;
+  groups.loop_back = loop_back;
+  groups.members = std::move(members);
+  for (std::size_t part = 0; part < groups.members.size(); ++part) {
+    const std::int32_t npu = groups.members[part];
+    if (npu < 0) invalid("a group with a negative NPU");
+    if (part >= groups.parts()) continue;
+    if (static_cast<std::size_t>(npu) >= npus_.size()) invalid("a group with NPU " + std::to_string(npu) + ", which does not exist");
+    if (groups.part_of[static_cast<std::size_t>(npu)] >= 0) invalid("NPU " + std::to_string(npu) + " is in a group twice");
+    groups.part_of[static_cast<std::size_t>(npu)] = static_cast<std::int32_t>(part);
+  }
+  groups_.push_back(std::move(groups));
+  return static_cast<std::uint32_t>(groups_.size() - 1);
+}
+
+std::uint32_t Machine::add_schedule(std::vector<RankProgram> programs, std::uint32_t groups) {
+  if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
+  const std::int32_t ranks = groups_[groups].size;
+  if (programs.size() != 1 && programs.size() != static_cast<std::size_t>(ranks)) invalid("a schedule with a wrong number of programs");
+  std::vector<std::vector<bool>> met(programs.size());
+  for (std::size_t place = 0; place < programs.size(); ++place) met[place].resize(programs[place].memory_ps.size());
+  for (std::size_t place = 0; place < programs.size(); ++place) {
+    const RankProgram& program = programs[place];
+    const std::size_t receives = program.memory_ps.size();
+    if (program.starts < 0 || program.credits != program.starts + static_cast<std::int64_t>(receives)) invalid("a program whose credits do not add up");
+    if (options_.bus && program.carriages.size() != static_cast<std::size_t>(program.credits)) invalid("a program without carriages");
+    std::size_t received = 0;
+    for (const Action& action : program.actions) {
+      if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
+      check_peer(action.to, ranks);
+      check_peer(action.from, ranks);
+      if (action.to.kind != PeerKind::none) {
+        const std::size_t target =
+            programs.size() == 1 ? 0 : static_cast<std::size_t>(action.to.of(static_cast<std::int32_t>(place), ranks));
+        if (action.slot < 0 || static_cast<std::size_t>(action.slot) >= met[target].size() || met[target][static_cast<std::size_t>(action.slot)]) {
+          invalid("a message that meets no receive of its own");
+        }
+        met[target][static_cast<std::size_t>(action.slot)] = true;
+      }
+      if (action.from.kind != PeerKind::none) {
+        if (action.receive_slot != static_cast<std::int64_t>(received)) invalid("receives out of order");
+        ++received;
+      }
+    }
+    if (received != receives) invalid("a program whose receives do not add up");
+  }
+  auto schedule = std::make_unique<Schedule>();
+  schedule->programs = std::move(programs);
+  schedule->groups = groups;
+  schedules_.push_back(std::move(schedule));
+  return static_cast<std::uint32_t>(schedules_.size() - 1);
+}
+
+std::uint32_t Machine::add_phase(std::uint32_t schedule, std::int32_t queue, bool together) {
+  if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
+  Phase& phase = phases_.emplace_back();
+  phase.schedule = schedule;
+  phase.queue = queue;
+  phase.together = together;
+  phase.open = phase.ending = static_cast<std::uint32_t>(groups_[schedules_[schedule]->groups].parts());
+  return static_cast<std::uint32_t>(phases_.size() - 1);
+}
+
+void Machine::observe(std::uint32_t npu) {
+  if (npu >= npus_.size() || npus_[npu].program != kNone) invalid("an NPU is observed from before it has its program");
+  if (npus_[npu].observed >= 0) return;
+  npus_[npu].observed = static_cast<std::int32_t>(observed_.size());
+  observed_.emplace_back();
+}
+
+// -- answers ----------------------------------------------------------------------------------------------------------
+
+void Machine::times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const {
+  if (npu >= npus_.size() || npus_[npu].observed < 0) invalid("NPU " + std::to_string(npu) + " is not observed");
+  const Observed& observed = observed_[static_cast<std::size_t>(npus_[npu].observed)];
+  ready = observed.ready;
+  ended = observed.ended;
+}
+
+std::vector<PartRecord> Machine::parts(std::uint32_t npu) const {
+  if (npu >= npus_.size() || npus_[npu].observed < 0) invalid("NPU " + std::to_string(npu) + " is not observed");
+  return observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
+}
+
+TrailTimes Machine::trail(std::uint32_t phase) const {
+  if (phase >= phases_.size()) invalid("a phase that does not exist");
+  return trails_.times(phases_[phase].trail);
+}
+
+std::vector<Unfinished> Machine::unfinished() const {
+  std::vector<Unfinished> found;
+  for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
+    if (npus_[npu].program == kNone) continue;
+    const std::size_t count = programs_[npus_[npu].program].tasks.size();
+    for (std::uint32_t task = 0; task < count; ++task) {
+      const State state = task_states_[npus_[npu].first_task + task].state;
+      if (state != ended) found.push_back({npu, task, state == ready});
+    }
+  }
+  return found;
+}
+
+std::vector<RankState> Machine::stuck() const {
+  std::vector<RankState> found;
+  for (const ChunkRun& chunk : chunks_) {
+    if (!chunk.used || !chunk.started || part_of(chunk).phase < 0) continue;
+    const Phase& phase = phases_[static_cast<std::size_t>(part_of(chunk).phase)];
+    const Groups& groups = groups_[schedules_[phase.schedule]->groups];
+    const std::int32_t place = groups.part_of[chunk.npu];
+    const Rank& rank = phase.ranks[static_cast<std::size_t>(place)];
+    RankState state{chunk.task,      chunk.chunk,  chunk.part,    chunk.npu,        phase.schedule,
+                    static_cast<std::uint32_t>(place), rank.credits, rank.arrivals, rank.next_action, {}};
+    for (std::uint32_t slot = rank.window.first(); slot != rank.window.first() + rank.window.capacity(); ++slot) {
+      if ((rank.window.peek(slot).state & (kPosted | kDone)) == kPosted) state.posted.push_back(static_cast<std::int32_t>(slot));
+    }
+    found.push_back(std::move(state));
+  }
+  std::sort(found.begin(), found.end(), [](const RankState& a, const RankState& b) {
+    return std::tie(a.task, a.chunk, a.part, a.npu) < std::tie(b.task, b.chunk, b.part, b.npu);
+  });
+  return found;
+}
+
+// -- running ----------------------------------------------------------------------------------------------------------
+
+bool Machine::run(std::uint64_t events, Host& host) {
+  host_ = &host;
+  if (!started_) start_all();
+  const std::uint64_t limit = events ? events_ + events : UINT64_MAX;
+  while (true) {
+    if (options_.network == NetworkKind::events) exchange();
+    if (queue_.empty()) return false;
+    if (events_ >= limit) return true;
+    queue_.pop(now_, stage_, batch_);
+    events_ += batch_.size();
+    for (const Event& event : batch_) {
+      trail_ = event.trail;
+      happen(event);
+      trails_.drop(event.key);
+      trails_.drop(event.trail);
+    }
+  }
+}
+
+void Machine::happen(const Event& event) {
+  if (stage_ & kTasks) return event.phase == kNone ? finish_task(event.npu, event.slot) : finish_part(event.part);
+  switch (event.kind) {
+    case credit:
+      return on_credit(event.phase, event.part);
+    case arrival:
+      return on_arrival(event.phase, event.part, event.slot);
+    case request:
+      return on_request(event.phase, event.part, event.slot);
+    default:
+      return bus_of(event.npu).call(event.slot);
+  }
+}
+
+// -- tasks and queues -------------------------------------------------------------------------------------------------
+
+void Machine::start_all() {
+  started_ = true;
+  for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
+    if (npus_[npu].program == kNone) continue;
+    const std::size_t count = programs_[npus_[npu].program].tasks.size();
+    for (std::uint32_t task = 0; task < count; ++task) {
+      if (programs_[npus_[npu].program].tasks[task].waits == 0) start(npu, task);
+    }
+  }
+}
+
+// Make a task ready that waits for nothing.
+void Machine::start(std::uint32_t npu, std::uint32_t first) {
+  const Program& program = programs_[npus_[npu].program];
+  std::vector<std::uint32_t> stack{first};
+  while (!stack.empty()) {
+    const std::uint32_t task = stack.back();
+    stack.pop_back();
+    state_of(npu, task).state = ready;
+    if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
+    if (program.tasks[task].kind == TaskKind::timer) {
+      begin_task(npu, task);
+      continue;
+    }
+    if (program.tasks[task].kind == TaskKind::collective && issue(npu, task)) continue;
+    end_task(npu, task);
+    const std::size_t kept = stack.size();
+    for (std::uint32_t next = program.first_successor[task]; next != program.first_successor[task + 1]; ++next) {
+      if (release(npu, program.successors[next])) stack.push_back(program.successors[next]);
+    }
+    std::reverse(stack.begin() + static_cast<std::ptrdiff_t>(kept), stack.end());
+  }
+}
+
+// Take one wait off a task; whether that was the last.
+bool Machine::release(std::uint32_t npu, std::uint32_t task) { return --state_of(npu, task).left == 0; }
+
+// Start the chunks of a collective; how many those are.
+std::uint32_t Machine::issue(std::uint32_t npu, std::uint32_t task) {
+  const std::uint32_t program = npus_[npu].program;
+  const auto found = issued_[program].find(task);
+  std::uint32_t number;
+  if (found != issued_[program].end()) {
+    number = found->second;
+  } else {
+    Plan plan;
+    plan.chunks = host_->issue(program, task, now_);
+    for (const Chunk& chunk : plan.chunks) {
+      if (chunk.empty()) invalid("a chunk without parts");
+      for (const Part& part : chunk) {
+        if (part.queue >= static_cast<std::int64_t>(slots_.size())) invalid("a part in queue " + std::to_string(part.queue));
+        if (part.phase >= static_cast<std::int64_t>(phases_.size())) invalid("a part of phase " + std::to_string(part.phase));
+        if (part.delay < 0) invalid("a part with a negative delay");
+      }
+    }
+    plan.issues = programs_[program].npus;
+    plan.open = plan.issues * plan.chunks.size();
+    if (free_plans_.empty()) {
+      number = static_cast<std::uint32_t>(plans_.size());
+      plans_.push_back(std::move(plan));
+    } else {
+      number = free_plans_.back();
+      free_plans_.pop_back();
+      plans_[number] = std::move(plan);
+    }
+    issued_[program].emplace(task, number);
+  }
+  const auto count = static_cast<std::uint32_t>(plans_[number].chunks.size());
+  if (--plans_[number].issues == 0) {
+    issued_[program].erase(task);
+    if (count == 0) free_plans_.push_back(number);
+  }
+  state_of(npu, task).left = static_cast<std::int32_t>(count);
+  for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
+    ChunkRun made{npu, task, number, chunk, 0, 0, 0, false, true};
+    if (npus_[npu].observed >= 0) {
+      std::vector<PartRecord>& records = observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
+      made.record = static_cast<std::uint32_t>(records.size());
+      for (std::uint32_t part = 0; part < plans_[number].chunks[chunk].size(); ++part) records.push_back({task, chunk, part});
+    }
+    std::uint32_t place;
+    if (free_chunks_.empty()) {
+      place = static_cast<std::uint32_t>(chunks_.size());
+      chunks_.push_back(made);
+    } else {
+      place = free_chunks_.back();
+      free_chunks_.pop_back();
+      chunks_[place] = made;
+    }
+    start_part(place);
+  }
+  return count;
+}
+
+PartRecord* Machine::record_of(const ChunkRun& chunk) {
+  const std::int32_t observed = npus_[chunk.npu].observed;
+  return observed < 0 ? nullptr : &observed_[static_cast<std::size_t>(observed)].parts[chunk.record + chunk.part];
+}
+
+// Make the current part of a chunk ready.
+void Machine::start_part(std::uint32_t number) {
+  if (PartRecord* record = record_of(chunks_[number])) record->queued_at = now_;
+  const std::int32_t queue = part_of(chunks_[number]).queue;
+  if (queue < 0) return begin_part(number);
+  enqueue(number, queue);
+  pump(chunks_[number].npu, queue);
+}
+
+void Machine::begin_task(std::uint32_t npu, std::uint32_t task) {
+  const Time end = after(programs_[npus_[npu].program].tasks[task].delay);
+  TrailTimes times;
+  times.fill(-1);
+  times[0] = now_;
+  const std::uint32_t trail = trails_.make(times);
+  push_task(end, trail, ++npus_[npu].task_order, npu, kNone, task);
+  trails_.drop(trail);
+}
+
+void Machine::begin_part(std::uint32_t number) {
+  ChunkRun& chunk = chunks_[number];
+  const Part& part = part_of(chunk);
+  chunk.started = true;
+  chunk.order = ++npus_[chunk.npu].task_order;
+  if (PartRecord* record = record_of(chunk)) record->started_at = now_;
+  if (part.phase < 0) {
+    const Time end = after(part.delay);
+    TrailTimes times;
+    times.fill(-1);
+    times[0] = now_;
+    for (std::size_t place = 0; place < std::min(part.trail.size(), kTrailLength); ++place) times[place] = end - part.trail[place];
+    const std::uint32_t trail = trails_.make(times);
+    push_task(end, trail, chunk.order, chunk.npu, number, 0);
+    trails_.drop(trail);
+    return;
+  }
+  const auto phase = static_cast<std::uint32_t>(part.phase);
+  const std::int32_t place = groups_[schedules_[phases_[phase].schedule]->groups].part_of[chunk.npu];
+  if (place < 0) invalid("NPU " + std::to_string(chunk.npu) + " has no part in a phase that it runs");
+  Rank& rank = rank_of(phase, static_cast<std::uint32_t>(place));
+  if (rank.chunk != kNone) invalid("a phase that is a part of two chunks");
+  rank.chunk = number;
+  rank.order = chunk.order;
+  for (std::int32_t start = rank.program->starts; start > 0; --start) handle(phase, static_cast<std::uint32_t>(place), rank, -1);
+  advance(phase, static_cast<std::uint32_t>(place), rank);
+}
+
+void Machine::end_task(std::uint32_t npu, std::uint32_t task) {
+  state_of(npu, task).state = ended;
+  if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ended[task] = now_;
+}
+
+void Machine::finish_task(std::uint32_t npu, std::uint32_t task) {
+  end_task(npu, task);
+  const Program& program = programs_[npus_[npu].program];
+  for (std::uint32_t next = program.first_successor[task]; next != program.first_successor[task + 1]; ++next) {
+    if (release(npu, program.successors[next])) start(npu, program.successors[next]);
+  }
+}
+
+void Machine::finish_part(std::uint32_t number) {
+  ChunkRun& chunk = chunks_[number];
+  const std::uint32_t npu = chunk.npu;
+  const Part& part = part_of(chunk);
+  const std::int32_t queue = part.queue;
+  PartRecord* record = record_of(chunk);
+  if (record) record->ended_at = now_;
+  if (part.phase >= 0) {
+    Phase& phase = phases_[static_cast<std::size_t>(part.phase)];
+    const auto place = static_cast<std::size_t>(groups_[schedules_[phase.schedule]->groups].part_of[npu]);
+    if (record) {
+      record->delay_sum = phase.ranks[place].delay_sum;
+      record->received = phase.ranks[place].received;
+    }
+    replace_trail(phase.ranks[place].last_trail, 0);
+    if (--phase.ending == 0) {
+      phase.ended = true;
+      phase.ranks.reset();
+    }
+  }
+  if (queue >= 0) {
+    NpuQueue& own = queue_of(npu, queue);
+    const auto place = std::find(own.entries.begin(), own.entries.end(), number) - own.entries.begin();
+    own.entries.erase(own.entries.begin() + place);
+    own.jobs.erase(own.jobs.begin() + place);
+    --own.running;
+  }
+  chunk.started = false;
+  std::int32_t entered = -1;
+  if (chunk.part + 1 == plans_[chunk.plan].chunks[chunk.chunk].size()) {
+    end_chunk(number);
+  } else {
+    ++chunk.part;
+    entered = part_of(chunk).queue;
+    if (record) record[1].queued_at = now_;
+    if (entered < 0) {
+      begin_part(number);
+    } else {
+      enqueue(number, entered);
+    }
+  }
+  if (queue >= 0) pump(npu, queue);
+  if (entered >= 0) pump(npu, entered);
+}
+
+void Machine::end_chunk(std::uint32_t number) {
+  ChunkRun& chunk = chunks_[number];
+  chunk.used = false;
+  free_chunks_.push_back(number);
+  Plan& plan = plans_[chunk.plan];
+  if (--plan.open == 0) {
+    plan.chunks.clear();
+    free_plans_.push_back(chunk.plan);
+  }
+  if (--state_of(chunk.npu, chunk.task).left == 0) begin_task(chunk.npu, chunk.task);
+}
+
+void Machine::enqueue(std::uint32_t number, std::int32_t queue) {
+  NpuQueue& own = queue_of(chunks_[number].npu, queue);
+  const std::uint32_t job = part_of(chunks_[number]).job;
+  place_key_.assign({static_cast<std::uint32_t>(queue), own.running, job});
+  place_key_.insert(place_key_.end(), own.jobs.begin(), own.jobs.end());
+  const auto known = places_.find(place_key_);
+  std::uint32_t place;
+  if (known != places_.end()) {
+    place = known->second;
+  } else {
+    place = host_->place(static_cast<std::uint32_t>(queue), own.jobs.data(), own.jobs.size(), own.running, job);
+    if (place < own.running || place > own.jobs.size()) invalid("a queue's order gave a place outside of the queue");
+    place_words_ += place_key_.size();
+    if (place_words_ > kPlaceWords) {
+      places_.clear();
+      place_words_ = place_key_.size();
+    }
+    places_.emplace(place_key_, place);
+  }
+  own.jobs.insert(own.jobs.begin() + place, job);
+  own.entries.insert(own.entries.begin() + place, number);
+}
+
+// Start the chunks that have a slot.
+void Machine::pump(std::uint32_t npu, std::int32_t queue) {
+  NpuQueue& own = queue_of(npu, queue);
+  while (own.running < slots_[static_cast<std::size_t>(queue)] && own.running < own.entries.size()) {
+    ++own.running;
+    begin_part(own.entries[own.running - 1]);
+  }
+}
+
+std::size_t Machine::HashWords::operator()(const std::vector<std::uint32_t>& words) const {
+  std::uint64_t hash = words.size();
+  for (const std::uint32_t word : words) hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+// -- events -----------------------------------------------------------------------------------------------------------
+
+Time Machine::after(Time delay) const {
+  Time time;
+  if (__builtin_add_overflow(now_, delay, &time)) throw TooLong();
+  return time;
+}
+
+void Machine::replace_trail(std::uint32_t& place, std::uint32_t trail) {
+  trails_.hold(trail);
+  trails_.drop(place);
+  place = trail;
+}
+
+// The trail of what is scheduled now.
+std::uint32_t Machine::next_trail() {
+  if (next_of_ != trail_ || next_at_ != now_) {
+    const std::uint32_t made = trails_.prepend(now_, trail_);
+    if (next_of_ != kNone) trails_.drop(next_of_);
+    trails_.drop(next_trail_);
+    trails_.hold(trail_);
+    next_of_ = trail_;
+    next_at_ = now_;
+    next_trail_ = made;
+  }
+  return next_trail_;
+}
+
+// The trail of what is scheduled now and again at `via`.
+std::uint32_t Machine::trail_via(Time via) {
+  const std::uint32_t next = next_trail();
+  if (via_of_ != next || via_at_ != via) {
+    const std::uint32_t made = trails_.prepend(via, next);
+    if (via_of_ != kNone) trails_.drop(via_of_);
+    trails_.drop(via_trail_);
+    trails_.hold(next);
+    via_of_ = next;
+    via_at_ = via;
+    via_trail_ = made;
+  }
+  return via_trail_;
+}
+
+// Let something happen that `npu` schedules, now or (`via`) at a time to come before it happens.
+void Machine::push(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot, Time via) {
+  if (via < 0) {
+    const std::uint32_t trail = next_trail();
+    return push_event(time, kind, npu, phase, part, slot, trail, trail);
+  }
+  const std::uint32_t trail = trail_via(via);
+  // What comes via the very instant in which it happens joins what is scheduled for that already.
+  push_event(time, kind, npu, phase, part, slot, trail, via == time ? next_trail_ : trail);
+}
+
+void Machine::push_event(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot,
+                         std::uint32_t trail, std::uint32_t key) {
+  std::int64_t stage = 0;
+  if (time == now_) stage = stage_ & kTasks ? stage_ - kTasks + kRound : stage_ + 1;  // a level after what happens now
+  trails_.hold(trail);
+  trails_.hold(key);
+  queue_.push(time, stage, {key, kind, ++npus_[npu].order, npu, phase, part, slot, trail});
+}
+
+// Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now.
+void Machine::push_task(Time time, std::uint32_t trail, std::uint32_t order, std::uint32_t npu, std::uint32_t chunk, std::uint32_t task) {
+  std::int64_t stage = kTasks;
+  if (time == now_) stage += stage_ / kRound * kRound + (stage_ & kTasks ? kRound : 0);
+  trails_.hold(trail);
+  trails_.hold(0);
+  const std::uint32_t phase = chunk == kNone ? kNone : 0;
+  queue_.push(time, stage, {trail, 0, order, npu, phase, chunk, task, 0});
+}
+
+// -- messages ---------------------------------------------------------------------------------------------------------
+
+Machine::Rank& Machine::rank_of(std::uint32_t number, std::uint32_t part) {
+  Phase& phase = phases_[number];
+  if (!phase.ranks) {
+    if (phase.ended) throw std::logic_error("something happens to a phase that has ended");
+    const Schedule& schedule = *schedules_[phase.schedule];
+    const Groups& groups = groups_[schedule.groups];
+    phase.ranks = std::make_unique<Rank[]>(groups.parts());
+    for (std::size_t place = 0; place < groups.parts(); ++place) {
+      Rank& rank = phase.ranks[place];
+      rank.npu = static_cast<std::uint32_t>(groups.members[place]);
+      rank.rank = static_cast<std::int32_t>(place % static_cast<std::size_t>(groups.size));
+      rank.program = &schedule.programs[schedule.programs.size() == 1 ? 0 : static_cast<std::size_t>(rank.rank)];
+      trails_.hold(0);
+    }
+  }
+  return phase.ranks[part];
+}
+
+// A rank has handled a message, or a start.
+void Machine::on_credit(std::uint32_t phase, std::uint32_t part) {
+  Rank& rank = rank_of(phase, part);
+  if (rank.credited_at != now_ || trails_.less(rank.last_trail, trail_)) replace_trail(rank.last_trail, trail_);
+  rank.credited_at = now_;
+  ++rank.credits;
+  advance(phase, part, rank);
+}
+
+// Take every step that the credits of a rank allow.
+void Machine::advance(std::uint32_t phase, std::uint32_t part, Rank& rank) {
+  const RankProgram& program = *rank.program;
+  const auto count = static_cast<std::int32_t>(program.actions.size());
+  while (rank.next_action < count) {
+    const Action& action = program.actions[static_cast<std::size_t>(rank.next_action)];
+    if (rank.credits < action.after || rank.arrivals < action.after_arrivals) return;
+    ++rank.next_action;
+    if (action.to.kind != PeerKind::none) send(phase, part, rank, action);
+    if (action.from.kind != PeerKind::none) post(phase, part, rank, action);
+  }
+  if (rank.credits == program.credits) finish_phase(phase, rank);
+}
+
+void Machine::send(std::uint32_t number, std::uint32_t part, const Rank& rank, const Action& action) {
+  Phase& phase = phases_[number];
+  const Groups& groups = groups_[schedules_[phase.schedule]->groups];
+  const std::uint32_t peer = part - static_cast<std::uint32_t>(rank.rank) + static_cast<std::uint32_t>(action.to.of(rank.rank, groups.size));
+  const std::int32_t destination = groups.members[peer];
+  const std::uint32_t target = groups.loop_back ? part : peer;
+  const auto slot = static_cast<std::uint32_t>(action.slot);
+  const auto source = static_cast<std::int32_t>(rank.npu);
+  if (options_.rendezvous) {
+    Slot& state = rank_of(number, target).window.at(slot);
+    if (!(state.state & kGranted)) {
+      state.state |= kOffered;
+      phase.offers.emplace(pair_key(target, slot), Offer{source, destination, action.bytes, action.delay});
+      return;
+    }
+  }
+  transmit(source, destination, action.bytes, action.delay, arrival, number, target, slot);
+}
+
+void Machine::post(std::uint32_t number, std::uint32_t part, Rank& rank, const Action& action) {
+  const auto slot = static_cast<std::uint32_t>(action.receive_slot);
+  Slot& state = rank.window.at(slot);
+  state.posted_at = now_;
+  if (state.state & kArrived) return receive(number, part, rank, slot, state);
+  state.state |= kPosted;
+  if (options_.rendezvous) {
+    const Groups& groups = groups_[schedules_[phases_[number].schedule]->groups];
+    const std::uint32_t peer =
+        part - static_cast<std::uint32_t>(rank.rank) + static_cast<std::uint32_t>(action.from.of(rank.rank, groups.size));
+    transmit(static_cast<std::int32_t>(rank.npu), groups.members[peer], kControlBytes, action.request_delay, request, number, part, slot);
+  }
+}
+
+// The request for a message has reached its sender, who sends it as soon as it has it.
+void Machine::on_request(std::uint32_t number, std::uint32_t part, std::uint32_t slot) {
+  Slot& state = rank_of(number, part).window.at(slot);
+  state.state |= kGranted;
+  if (!(state.state & kOffered)) return;
+  Phase& phase = phases_[number];
+  const auto found = phase.offers.find(pair_key(part, slot));
+  const Offer offer = found->second;
+  phase.offers.erase(found);
+  transmit(offer.source, offer.destination, offer.bytes, offer.delay, arrival, number, part, slot);
+}
+
+void Machine::on_arrival(std::uint32_t phase, std::uint32_t part, std::uint32_t slot) {
+  Rank& rank = rank_of(phase, part);
+  ++rank.arrivals;
+  Slot& state = rank.window.at(slot);
+  if (state.state & kPosted) return receive(phase, part, rank, slot, state);
+  state.state |= kArrived;
+}
+
+// A message has met its receive: the endpoint makes a credit of it.
+void Machine::receive(std::uint32_t phase, std::uint32_t part, Rank& rank, std::uint32_t slot, Slot& state) {
+  rank.delay_sum += now_ - state.posted_at;
+  ++rank.received;
+  rank.window.done(slot);
+  handle(phase, part, rank, static_cast<std::int32_t>(slot));
+}
+
+// The endpoint makes a credit of a message; of a start, where `slot` is negative.
+void Machine::handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::int32_t slot) {
+  const Time memory = slot >= 0 ? rank.program->memory_ps[static_cast<std::size_t>(slot)] : -1;
+  if (options_.bus) {
+    const Carriage& carriage = rank.program->carriages[static_cast<std::size_t>(rank.handled++)];
+    return bus_of(rank.npu).carry(carriage.to_npu, carriage.bytes, memory >= 0, carriage.returned, {phase, part, memory});
+  }
+  const Time done = after(options_.endpoint_ps);
+  if (memory < 0) return push(done, credit, rank.npu, phase, part, 0);
+  // The pass through memory is scheduled when the endpoint is done.
+  Time end;
+  if (__builtin_add_overflow(done, memory, &end)) throw TooLong();
+  push(end, credit, rank.npu, phase, part, 0, done);
+}
+
+// Put a message on the network; at its arrival the event `kind` happens to a receive.
+void Machine::transmit(std::int32_t source, std::int32_t destination, std::int64_t bytes, Time delay, Kind kind, std::uint32_t phase,
+                       std::uint32_t part, std::uint32_t slot) {
+  ++messages_;
+  if (options_.network == NetworkKind::delays) {
+    if (delay == kUnknown) delay = delay_of(source, destination, bytes);
+    return push(after(delay), kind, static_cast<std::uint32_t>(source), phase, part, slot);
+  }
+  outbox_.push_back({messages_, bytes, source, destination, phases_[phase].queue, 0});
+  const std::uint32_t trail = next_trail();
+  trails_.hold(trail);
+  under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), phase, part, slot, trail});
+}
+
+Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes) {
+  if (table_) {
+    const Time delay = table_->delay(table_->state, source, destination, bytes);
+    if (delay < 0) {
+      const char* why = table_->error ? table_->error(table_->state) : nullptr;
+      throw NetworkFailure(why ? why : "delay failed");
+    }
+    return delay;
+  }
+  auto& known = delays_[pair_key(static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(destination))];
+  for (const auto& [size, delay] : known) {
+    if (size == bytes) return delay;
+  }
+  const Time delay = host_->delay(source, destination, bytes);
+  known.emplace_back(bytes, delay);
+  return delay;
+}
+
+// Hand new messages to the network, and take all that arrive before anything else happens.
+void Machine::exchange() {
+  if (!outbox_.empty()) {
+    if (!table_) {
+      host_->inject(now_, outbox_);
+    } else if (table_->inject(table_->state, now_, outbox_.data(), outbox_.size()) != 0) {
+      const char* why = table_->error ? table_->error(table_->state) : nullptr;
+      throw NetworkFailure(why ? why : "inject failed");
+    }
+    outbox_.clear();
+    quiet_until_ = -1;
+  }
+  while (quiet_until_ != ASTRA_NEVER) {
+    const Time until = queue_.empty() ? ASTRA_NEVER : queue_.time();
+    if (until <= quiet_until_) return;
+    Time time = 0;
+    if (!next_delivery(until, time)) {
+      quiet_until_ = until;
+      return;
+    }
+    for (const std::uint64_t number : delivered_) {
+      const auto found = under_way_.find(number);
+      if (found == under_way_.end()) throw NotUnderWay(number);
+      const UnderWay message = found->second;
+      under_way_.erase(found);
+      push_event(time, static_cast<Kind>(message.kind), message.source, message.phase, message.part, message.slot, message.trail, message.trail);
+      trails_.drop(message.trail);
+    }
+  }
+}
+
+// The next delivery until a time, in delivered_; false where there is none.
+bool Machine::next_delivery(Time until, Time& time) {
+  delivered_.clear();
+  if (!table_) return host_->advance(now_, until, time, delivered_);
+  const std::uint64_t* numbers = nullptr;
+  std::size_t count = 0;
+  if (table_->advance(table_->state, until, &time, &numbers, &count) != 0) {
+    const char* why = table_->error ? table_->error(table_->state) : nullptr;
+    throw NetworkFailure(why ? why : "advance failed");
+  }
+  if (count == 0) return false;
+  if (time < now_ || time > until) throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + std::to_string(now_) + " to " + std::to_string(until) + " are right");
+  delivered_.assign(numbers, numbers + count);
+  return true;
+}
+
+// A rank has finished its part of a phase.
+void Machine::finish_phase(std::uint32_t number, const Rank& rank) {
+  Phase& phase = phases_[number];
+  std::uint32_t trail = rank.last_trail;
+  trails_.hold(trail);
+  if (rank.credited_at != now_) {
+    TrailTimes times;
+    times.fill(-1);
+    times[0] = now_;
+    trails_.drop(trail);
+    trail = trails_.make(times);
+  }
+  --phase.open;
+  if (!phase.together) {
+    push_task(now_, trail, rank.order, rank.npu, rank.chunk, 0);
+  } else {
+    if (phase.ended_at != now_ || trails_.less(phase.trail, trail)) replace_trail(phase.trail, trail);
+    phase.ended_at = now_;
+    if (phase.open == 0) {
+      const std::size_t parts = groups_[schedules_[phase.schedule]->groups].parts();
+      for (std::size_t place = 0; place < parts; ++place) {
+        const Rank& each = phase.ranks[place];
+        push_task(now_, phase.trail, each.order, each.npu, each.chunk, 0);
+      }
+    }
+  }
+  trails_.drop(trail);
+}
+
+// -- the bus ----------------------------------------------------------------------------------------------------------
+
+SharedBus& Machine::bus_of(std::uint32_t npu) {
+  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*options_.bus, static_cast<BusHost&>(*this), npu);
+  return *buses_[npu];
+}
+
+void Machine::after(std::int64_t nanoseconds, std::uint32_t npu, std::uint32_t call) {
+  std::int64_t delay;
+  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
+  push(after(delay), called, npu, 0, 0, call);
+}
+
+void Machine::carried(std::uint32_t npu, const Carried& done) {
+  if (done.memory_ps < 0) return on_credit(done.phase, done.part);
+  push(after(done.memory_ps), credit, npu, done.phase, done.part, 0);
+}
+
+}  // namespace astra

@@ -1,0 +1,330 @@
+// The engine: executes programs, queues and messages. Its meaning is that of astra_sim/engine/reference.py, whose names it uses.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "astra_sim/network.h"
+#include "event_queue.hpp"
+#include "programs.hpp"
+#include "shared_bus.hpp"
+#include "trails.hpp"
+
+namespace astra {
+
+// What a run asks of Python, seldom: all but `delay` and the two of event networks at most once per collective or chunk.
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual std::vector<Chunk> issue(std::uint32_t program, std::uint32_t task, Time now) = 0;
+  // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
+  virtual std::uint32_t place(std::uint32_t queue, const std::uint32_t* jobs, std::size_t count, std::uint32_t running, std::uint32_t job) = 0;
+  virtual Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) = 0;
+  virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
+  // The next delivery until a time; false where there is none.
+  virtual bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
+};
+
+struct TooLong : std::runtime_error {
+  TooLong() : std::runtime_error("the run takes longer than can be simulated") {}
+};
+
+struct NotUnderWay : std::runtime_error {
+  explicit NotUnderWay(std::uint64_t number) : std::runtime_error(std::to_string(number)) {}  // what() is the number
+};
+
+struct NetworkFailure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class NetworkKind { delays, events };
+
+struct Options {
+  std::uint32_t npus = 0;
+  NetworkKind network = NetworkKind::delays;
+  Time endpoint_ps = 0;
+  bool rendezvous = false;
+  std::unique_ptr<BusOptions> bus;
+};
+
+// A part of a chunk on an observed NPU.
+struct PartRecord {
+  std::uint32_t task, chunk, part;
+  Time queued_at = -1, started_at = -1, ended_at = -1;
+  Time delay_sum = 0;
+  std::uint32_t received = 0;
+};
+
+// How far a rank is that has started its part of a phase and not ended it.
+struct RankState {
+  std::uint32_t task, chunk, part, npu, schedule, place;
+  std::int32_t credits, arrivals, next_action;
+  std::vector<std::int32_t> posted;
+};
+
+struct Unfinished {
+  std::uint32_t npu, task;
+  bool ready;
+};
+
+class Machine : private BusHost {
+ public:
+  explicit Machine(Options options);
+  ~Machine() override;
+
+  // All of these raise std::invalid_argument for what cannot be.
+  void add_queues(const std::vector<std::int64_t>& slots);
+  void set_table(const astra_network* table);
+  void add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after, const std::vector<std::int64_t>& npus);
+  std::uint32_t add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back);
+  std::uint32_t add_schedule(std::vector<RankProgram> programs, std::uint32_t groups);
+  std::uint32_t add_phase(std::uint32_t schedule, std::int32_t queue, bool together);
+  void observe(std::uint32_t npu);
+
+  // Run until nothing is left (false), or for some events and the rest of their instant (true).
+  bool run(std::uint64_t events, Host& host);
+
+  Time now() const { return now_; }
+  std::uint64_t events() const { return events_; }
+  std::uint64_t messages() const { return messages_; }
+  void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
+  std::vector<PartRecord> parts(std::uint32_t npu) const;
+  TrailTimes trail(std::uint32_t phase) const;
+  std::vector<Unfinished> unfinished() const;
+  std::vector<RankState> stuck() const;
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  static constexpr std::int64_t kTasks = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;
+  enum Kind : std::uint32_t { arrival, request, credit, called };
+
+  // States of a receive: what has happened to it.
+  static constexpr std::uint8_t kArrived = 1, kPosted = 2, kDone = 4, kGranted = 8, kOffered = 16;
+  struct Slot {
+    Time posted_at;
+    std::uint8_t state;
+  };
+
+  // The receives of a rank from the first that is not done: a ring of 2^n places.
+  class Window {
+   public:
+    Window() = default;
+    Window(const Window&) = delete;
+    Window& operator=(const Window&) = delete;
+    ~Window() {
+      if (capacity_ > kInside) delete[] outside_;
+    }
+    Slot& at(std::uint32_t slot);
+    void done(std::uint32_t slot);
+    std::uint32_t first() const { return first_; }
+    std::uint32_t capacity() const { return capacity_; }
+    const Slot& peek(std::uint32_t slot) const { return data()[slot & (capacity_ - 1)]; }
+
+   private:
+    static constexpr std::uint32_t kInside = 2;
+    Slot* data() { return capacity_ > kInside ? outside_ : inside_; }
+    const Slot* data() const { return capacity_ > kInside ? outside_ : inside_; }
+    void grow(std::uint32_t slot);
+
+    std::uint32_t first_ = 0;
+    std::uint32_t capacity_ = kInside;
+    union {
+      Slot inside_[kInside] = {};
+      Slot* outside_;
+    };
+  };
+
+  struct Rank {
+    const RankProgram* program = nullptr;
+    std::uint32_t npu = 0;
+    std::int32_t rank = 0;
+    std::uint32_t chunk = kNone;  // the chunk whose part this is
+    std::uint32_t order = 0;
+    std::int32_t credits = 0;
+    std::int32_t arrivals = 0;
+    std::int32_t next_action = 0;
+    std::int32_t handled = 0;
+    Time credited_at = -1;
+    std::uint32_t last_trail = 0;
+    std::uint32_t received = 0;
+    Time delay_sum = 0;
+    Window window;
+  };
+
+  struct Offer {
+    std::int32_t source, destination;
+    std::int64_t bytes;
+    Time delay;
+  };
+
+  struct Phase {
+    std::uint32_t schedule;
+    std::int32_t queue;
+    bool together;
+    bool ended = false;
+    std::uint32_t open;      // ranks that have not finished
+    std::uint32_t ending;    // parts whose end has not happened
+    Time ended_at = -1;
+    std::uint32_t trail = 0;
+    std::unique_ptr<Rank[]> ranks;
+    std::unordered_map<std::uint64_t, Offer> offers;  // by part and slot: messages that wait for their request
+  };
+
+  // Chunks of a collective as they were issued, until the last has ended.
+  struct Plan {
+    std::vector<Chunk> chunks;
+    std::uint64_t issues = 0;  // NPUs that have not issued it
+    std::uint64_t open = 0;    // chunks under way
+  };
+
+  // A chunk on an NPU, in one of its parts.
+  struct ChunkRun {
+    std::uint32_t npu;
+    std::uint32_t task;
+    std::uint32_t plan;
+    std::uint32_t chunk;
+    std::uint32_t part;
+    std::uint32_t order;
+    std::uint32_t record;  // of the first part, where the NPU is observed
+    bool started;
+    bool used;
+  };
+
+  struct NpuQueue {
+    std::uint32_t running = 0;
+    std::vector<std::uint32_t> jobs;
+    std::vector<std::uint32_t> entries;
+  };
+
+  struct Observed {
+    std::vector<Time> ready, ended;
+    std::vector<PartRecord> parts;
+  };
+
+  enum State : std::uint8_t { waiting, ready, ended };
+  struct TaskState {
+    std::int32_t left;  // tasks it waits for; once it is ready, chunks that have not ended
+    State state;
+  };
+
+  struct Npu {
+    std::uint32_t program = kNone;
+    std::size_t first_task = 0;
+    std::uint32_t order = 0;
+    std::uint32_t task_order = 0;
+    std::int32_t observed = -1;
+  };
+
+  struct UnderWay {
+    std::uint32_t kind, source, phase, part, slot, trail;
+  };
+
+  struct HashWords {
+    std::size_t operator()(const std::vector<std::uint32_t>& words) const;
+  };
+
+  // tasks and queues
+  void start_all();
+  void start(std::uint32_t npu, std::uint32_t task);
+  bool release(std::uint32_t npu, std::uint32_t task);
+  std::uint32_t issue(std::uint32_t npu, std::uint32_t task);
+  void start_part(std::uint32_t chunk);
+  void begin_task(std::uint32_t npu, std::uint32_t task);
+  void begin_part(std::uint32_t chunk);
+  void finish_task(std::uint32_t npu, std::uint32_t task);
+  void finish_part(std::uint32_t chunk);
+  void end_task(std::uint32_t npu, std::uint32_t task);
+  void end_chunk(std::uint32_t chunk);
+  void enqueue(std::uint32_t chunk, std::int32_t queue);
+  void pump(std::uint32_t npu, std::int32_t queue);
+  const Part& part_of(const ChunkRun& chunk) const { return plans_[chunk.plan].chunks[chunk.chunk][chunk.part]; }
+  NpuQueue& queue_of(std::uint32_t npu, std::int32_t queue) { return npu_queues_[npu * slots_.size() + static_cast<std::size_t>(queue)]; }
+  TaskState& state_of(std::uint32_t npu, std::uint32_t task) { return task_states_[npus_[npu].first_task + task]; }
+  PartRecord* record_of(const ChunkRun& chunk);
+
+  // events
+  void happen(const Event& event);
+  Time after(Time delay) const;
+  std::uint32_t next_trail();
+  std::uint32_t trail_via(Time via);
+  void replace_trail(std::uint32_t& place, std::uint32_t trail);
+  void push(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot, Time via = -1);
+  void push_event(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot,
+                  std::uint32_t trail, std::uint32_t key);
+  void push_task(Time time, std::uint32_t trail, std::uint32_t order, std::uint32_t npu, std::uint32_t chunk, std::uint32_t task);
+
+  // messages
+  Rank& rank_of(std::uint32_t phase, std::uint32_t part);
+  void on_credit(std::uint32_t phase, std::uint32_t part);
+  void on_arrival(std::uint32_t phase, std::uint32_t part, std::uint32_t slot);
+  void on_request(std::uint32_t phase, std::uint32_t part, std::uint32_t slot);
+  void advance(std::uint32_t phase, std::uint32_t part, Rank& rank);
+  void send(std::uint32_t phase, std::uint32_t part, const Rank& rank, const Action& action);
+  void post(std::uint32_t phase, std::uint32_t part, Rank& rank, const Action& action);
+  void receive(std::uint32_t phase, std::uint32_t part, Rank& rank, std::uint32_t slot, Slot& state);
+  void handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::int32_t slot);
+  void transmit(std::int32_t source, std::int32_t destination, std::int64_t bytes, Time delay, Kind kind, std::uint32_t phase,
+                std::uint32_t part, std::uint32_t slot);
+  Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
+  void exchange();
+  bool next_delivery(Time until, Time& time);
+  void finish_phase(std::uint32_t phase, const Rank& rank);
+
+  // the bus
+  std::int64_t now_ns() const override { return now_ / 1000; }
+  void after(std::int64_t nanoseconds, std::uint32_t npu, std::uint32_t call) override;
+  void carried(std::uint32_t npu, const Carried& credit) override;
+  SharedBus& bus_of(std::uint32_t npu);
+
+  Options options_;
+  const astra_network* table_ = nullptr;
+  Host* host_ = nullptr;
+  Time now_ = 0;
+  std::int64_t stage_ = kTasks;
+  std::uint32_t trail_ = 0;       // of what happens now
+  std::uint32_t next_trail_ = 0;  // of what is scheduled now, remembered for next_of_ at next_at_
+  std::uint32_t next_of_ = kNone;
+  Time next_at_ = -1;
+  std::uint32_t via_trail_ = 0;   // the same for what is scheduled via via_at_
+  std::uint32_t via_of_ = kNone;
+  Time via_at_ = -1;
+  std::uint64_t events_ = 0;
+  std::uint64_t messages_ = 0;
+  bool started_ = false;
+
+  Trails trails_;
+  EventQueue queue_{trails_};
+  std::vector<Event> batch_;
+
+  std::vector<std::int64_t> slots_;
+  std::vector<Program> programs_;
+  std::vector<Groups> groups_;
+  std::vector<std::unique_ptr<Schedule>> schedules_;
+  std::deque<Phase> phases_;
+  std::vector<Npu> npus_;
+  std::vector<NpuQueue> npu_queues_;
+  std::vector<TaskState> task_states_;
+  std::vector<Observed> observed_;
+  std::vector<Plan> plans_;
+  std::vector<std::uint32_t> free_plans_;
+  std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> issued_;  // for each program, task -> plan
+  std::vector<ChunkRun> chunks_;
+  std::vector<std::uint32_t> free_chunks_;
+  std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, HashWords> places_;
+  std::vector<std::uint32_t> place_key_;
+  std::size_t place_words_ = 0;
+
+  std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // by source and destination
+  std::vector<std::unique_ptr<SharedBus>> buses_;
+  std::unordered_map<std::uint64_t, UnderWay> under_way_;
+  std::vector<astra_message> outbox_;
+  std::vector<std::uint64_t> delivered_;
+  Time quiet_until_ = -1;
+};
+
+}  // namespace astra

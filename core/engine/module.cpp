@@ -1,0 +1,232 @@
+// The Python module astra_sim.engine._compiled: the engine as the class Machine. astra_sim/engine/compiled.py wraps it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <tuple>
+
+#include "machine.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+std::int32_t small(std::int64_t number) {
+  if (number < INT32_MIN || number > INT32_MAX) throw std::invalid_argument(std::to_string(number) + " does not fit 32 bits");
+  return static_cast<std::int32_t>(number);
+}
+
+std::uint32_t count(std::int64_t number, const char* what) {
+  if (number < 0 || number >= UINT32_MAX) throw std::invalid_argument(std::string(what) + " " + std::to_string(number));
+  return static_cast<std::uint32_t>(number);
+}
+
+// The functions of one run, called with the interpreter lock.
+class Callbacks : public astra::Host {
+ public:
+  nb::callable issue_, place_, delay_, inject_, advance_;
+
+  std::vector<astra::Chunk> issue(std::uint32_t program, std::uint32_t task, astra::Time now) override {
+    nb::gil_scoped_acquire lock;
+    using PartOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, Numbers>;
+    const auto given = nb::cast<std::vector<std::vector<PartOf>>>(issue_(program, task, now));
+    std::vector<astra::Chunk> chunks;
+    for (const auto& parts : given) {
+      astra::Chunk& chunk = chunks.emplace_back();
+      for (const auto& [job, queue, phase, delay, trail] : parts) chunk.push_back({count(job, "job"), small(queue), small(phase), delay, trail});
+    }
+    return chunks;
+  }
+
+  std::uint32_t place(std::uint32_t queue, const std::uint32_t* jobs, std::size_t number, std::uint32_t running, std::uint32_t job) override {
+    nb::gil_scoped_acquire lock;
+    return nb::cast<std::uint32_t>(place_(queue, std::vector<std::uint32_t>(jobs, jobs + number), running, job));
+  }
+
+  astra::Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) override {
+    nb::gil_scoped_acquire lock;
+    return nb::cast<astra::Time>(delay_(source, destination, bytes));
+  }
+
+  void inject(astra::Time now, const std::vector<astra_message>& messages) override {
+    nb::gil_scoped_acquire lock;
+    nb::list given;
+    for (const astra_message& message : messages) {
+      given.append(nb::make_tuple(message.number, message.source, message.destination, message.bytes, message.queue));
+    }
+    inject_(now, given);
+  }
+
+  bool advance(astra::Time now, astra::Time until, astra::Time& time, std::vector<std::uint64_t>& numbers) override {
+    nb::gil_scoped_acquire lock;
+    const nb::object limit = until == ASTRA_NEVER ? nb::none() : nb::object(nb::int_(until));
+    const auto delivery = nb::cast<std::optional<std::tuple<astra::Time, std::vector<std::uint64_t>>>>(advance_(now, limit));
+    if (!delivery) return false;
+    std::tie(time, numbers) = *delivery;
+    return true;
+  }
+};
+
+// A machine that one thread at a time may use. While it runs only its own callbacks may.
+class Machine {
+ public:
+  Machine(std::int64_t npus, bool events, std::int64_t endpoint_ps, bool rendezvous,
+          const std::optional<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t>>& bus) {
+    astra::Options options;
+    options.npus = count(npus, "NPUs:");
+    options.network = events ? astra::NetworkKind::events : astra::NetworkKind::delays;
+    options.endpoint_ps = endpoint_ps;
+    options.rendezvous = rendezvous;
+    if (bus) {
+      const auto& [latency, overhead, gap, gap_per_byte, reduction_delay] = *bus;
+      options.bus = std::make_unique<astra::BusOptions>(astra::BusOptions{latency, overhead, gap, gap_per_byte, reduction_delay});
+    }
+    machine_ = std::make_unique<astra::Machine>(std::move(options));
+  }
+
+  astra::Machine& own() {
+    if (running_ && std::this_thread::get_id() != runner_) throw std::invalid_argument("the engine is running in another thread");
+    return *machine_;
+  }
+
+  void set_table(const nb::capsule& capsule) {
+    const auto* table = static_cast<const astra_network*>(capsule.data(ASTRA_NETWORK_CAPSULE));
+    if (!table) nb::raise_python_error();
+    if (table->version != ASTRA_NETWORK_VERSION || table->size < sizeof(astra_network)) {
+      throw std::invalid_argument("the network function table has version " + std::to_string(table->version) + "; " +
+                                  std::to_string(ASTRA_NETWORK_VERSION) + " is right");
+    }
+    own().set_table(table);
+    capsule_ = capsule;
+  }
+
+  void add_program(const Numbers& kinds, const Numbers& delays, const std::vector<Numbers>& after, const Numbers& npus) {
+    if (kinds.size() != delays.size()) throw std::invalid_argument("kinds and delays differ in number");
+    std::vector<astra::Task> tasks;
+    for (std::size_t task = 0; task < kinds.size(); ++task) {
+      if (kinds[task] < 0 || kinds[task] > 2) throw std::invalid_argument("task " + std::to_string(task) + " is of no kind");
+      tasks.push_back({static_cast<astra::TaskKind>(kinds[task]), delays[task], 0});
+    }
+    own().add_program(std::move(tasks), after, npus);
+  }
+
+  std::uint32_t add_groups(const Numbers& members, std::int64_t size, bool loop_back) {
+    std::vector<std::int32_t> npus;
+    npus.reserve(members.size());
+    for (const std::int64_t member : members) npus.push_back(small(member));
+    return own().add_groups(std::move(npus), small(size), loop_back);
+  }
+
+  // Of each program: starts, actions of 11 numbers, memory_ps, carriages of 3 numbers.
+  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, Numbers>;
+
+  std::uint32_t add_schedule(const std::vector<ProgramOf>& given, std::int64_t groups) {
+    std::vector<astra::RankProgram> programs;
+    for (const auto& [starts, actions, memory_ps, carriages] : given) {
+      if (actions.size() % 11 || carriages.size() % 3) throw std::invalid_argument("a program with broken rows");
+      astra::RankProgram& program = programs.emplace_back();
+      program.starts = small(starts);
+      program.credits = small(starts + static_cast<std::int64_t>(memory_ps.size()));
+      program.memory_ps = memory_ps;
+      program.actions.reserve(actions.size() / 11);
+      for (std::size_t row = 0; row < actions.size(); row += 11) {
+        const std::int64_t* a = &actions[row];
+        program.actions.push_back({small(a[0]), small(a[1]), peer(a[2], a[3]), small(a[4]), peer(a[5], a[6]), small(a[7]), a[8], a[9], a[10]});
+      }
+      for (std::size_t row = 0; row < carriages.size(); row += 3) {
+        program.carriages.push_back({carriages[row], carriages[row + 1] != 0, carriages[row + 2] != 0});
+      }
+    }
+    return own().add_schedule(std::move(programs), count(groups, "groups"));
+  }
+
+  bool run(std::int64_t events, nb::callable issue, nb::callable place, nb::callable delay, nb::callable inject, nb::callable advance) {
+    if (running_.exchange(true)) throw std::invalid_argument("the engine is running already");
+    struct Stop {
+      std::atomic<bool>& running;
+      ~Stop() { running = false; }
+    } stop{running_};
+    runner_ = std::this_thread::get_id();
+    Callbacks callbacks;
+    callbacks.issue_ = std::move(issue);
+    callbacks.place_ = std::move(place);
+    callbacks.delay_ = std::move(delay);
+    callbacks.inject_ = std::move(inject);
+    callbacks.advance_ = std::move(advance);
+    nb::gil_scoped_release unlocked;
+    return machine_->run(static_cast<std::uint64_t>(events < 0 ? 0 : events), callbacks);
+  }
+
+ private:
+  static astra::Peer peer(std::int64_t kind, std::int64_t value) {
+    if (kind < 0 || kind > 3) throw std::invalid_argument("a peer of no kind");
+    return {static_cast<astra::PeerKind>(kind), small(value)};
+  }
+
+  nb::object capsule_;  // must outlive the machine
+  std::unique_ptr<astra::Machine> machine_;
+  std::atomic<bool> running_{false};
+  std::thread::id runner_;
+};
+
+}  // namespace
+
+NB_MODULE(_compiled, module) {
+  module.doc() = "The compiled engine.";
+  nb::exception<astra::TooLong>(module, "TooLong");
+  nb::exception<astra::NotUnderWay>(module, "NotUnderWay");
+  nb::exception<astra::NetworkFailure>(module, "NetworkFailure");
+  nb::class_<Machine>(module, "Machine")
+      .def(nb::init<std::int64_t, bool, std::int64_t, bool,
+                    std::optional<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t>>>(),
+           "npus"_a, "events"_a, "endpoint_ps"_a, "rendezvous"_a, "bus"_a.none())
+      .def("set_table", &Machine::set_table)
+      .def("add_queues", [](Machine& self, const Numbers& slots) { self.own().add_queues(slots); })
+      .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
+      .def("add_program", &Machine::add_program)
+      .def("add_groups", &Machine::add_groups)
+      .def("add_schedule", &Machine::add_schedule)
+      .def("add_phase", [](Machine& self, std::int64_t schedule, std::int64_t queue,
+                           bool together) { return self.own().add_phase(count(schedule, "schedule"), small(queue), together); })
+      .def("run", &Machine::run)
+      .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
+      .def_prop_ro("events", [](Machine& self) { return self.own().events(); })
+      .def_prop_ro("messages", [](Machine& self) { return self.own().messages(); })
+      .def("times",
+           [](Machine& self, std::int64_t npu) {
+             std::vector<astra::Time> ready, ended;
+             self.own().times(count(npu, "NPU"), ready, ended);
+             return std::make_tuple(ready, ended);
+           })
+      .def("parts",
+           [](Machine& self, std::int64_t npu) {
+             nb::list rows;
+             for (const astra::PartRecord& r : self.own().parts(count(npu, "NPU"))) {
+               rows.append(nb::make_tuple(r.task, r.chunk, r.part, r.queued_at, r.started_at, r.ended_at, r.delay_sum, r.received));
+             }
+             return rows;
+           })
+      .def("trail", [](Machine& self, std::int64_t phase) { return self.own().trail(count(phase, "phase")); })
+      .def("unfinished",
+           [](Machine& self) {
+             nb::list rows;
+             for (const astra::Unfinished& u : self.own().unfinished()) rows.append(nb::make_tuple(u.npu, u.task, u.ready));
+             return rows;
+           })
+      .def("stuck", [](Machine& self) {
+        nb::list rows;
+        for (const astra::RankState& s : self.own().stuck()) {
+          rows.append(nb::make_tuple(s.task, s.chunk, s.part, s.npu, s.schedule, s.place, s.credits, s.arrivals, s.next_action, s.posted));
+        }
+        return rows;
+      });
+}

@@ -1,0 +1,111 @@
+// What an engine runs, as it is given: programs, groups of NPUs, schedules and phases. It does not change during a run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trails.hpp"
+
+namespace astra {
+
+constexpr std::int64_t kMax = INT64_MAX;
+constexpr std::int64_t kUnknown = -1;  // a delay that depends on the rank: ask the network
+
+enum class PeerKind : std::uint8_t { none, shift, exclusive_or, rank };
+
+struct Peer {
+  PeerKind kind = PeerKind::none;
+  std::int32_t value = 0;
+
+  // The rank meant, seen from `rank` in a group of `ranks`; shifts are modulo the group's size.
+  std::int32_t of(std::int32_t rank, std::int32_t ranks) const {
+    switch (kind) {
+      case PeerKind::shift: {
+        const std::int32_t sum = rank + value;
+        return sum >= ranks ? sum - ranks : sum;
+      }
+      case PeerKind::exclusive_or:
+        return rank ^ value;
+      default:
+        return value;
+    }
+  }
+};
+
+// A step of a rank: when to take it, what to send, and what to receive.
+struct Action {
+  std::int32_t after;           // credits
+  std::int32_t after_arrivals;  // messages
+  Peer to;
+  std::int32_t slot;            // the receive that the message meets at its destination
+  Peer from;
+  std::int32_t receive_slot;    // the number of the rank's own receive
+  std::int64_t bytes;
+  std::int64_t delay;           // picoseconds of the message where it is the same from every rank, or kUnknown
+  std::int64_t request_delay;   // the same for the request of a receive
+};
+
+// How a credit travels over a shared bus.
+struct Carriage {
+  std::int64_t bytes;
+  bool to_npu;
+  bool returned;
+};
+
+struct RankProgram {
+  std::vector<Action> actions;
+  std::vector<std::int64_t> memory_ps;  // for each receive the pass through memory, -1 where there is none
+  std::vector<Carriage> carriages;      // only where there is a bus
+  std::int32_t starts = 0;
+  std::int32_t credits = 0;
+};
+
+// Groups of one size. A part of a phase is a place in `members`.
+struct Groups {
+  std::vector<std::int32_t> members;   // NPUs, group after group
+  std::vector<std::int32_t> part_of;   // for each NPU its place in `members`, or -1
+  std::int32_t size = 0;
+  bool loop_back = false;              // part 0 stands for all
+
+  std::size_t parts() const { return loop_back ? 1 : members.size(); }
+};
+
+struct Schedule {
+  std::vector<RankProgram> programs;  // one for all ranks, or one for each
+  std::uint32_t groups = 0;
+};
+
+enum class TaskKind : std::uint8_t { join, timer, collective };
+
+struct Task {
+  TaskKind kind;
+  std::int64_t delay;
+  std::int32_t waits;
+};
+
+// A program, and which tasks wait for each: those from successors[first_successor[task]] on.
+struct Program {
+  std::vector<Task> tasks;
+  std::vector<std::uint32_t> successors;
+  std::vector<std::uint32_t> first_successor;
+  std::uint32_t npus = 0;
+};
+
+// A part of a chunk: phase number `phase`, or (-1) a time of `delay` that ends with a trail of offsets.
+struct Part {
+  std::uint32_t job;
+  std::int32_t queue;
+  std::int32_t phase;
+  std::int64_t delay;
+  std::vector<Time> trail;
+};
+
+using Chunk = std::vector<Part>;
+
+struct BusOptions {
+  std::int64_t latency, overhead, gap;  // nanoseconds
+  double gap_per_byte;
+  std::int64_t reduction_delay;
+};
+
+}  // namespace astra

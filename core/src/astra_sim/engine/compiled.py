@@ -1,0 +1,235 @@
+"""The compiled engine, with the interface of `interface.Engine`. What it means is written in `reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from astra_sim.boundary import MAX_PICOSECONDS, call
+from astra_sim.engine import _compiled
+from astra_sim.engine.interface import (
+    CONTROL_BYTES,
+    Issue,
+    Job,
+    Order,
+    PartRecord,
+    RankState,
+    Task,
+    Trail,
+    advance,
+    check_groups,
+    check_program,
+    inject,
+    not_under_way,
+    place_of,
+    too_long,
+)
+from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.errors import InputError, PluginError
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import LoweredProgram, Peer
+
+_KINDS = {"shift": 1, "xor": 2, "rank": 3}
+_UNKNOWN = -1
+
+
+class CompiledEngine:
+    """Runs tasks, queues and messages; for the arguments see `ReferenceEngine`.
+
+    Orders of queues are asked once for every state of a queue, whichever NPU it belongs to. Networks with a function table are
+    spoken to through it, others in Python.
+    """
+
+    def __init__(
+        self,
+        npus: int,
+        network: RouteDelayNetwork | EventNetwork | None = None,
+        endpoint_ps: int = 0,
+        memory_ps: Callable[[int], int] | None = None,
+        rendezvous: bool = False,
+        bus: BusOptions | None = None,
+    ) -> None:
+        options = None if bus is None else (bus.L, bus.o, bus.g, bus.G, bus.reduction_delay)
+        self._machine = _compiled.Machine(npus, isinstance(network, EventNetwork), endpoint_ps, rendezvous, options)
+        self._machine.observe(0)
+        self._npus = npus
+        self._network = network
+        self._memory_ps = memory_ps
+        self._has_bus = bus is not None
+        self._has_table = False
+        self._orders: list[Order] = []
+        self._jobs: dict[Job, int] = {}
+        self._job_list: list[Job] = []
+        self._issuers: list[Issue] = []
+        self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
+        self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
+
+    @property
+    def now(self) -> int:
+        """Picoseconds since the start."""
+        return self._machine.now
+
+    @property
+    def events(self) -> int:
+        """Events that have happened."""
+        return self._machine.events
+
+    @property
+    def messages(self) -> int:
+        """Messages that were sent."""
+        return self._machine.messages
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
+        """Give every NPU queues: the slots and the order of each."""
+        self._machine.add_queues([slots for slots, _ in queues])
+        self._orders = [order for _, order in queues]
+
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+        check_program(tasks, npus, self._npus)
+        after = [list(task.after) for task in tasks]
+        self._machine.add_program([task.kind for task in tasks], [task.delay for task in tasks], after, list(npus))
+        self._issuers.append(issue)
+
+    def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
+        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        check_groups(groups, self._npus)
+        self._groups.append((groups, dimension, loop_back))
+        return self._machine.add_groups([npu for group in groups for npu in group], len(groups[0]), loop_back)
+
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups: one program for all ranks or one for each. Returns its number."""
+        self._schedules.append((programs, groups))
+        delays = self._delays(programs, groups)
+        ranks = len(self._groups[groups][0][0])
+        return self._machine.add_schedule([self._rows(program, ranks, delays) for program in programs], groups)
+
+    def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int]:
+        """Picoseconds to a peer where they are the same from every rank, else unknown."""
+        members, dimension, loop_back = self._groups[groups]
+        network = self._network
+        if dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
+            return lambda peer, size: _UNKNOWN
+        group, known = members[0], {}
+
+        def delay(peer: Peer, size: int) -> int:
+            if (peer, size) not in known:
+                if peer not in known:
+                    other = group[peer.of(0, len(group))]
+                    alike = loop_back or network.platform.is_symmetric(dimension, peer)
+                    known[peer] = network.platform.route(group[0], other) if alike else None
+                route = known[peer]
+                known[peer, size] = _UNKNOWN if route is None else network.delay(route, size)
+            return known[peer, size]  # type: ignore[no-any-return]
+
+        return delay
+
+    def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> tuple[int, list[int], list[int], list[int]]:
+        """A program as the machine takes it."""
+        peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
+        rows: list[int] = []
+        for action in program.actions:
+            to, source, size = action.send_to, action.receive_from, action.bytes
+            if size > MAX_PICOSECONDS:
+                raise InputError(f"a message of {size} bytes; at most {MAX_PICOSECONDS} can be simulated")
+            for peer in (to, source):
+                if peer not in peers:
+                    peers[peer] = _KINDS[peer.operator], peer.normal(ranks).value  # type: ignore[union-attr]
+            rows += (
+                action.after,
+                action.after_arrivals,
+                *peers[to],
+                action.slot,
+                *peers[source],
+                action.receive_slot,
+                size,
+                _UNKNOWN if to is None else delay(to, size),
+                _UNKNOWN if source is None else delay(source, CONTROL_BYTES),
+            )
+        reduce = self._memory_ps or (lambda size: 0)
+        times = {size: reduce(size) if size else -1 for size in set(program.memory_bytes)}
+        carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
+        return program.starts, rows, [times[size] for size in program.memory_bytes], [int(number) for number in carried]
+
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
+        """A phase that runs a schedule, for one part of one chunk. Returns its number."""
+        if self._network is not None and not self._has_table:
+            self._has_table = True
+            table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
+            if table is not None:
+                self._machine.set_table(table)
+        return self._machine.add_phase(schedule, queue, together)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
+        return self._machine.times(npu)
+
+    def parts(self, npu: int) -> list[PartRecord]:
+        """The parts of chunks on an observed NPU, in the order in which they were issued."""
+        return [PartRecord(*row) for row in self._machine.parts(npu)]
+
+    def trail(self, phase: int) -> Trail:
+        """The latest trail of the ranks with which a phase ended."""
+        return tuple(time for time in self._machine.trail(phase) if time >= 0)
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        return self._machine.unfinished()
+
+    def stuck(self) -> list[RankState]:
+        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+        states = []
+        for task, chunk, part, npu, schedule, place, *progress in self._machine.stuck():
+            programs, groups = self._schedules[schedule]
+            members = self._groups[groups][0]
+            group, rank = divmod(place, len(members[0]))
+            states.append(RankState(task, chunk, part, npu, rank, members[group], programs[rank % len(programs)], *progress))
+        return states
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, events: int | None = None) -> bool:
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        try:
+            return self._machine.run(events or 0, self._issue, self._place, self._delay, self._inject, self._advance)
+        except _compiled.TooLong:
+            raise too_long(self.now) from None
+        except _compiled.NotUnderWay as error:
+            raise not_under_way(self._network, int(str(error))) from None
+        except _compiled.NetworkFailure as error:
+            raise PluginError(f"network {type(self._network).__name__}: {error}") from None
+
+    def _job(self, job: Job) -> int:
+        number = self._jobs.setdefault(job, len(self._job_list))
+        if number == len(self._job_list):
+            self._job_list.append(job)
+        return number
+
+    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, Trail]]]:
+        chunks = self._issuers[program](task, now)
+        return [[(self._job(part.job), part.queue, part.phase, part.delay, part.trail) for part in parts] for parts in chunks]
+
+    def _place(self, queue: int, jobs: Iterable[int], running: int, job: int) -> int:
+        return place_of(self._orders[queue], [self._job_list[number] for number in jobs], running, self._job_list[job])
+
+    def _delay(self, source: int, destination: int, size: int) -> int:
+        assert isinstance(self._network, RouteDelayNetwork)
+        return self._network.message_delay(source, destination, size)
+
+    def _inject(self, now: int, messages: list[tuple[int, int, int, int, int]]) -> None:
+        assert isinstance(self._network, EventNetwork)
+        inject(self._network, now, [Message(*message) for message in messages])
+
+    def _advance(self, now: int, until: int | None) -> tuple[int, list[int]] | None:
+        assert isinstance(self._network, EventNetwork)
+        delivery = advance(self._network, now, until)
+        if delivery is None:
+            return None
+        for number in delivery[1]:
+            if not 0 <= number <= self.messages:
+                raise not_under_way(self._network, number)
+        return delivery[0], list(delivery[1])

@@ -1,0 +1,220 @@
+"""What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
+
+A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is one of three kinds: `JOIN` ends at
+once, `TIMER` after its delay, `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its parts one
+after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of
+its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from astra_sim.boundary import MAX_PICOSECONDS, call
+from astra_sim.errors import InputError, PluginError, RunError
+from astra_sim.network import EventNetwork, Message
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import LoweredProgram
+
+JOIN, TIMER, COLLECTIVE = range(3)
+CONTROL_BYTES = 8192
+"""Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
+
+Trail = tuple[int, ...]
+"""Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
+
+TRAIL_LENGTH = 8
+
+
+class Job(NamedTuple):
+    """What the order of a queue may look at: a chunk in one of its phases.
+
+    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first.
+    """
+
+    priority: int
+    kind: str
+    bytes: int
+    remaining: int
+
+
+Order = Callable[[Sequence[Job], int, Job], int]
+"""Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
+
+The answer depends on nothing else: an engine may remember it.
+"""
+
+
+class Task(NamedTuple):
+    """An operation of a program: its kind, its delay in picoseconds, and the tasks it waits for."""
+
+    kind: int
+    delay: int
+    after: Sequence[int] = ()
+
+
+class Part(NamedTuple):
+    """A part of a chunk, in queue number `queue` of its NPU (-1: in none).
+
+    It is phase number `phase`, or takes `delay` picoseconds and ends with `trail`, as offsets back from its end (`phase` -1).
+    """
+
+    job: Job
+    queue: int = -1
+    phase: int = -1
+    delay: int = 0
+    trail: Trail = ()
+
+
+Issue = Callable[[int, int], Sequence[Sequence[Part]]]
+"""The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
+
+
+class PartRecord(NamedTuple):
+    """A part of a chunk on an observed NPU: task, number of the chunk, of the part, and when it was queued, started and ended (-1: not).
+
+    `delay_sum` adds the time from posting a receive to its message over `received` messages.
+    """
+
+    task: int
+    chunk: int
+    part: int
+    queued_at: int
+    started_at: int
+    ended_at: int
+    delay_sum: int
+    received: int
+
+
+class RankState(NamedTuple):
+    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message."""
+
+    task: int
+    chunk: int
+    part: int
+    npu: int
+    rank: int
+    members: Sequence[int]
+    program: LoweredProgram
+    credits: int
+    arrivals: int
+    next_action: int
+    posted: Sequence[int]
+
+
+class Engine(Protocol):
+    """Runs programs on NPUs 0 to `npus` - 1."""
+
+    now: int
+    events: int
+    messages: int
+
+    def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
+        """Give every NPU queues: the slots and the order of each."""
+
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+
+    def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
+        """Groups of one size that run phases together; each NPU is in one of them, and `dimension` is what they are of. Returns their number.
+
+        With `loop_back` only the first NPU of the first group is simulated: what it sends to a peer comes back to it, for it is what
+        another sends to it.
+        """
+
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups: one program for all ranks or one for each. Returns its number."""
+
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
+        """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
+
+        `queue` is what its messages bear. Returns its number, for one part of one chunk.
+        """
+
+    def run(self, events: int | None = None) -> bool:
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
+
+    def parts(self, npu: int) -> list[PartRecord]:
+        """The parts of chunks on an observed NPU, in the order in which they were issued."""
+
+    def trail(self, phase: int) -> Trail:
+        """The latest trail of the ranks with which a phase ended."""
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it was ready."""
+
+    def stuck(self) -> list[RankState]:
+        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+
+
+def place_of(order: Order, jobs: Sequence[Job], running: int, job: Job) -> int:
+    """Ask a queue's order for the place of a job. Raises PluginError if it answers with what is none."""
+    place = call("the order of a queue", order, jobs, running, job)
+    if type(place) is not int or not running <= place <= len(jobs):
+        raise PluginError(f"the order of a queue gave the place {place!r}; {running} to {len(jobs)} are right")
+    return place
+
+
+def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
+    """Hand messages to a network."""
+    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
+
+
+def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Sequence[int]] | None:
+    """Take the next delivery from a network. Raises PluginError if it answers with what is none."""
+    what = f"network {type(network).__name__}"
+    delivery = call(f"{what}: advance", network.advance, until)
+    if delivery is None:
+        return None
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
+        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
+    time, numbers = delivery
+    if type(time) is not int or time < now or (until is not None and time > until) or time > MAX_PICOSECONDS:
+        raise PluginError(f"{what}: advance answered the time {time!r}; {now} to {until} are right")
+    for number in numbers:
+        if type(number) is not int:
+            raise not_under_way(network, number)
+    return time, numbers
+
+
+def not_under_way(network: object, number: object) -> PluginError:
+    """The error where a network delivers what it does not have."""
+    return PluginError(f"network {type(network).__name__}: message {number!r} was delivered, which is not under way")
+
+
+def too_long(now: int) -> RunError:
+    """The error where time does not fit its 64 bits."""
+    return RunError(f"the run takes longer than can be simulated, {MAX_PICOSECONDS / 1000:.3g} ns (it is at {now / 1000:.3g} ns)")
+
+
+def check_program(tasks: Sequence[Task], npus: Sequence[int], count: int) -> None:
+    """Raise ValueError where a program is none."""
+    for number, task in enumerate(tasks):
+        if task.kind not in (JOIN, TIMER, COLLECTIVE):
+            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN}, {TIMER} and {COLLECTIVE} are right")
+        if not 0 <= task.delay <= MAX_PICOSECONDS:
+            raise InputError(f"task {number} takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
+        for other in task.after:
+            if not 0 <= other < number:
+                raise ValueError(f"task {number} waits for task {other}; earlier ones are right")
+    for npu in npus:
+        if not 0 <= npu < count:
+            raise ValueError(f"a program is given to NPU {npu} of {count}")
+
+
+def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
+    """Raise ValueError where groups are none."""
+    seen: set[int] = set()
+    for group in groups:
+        if len(group) != len(groups[0]):
+            raise ValueError(f"groups of {len(groups[0])} and {len(group)} NPUs; groups of one size are right")
+        for npu in group:
+            if npu < 0 or npu in seen:
+                raise ValueError(f"NPU {npu} is {'in a group twice' if npu >= 0 else 'negative'}")
+            seen.add(npu)
+    if not seen:
+        raise ValueError("groups without NPUs")
