@@ -1,15 +1,26 @@
-"""The primitives of the engine: tasks, queues, messages, barriers."""
+"""The primitives of both engines: tasks, queues, phases, messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from astra_sim.engine import CALL, JOIN, PHASE, TIMER, Barrier, Engine, Job, PhaseRun
+from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift
+
+Make = Callable[..., Engine]
+
+
+@pytest.fixture(params=["python", "compiled"])
+def make(request: pytest.FixtureRequest) -> Make:
+    return choose_engine(request.param)
+
+
+def test_the_compiled_engine_is_installed() -> None:
+    assert has_compiled()
 
 
 def first_come(jobs: Sequence[Job], started: int, job: Job) -> int:
@@ -24,86 +35,121 @@ def job(priority: int = 0) -> Job:
     return Job(priority, "all_reduce", 0, 0)
 
 
-def test_a_task_starts_when_all_it_waits_for_has_ended() -> None:
-    engine = Engine()
-    short, long, both = engine.add_task(TIMER, 5), engine.add_task(TIMER, 7), engine.add_task(TIMER, 1)
-    engine.precede(short, both)
-    engine.precede(long, both)
-    engine.start(short)
-    engine.start(long)
-    assert engine.run() is None
-    assert (engine.ready_at[both], engine.finished_at[both], engine.now) == (7, 8, 8)
+def timed(delay: int, *, queue: int = -1, priority: int = 0, trail: tuple[int, ...] = ()) -> Part:
+    return Part(job(priority), queue, -1, delay, trail)
 
 
-def test_a_join_ends_at_once_and_a_call_is_told_the_time() -> None:
-    engine = Engine()
-    told: list[int] = []
-    timer = engine.add_task(TIMER, 3)
-    call = engine.add_task(CALL, payload=told.append)
-    join = engine.add_task(JOIN)
-    engine.precede(timer, call)
-    engine.precede(call, join)
-    engine.start(timer)
+def nothing(task: int, now: int) -> list[list[Part]]:
+    raise AssertionError("no collective is there to be issued")
+
+
+def test_a_task_starts_when_all_it_waits_for_has_ended(make: Make) -> None:
+    engine = make(1)
+    engine.add_program([Task(TIMER, 5), Task(TIMER, 7), Task(TIMER, 1, (0, 1))], [0], nothing)
+    assert not engine.run()
+    assert engine.now == 8
+    assert [list(times) for times in engine.times(0)] == [[0, 0, 7], [5, 7, 8]]
+
+
+def test_a_join_ends_at_once_and_a_collective_is_told_the_time(make: Make) -> None:
+    engine = make(1)
+    told: list[tuple[int, int]] = []
+
+    def issue(task: int, now: int) -> list[list[Part]]:
+        told.append((task, now))
+        return []
+
+    engine.add_program([Task(TIMER, 3), Task(COLLECTIVE, 99, (0,)), Task(JOIN, 0, (1,))], [0], issue)
     engine.run()
-    assert told == [3]
-    assert engine.finished_at[join] == 3
+    assert told == [(1, 3)]
+    assert engine.times(0)[1][2] == 3
 
 
-def test_long_chains_of_joins_need_no_deep_stack() -> None:
-    engine = Engine()
-    tasks = [engine.add_task(JOIN) for _ in range(50_000)]
-    for before, after in pairwise(tasks):
-        engine.precede(before, after)
-    engine.start(tasks[0])
+def test_a_collective_ends_its_delay_after_its_last_chunk(make: Make) -> None:
+    engine = make(1)
+    engine.add_program([Task(COLLECTIVE, 7)], [0], lambda task, now: [[timed(5), timed(5)], [timed(3)]])
+    engine.run()
+    assert engine.times(0)[1][0] == 17
+    assert [(part.chunk, part.part, part.queued_at, part.started_at, part.ended_at) for part in engine.parts(0)] == [
+        (0, 0, 0, 0, 5),
+        (0, 1, 5, 5, 10),
+        (1, 0, 0, 0, 3),
+    ]
+
+
+def test_a_collective_is_planned_once_for_all_npus(make: Make) -> None:
+    engine = make(3)
+    planned: list[int] = []
+
+    def issue(task: int, now: int) -> list[list[Part]]:
+        planned.append(task)
+        return [[timed(4)]]
+
+    engine.add_program([Task(COLLECTIVE, 0), Task(COLLECTIVE, 0, (0,))], range(3), issue)
+    engine.run()
+    assert planned == [0, 1]
+    assert engine.now == 8
+    assert not engine.unfinished()
+
+
+def test_long_chains_of_joins_need_no_deep_stack(make: Make) -> None:
+    engine = make(1)
+    engine.add_program([Task(JOIN, 0, (number - 1,) if number else ()) for number in range(50_000)], [0], nothing)
     engine.run()
     assert not engine.unfinished()
 
 
 @pytest.mark.parametrize(("slots", "ends"), [(1, [10, 20, 30]), (2, [10, 10, 20]), (3, [10, 10, 10])])
-def test_a_queue_runs_as_many_tasks_as_it_has_slots(slots: int, ends: list[int]) -> None:
-    engine = Engine()
-    queue = engine.add_queue(slots, first_come)
-    tasks = [engine.add_task(TIMER, 10, queue=queue, payload=job()) for _ in range(3)]
-    for task in tasks:
-        engine.start(task)
+def test_a_queue_runs_as_many_chunks_as_it_has_slots(make: Make, slots: int, ends: list[int]) -> None:
+    engine = make(1)
+    engine.add_queues([(slots, first_come)])
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0)]] * 3)
     engine.run()
-    assert [engine.finished_at[task] for task in tasks] == ends
-    assert [engine.ready_at[task] for task in tasks] == [0, 0, 0]
+    assert [part.ended_at for part in engine.parts(0)] == ends
+    assert [part.queued_at for part in engine.parts(0)] == [0, 0, 0]
 
 
-def test_a_queue_keeps_its_order_among_those_that_wait() -> None:
-    engine = Engine()
-    queue = engine.add_queue(1, by_priority)
-    tasks = [engine.add_task(TIMER, 10, queue=queue, payload=job(priority)) for priority in (1, 2, 3)]
-    for task in tasks:
-        engine.start(task)
+def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
+    engine = make(1)
+    engine.add_queues([(1, by_priority)])
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0, priority=p)] for p in (1, 2, 3)])
     engine.run()
-    assert [engine.finished_at[task] for task in tasks] == [10, 30, 20]
+    assert [part.ended_at for part in engine.parts(0)] == [10, 30, 20]
 
 
-def test_a_successor_enters_its_queue_before_the_slot_that_its_predecessor_leaves_is_given_away() -> None:
-    engine = Engine()
-    queue = engine.add_queue(1, by_priority)
-    first = engine.add_task(TIMER, 10, queue=queue, payload=job(5))
-    waiting = engine.add_task(TIMER, 10, queue=queue, payload=job(1))
-    following = engine.add_task(TIMER, 10, queue=queue, payload=job(5))
-    engine.precede(first, following)
-    engine.start(first)
-    engine.start(waiting)
+def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_is_given_away(make: Make) -> None:
+    engine = make(1)
+    engine.add_queues([(1, by_priority)])
+    first = [timed(10, queue=0, priority=5), timed(10, queue=0, priority=5)]
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [first, [timed(10, queue=0, priority=1)]])
     engine.run()
-    assert (engine.started_at[following], engine.started_at[waiting]) == (10, 20)
+    assert [part.started_at for part in engine.parts(0)] == [0, 10, 20]
 
 
-def test_tasks_that_end_together_end_in_the_order_of_their_trails() -> None:
-    engine = Engine()
-    order: list[str] = []
-    for name, trail in (("late", (1, 2)), ("early", (1, 9)), ("earliest", (4,))):
-        timer = engine.add_task(TIMER, 10, trail=trail)
-        call = engine.add_task(CALL, payload=lambda now, name=name: order.append(name))
-        engine.precede(timer, call)
-        engine.start(timer)
+def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
+    from astra_sim import PluginError
+
+    engine = make(1)
+    engine.add_queues([(1, lambda jobs, started, job: 7)])
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(1, queue=0)]])
+    with pytest.raises(PluginError, match="gave the place 7; 0 to 0 are right"):
+        engine.run()
+
+
+def test_tasks_that_end_together_end_in_the_order_of_their_trails(make: Make) -> None:
+    engine = make(1)
+    trails = [(1, 2), (1, 9), (4,)]
+    order: list[int] = []
+
+    def issue(task: int, now: int) -> list[list[Part]]:
+        if task < 3:
+            return [[timed(10, trail=trails[task])]]
+        order.append(task - 3)
+        return []
+
+    engine.add_program([Task(COLLECTIVE, 0)] * 3 + [Task(COLLECTIVE, 0, (number,)) for number in range(3)], [0], issue)
     engine.run()
-    assert order == ["earliest", "early", "late"]
+    assert order == [2, 1, 0]
 
 
 class Fixed(RouteDelayNetwork):
@@ -129,77 +175,123 @@ class Line:
         return 1
 
 
-def phases(schedule: Schedule, together: bool = True, **options: object) -> tuple[Engine, list[int], Barrier]:
-    """An engine with a phase on every rank of a platform of one dimension, started at 0."""
+def phase(make: Make, schedule: Schedule, together: bool = True, **options: Any) -> Engine:
+    """An engine that runs one phase on every rank of a platform of one dimension."""
     platform = Platform((Dimension(Line(), schedule.ranks, 1, 1.0, 1.0),))
-    engine = Engine(Fixed(platform), **options)  # type: ignore[arg-type]
-    barrier, programs = Barrier(together), lower(schedule)
-    tasks = []
-    for npu in range(schedule.ranks):
-        run = PhaseRun(npu, npu, range(schedule.ranks), programs[npu % len(programs)], barrier)
-        tasks.append(engine.add_task(PHASE, payload=(job(), run)))
-    for task in tasks:
-        engine.start(task)
-    return engine, tasks, barrier
+    engine = make(schedule.ranks, Fixed(platform), **options)
+    groups = engine.add_groups([range(schedule.ranks)])
+    number = engine.add_phase(engine.add_schedule(lower(schedule), groups), together=together)
+    engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[Part(job(), phase=number)]])
+    return engine
 
 
-def test_a_step_waits_for_the_credit_of_the_message_before_it() -> None:
+def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> None:
     request = Request(Collective.ALL_GATHER, 3, 50)
-    engine, tasks, barrier = phases(Schedule.shared(request, [exchange(shift(1), 50, times=2)]), endpoint_ps=10)
+    engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, times=2)]), endpoint_ps=10)
     engine.run()
-    assert [engine.finished_at[task] for task in tasks] == [10 + 2 * (150 + 10)] * 3
+    (part,) = engine.parts(0)
+    assert part.ended_at == 10 + 2 * (150 + 10)
     assert engine.messages == 6
-    assert barrier.parts[0].delay_sum == 2 * 150
+    assert (part.delay_sum, part.received) == (2 * 150, 2)
 
 
-def test_reduced_bytes_cost_time_in_memory() -> None:
+def test_reduced_bytes_cost_time_in_memory(make: Make) -> None:
     request = Request(Collective.REDUCE_SCATTER, 2, 100)
     schedule = Schedule.shared(request, [exchange(shift(1), 50, reduce=True)])
-    engine, tasks, _ = phases(schedule, endpoint_ps=10, memory_ps=lambda size: 3 * size)
+    engine = phase(make, schedule, endpoint_ps=10, memory_ps=lambda size: 3 * size)
     engine.run()
-    assert engine.finished_at[tasks[0]] == 10 + 150 + 10 + 150
+    assert engine.now == 10 + 150 + 10 + 150
 
 
-def test_under_rendezvous_a_message_waits_for_its_request() -> None:
+def test_under_rendezvous_a_message_waits_for_its_request(make: Make) -> None:
     request = Request(Collective.ALL_GATHER, 2, 50)
-    engine, tasks, _ = phases(Schedule.shared(request, [exchange(shift(1), 50)]), rendezvous=True)
+    engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50)]), rendezvous=True)
     engine.run()
-    assert engine.finished_at[tasks[0]] == (100 + 8192) + (100 + 50)
+    assert engine.now == (100 + 8192) + (100 + 50)
     assert engine.messages == 4
 
 
-def test_a_message_may_come_before_its_receive_is_posted() -> None:
+def test_a_message_may_come_before_its_receive_is_posted(make: Make) -> None:
     request = Request(Collective.ALL_GATHER, 2, 0)
     programs = [
-        RankProgram((send(rank(1), 0, after=0), send(rank(1), 0, after=0)), starts=0),
-        RankProgram((receive(rank(0), 0, after=1), receive(rank(0), 0, after=1)), starts=1),
+        RankProgram((receive(rank(1), 0, after=1), receive(rank(1), 0, after=1)), starts=1),
+        RankProgram((send(rank(0), 0, after=0), send(rank(0), 0, after=0)), starts=0),
     ]
-    engine, tasks, barrier = phases(Schedule.per_rank(request, programs), endpoint_ps=500)
+    engine = phase(make, Schedule.per_rank(request, programs), endpoint_ps=500)
     engine.run()
-    assert engine.finished_at[tasks[1]] == 1000
-    assert barrier.parts[1].delay_sum == 0
+    assert engine.parts(0)[0].ended_at == 1000
+    assert engine.parts(0)[0].delay_sum == 0
 
 
-@pytest.mark.parametrize(("together", "ends"), [(True, [1100, 1100]), (False, [500, 1100])])
-def test_a_barrier_ends_the_parts_of_a_phase_together(together: bool, ends: list[int]) -> None:
+@pytest.mark.parametrize(("together", "end"), [(True, 1100), (False, 500)])
+def test_the_parts_of_a_phase_end_together_or_each_by_itself(make: Make, together: bool, end: int) -> None:
     request = Request(Collective.ALL_GATHER, 2, 0)
     programs = [RankProgram((send(rank(1), 0),)), RankProgram((receive(rank(0), 0),))]
-    engine, tasks, _ = phases(Schedule.per_rank(request, programs), together, endpoint_ps=500)
+    engine = phase(make, Schedule.per_rank(request, programs), together, endpoint_ps=500)
     engine.run()
-    assert [engine.finished_at[task] for task in tasks] == ends
+    assert engine.parts(0)[0].ended_at == end
+    assert engine.now == 1100
 
 
-def test_what_cannot_finish_is_left_over() -> None:
+def test_what_cannot_finish_is_left_over(make: Make) -> None:
     request = Request(Collective.ALL_GATHER, 2, 50)
-    engine, tasks, barrier = phases(Schedule.shared(request, [exchange(shift(1), 50, after=2)]))
-    assert engine.run() is None
-    assert engine.unfinished() == tasks
-    assert barrier.open == 2
+    engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, after=2)]))
+    assert not engine.run()
+    assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
+    assert [(state.npu, state.credits, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
 
 
-def test_a_run_may_be_cut_into_slices() -> None:
-    engine = Engine()
-    for delay in (5, 7):
-        engine.start(engine.add_task(TIMER, delay))
-    assert engine.run(until=1) == 7
-    assert engine.run(until=1) is None
+def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
+    request = Request(Collective.ALL_GATHER, 2, 0)
+    programs = [RankProgram((receive(rank(1), 0, after=0),), starts=0), RankProgram((send(rank(0), 0, after=1),), starts=0)]
+    engine = phase(make, Schedule.per_rank(request, programs))
+    engine.run()
+    assert [(state.npu, list(state.posted)) for state in engine.stuck()] == [(0, [0]), (1, [])]
+
+
+def test_a_run_may_be_cut_into_slices(make: Make) -> None:
+    engine = make(1)
+    engine.add_program([Task(TIMER, 5), Task(TIMER, 7)], [0], nothing)
+    assert engine.run(1)
+    assert (engine.now, engine.events) == (5, 1)
+    assert not engine.run(1)
+    assert engine.now == 7
+
+
+def test_time_that_does_not_fit_is_an_error(make: Make) -> None:
+    from astra_sim import RunError
+
+    engine = make(1)
+    engine.add_program([Task(TIMER, 2**63 - 1), Task(TIMER, 1, (0,))], [0], nothing)
+    with pytest.raises(RunError, match="longer than can be simulated"):
+        engine.run()
+
+
+def test_what_a_plan_raises_comes_out(make: Make) -> None:
+    def issue(task: int, now: int) -> list[list[Part]]:
+        raise KeyError("no plan")
+
+    engine = make(1)
+    engine.add_program([Task(COLLECTIVE, 0)], [0], issue)
+    with pytest.raises(KeyError, match="no plan"):
+        engine.run()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda engine: engine.add_queues([(0, first_come)]),
+        lambda engine: engine.add_program([Task(7, 0)], [0], nothing),
+        lambda engine: engine.add_program([Task(JOIN, 0, (0,))], [0], nothing),
+        lambda engine: engine.add_program([Task(JOIN, 0)], [2], nothing),
+        lambda engine: engine.add_program([Task(JOIN, 0)], [0, 0], nothing),
+        lambda engine: engine.add_groups([]),
+        lambda engine: engine.add_groups([[0, 1], [0, 1]]),
+        lambda engine: engine.add_groups([[0, 1], [0]]),
+        lambda engine: engine.add_groups([[-1]]),
+    ],
+)
+def test_what_cannot_be_is_a_value_error(make: Make, wrong: Callable[[Engine], object]) -> None:
+    engine = make(2)
+    with pytest.raises(ValueError):  # noqa: PT011 -- each is about something else
+        wrong(engine)

@@ -38,7 +38,7 @@ from astra_sim.engine import Job
 from astra_sim.errors import DeadlockError
 from astra_sim.graph import Pass
 from astra_sim.models import Compute, Memory, Work
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.options import option
 from astra_sim.platform import Platform
 from astra_sim.plugins import Plugins
@@ -1352,7 +1352,7 @@ class Post(EventNetwork):
         self._trouble = trouble
         self._under_way: list[tuple[int, int]] = []
 
-    def inject(self, time: int, messages: Sequence[tuple[int, int, int, int]]) -> None:
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
         if self._trouble == "raises":
             raise RuntimeError("no luck")
         if self._trouble != "loses":

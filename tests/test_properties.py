@@ -28,7 +28,7 @@ class Counting(Replayed):
         self.arrived: list[int] = []
 
     def inject(self, time: int, messages: Any) -> None:
-        self.sent.update({number: (source, destination, size) for number, source, destination, size in messages})
+        self.sent.update({message.number: (message.source, message.destination, message.bytes) for message in messages})
         super().inject(time, messages)
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:

@@ -182,6 +182,7 @@ class Machine {
 
 NB_MODULE(_compiled, module) {
   module.doc() = "The compiled engine.";
+  nb::set_leak_warnings(false);  // an interrupted run may leave a machine behind
   nb::exception<astra::TooLong>(module, "TooLong");
   nb::exception<astra::NotUnderWay>(module, "NotUnderWay");
   nb::exception<astra::NetworkFailure>(module, "NetworkFailure");
