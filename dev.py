@@ -32,7 +32,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "astra-dev.json"
+HEADERS = ROOT / "core" / "src" / "astra_sim" / "include"
 TOOLS = "development tools"
+BUILD_TOOLS = "build tools"
 COMPILED_SUFFIXES = {".c", ".cc", ".cmake", ".cpp", ".h", ".hpp"}
 STATUS_INTERRUPTED = 130
 
@@ -56,7 +58,10 @@ def members() -> list[Path]:
 
 def build_wheels(directory: Path, python: Path) -> None:
     """Build a wheel of every package, with the pip of that Python. Raises Failure."""
-    _run("building the wheels", python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, *members())
+    core, *plugins = members()
+    pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
+    _run("building the wheel of the kernel", *pip, core)
+    _run("building the wheels of the plugins", *pip, *plugins)
 
 
 def _toml(folder: Path) -> dict[str, Any]:
@@ -65,15 +70,24 @@ def _toml(folder: Path) -> dict[str, Any]:
 
 
 def _fingerprint(member: Path) -> str:
-    """Changes when a package has to be installed again: elsewhere, other metadata, other compiled sources."""
+    """Changes when a package has to be installed again: elsewhere, other metadata, other compiled sources or headers they use."""
     state = hashlib.sha256(os.fsencode(member))
-    for folder, folders, files in os.walk(member):
+    roots = [member, HEADERS] if (member / "CMakeLists.txt").is_file() else [member]
+    for folder, folders, files in (entry for root in roots for entry in os.walk(root)):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in ("build", "dist", "tests"))
         for name in sorted(files):
             if name in ("pyproject.toml", "CMakeLists.txt") or os.path.splitext(name)[1] in COMPILED_SUFFIXES:
                 path = Path(folder, name)
                 state.update(os.fsencode(path) + b"\0" + path.read_bytes() + b"\0")
     return state.hexdigest()
+
+
+def _build_requirements() -> list[str]:
+    """What the packages need to be built, but for each other; the last three are what build backends ask for themselves."""
+    tables = [_toml(member) for member in members()]
+    own = {table["project"]["name"] for table in tables}
+    needed = {requirement for table in tables for requirement in table["build-system"]["requires"]}
+    return sorted(requirement for requirement in needed if requirement.split("=")[0] not in own) + ["cmake>=3.20", "editables>=0.5", "ninja>=1.10"]
 
 
 # -- Installation ------------------------------------------------------------------------------------------------------
@@ -83,14 +97,14 @@ def install(tools: bool = False) -> None:
     """Bring .venv up to date: the packages, and the development tools if asked for. Raises Failure."""
     folders = {_toml(member)["project"]["name"]: member for member in members()}
     wanted = {name: _fingerprint(member) for name, member in folders.items()}
-    requirements: list[str] = []
+    requirements = {BUILD_TOOLS: _build_requirements()}
     if tools:
-        requirements = _toml(ROOT)["dependency-groups"]["dev"]
-        wanted[TOOLS] = json.dumps(requirements)
+        requirements[TOOLS] = _toml(ROOT)["dependency-groups"]["dev"]
+    wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
     _make_environment()
     installed = _read_stamp()
     changed = [name for name in wanted if installed.get(name) != wanted[name]]
-    gone = [name for name in installed if name not in folders and name != TOOLS]
+    gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS)]
     if not changed and not gone:
         return
     # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
@@ -98,11 +112,18 @@ def install(tools: bool = False) -> None:
     _write_stamp(installed)
     if gone:
         _run("uninstalling " + ", ".join(gone), PYTHON, "-m", "pip", "uninstall", "--yes", *gone)
-    arguments: list[str | Path] = []
-    for name in changed:
-        arguments += requirements if name == TOOLS else ["--editable", folders[name]]
-    if changed:
-        _run("installing " + ", ".join(changed), PYTHON, "-m", "pip", "install", *arguments)
+    # Packages are built with what is in .venv: first the tools, then the kernel, whose header others are compiled with.
+    listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
+    if listed:
+        _run("installing " + " and ".join(name for name in requirements if name in changed), PYTHON, "-m", "pip", "install", *listed)
+    core, *plugins = folders
+    for names in ([core], plugins):
+        arguments: list[str | Path] = []
+        for name in names:
+            arguments += ["--editable", folders[name]] if name in changed else []
+        if arguments:
+            what = "installing " + ", ".join(name for name in names if name in changed)
+            _run(what, PYTHON, "-m", "pip", "install", "--no-build-isolation", *arguments)
     _write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
 
 

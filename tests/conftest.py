@@ -56,6 +56,20 @@ def clean_environment(wheel_house: Path, tmp_path_factory: pytest.TempPathFactor
     return make
 
 
+@pytest.fixture(scope="session")
+def build_wheel(wheel_house: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Builds the wheel of somebody else's package against the wheels of ours."""
+
+    def build(project: Path) -> Path:
+        folder = tmp_path_factory.mktemp("wheel")
+        options = ("--no-deps", "--find-links", wheel_house, "--wheel-dir", folder)
+        _checked(sys.executable, "-m", "pip", "wheel", "--quiet", *options, project)
+        (wheel,) = folder.iterdir()
+        return wheel
+
+    return build
+
+
 def _checked(*command: str | Path) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout

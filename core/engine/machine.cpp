@@ -208,7 +208,15 @@ void Machine::times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Tim
 
 std::vector<PartRecord> Machine::parts(std::uint32_t npu) const {
   if (npu >= npus_.size() || npus_[npu].observed < 0) invalid("NPU " + std::to_string(npu) + " is not observed");
-  return observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
+  std::vector<PartRecord> records = observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
+  for (const ChunkRun& chunk : chunks_) {
+    if (!chunk.used || !chunk.started || chunk.npu != npu || part_of(chunk).phase < 0) continue;
+    const Phase& phase = phases_[static_cast<std::size_t>(part_of(chunk).phase)];
+    const Rank& rank = phase.ranks[static_cast<std::size_t>(groups_[schedules_[phase.schedule]->groups].part_of[npu])];
+    records[chunk.record + chunk.part].delay_sum = rank.delay_sum;
+    records[chunk.record + chunk.part].received = rank.received;
+  }
+  return records;
 }
 
 TrailTimes Machine::trail(std::uint32_t phase) const {
@@ -750,11 +758,7 @@ void Machine::transmit(std::int32_t source, std::int32_t destination, std::int64
 Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes) {
   if (table_) {
     const Time delay = table_->delay(table_->state, source, destination, bytes);
-    if (delay < 0) {
-      const char* why = table_->error ? table_->error(table_->state) : nullptr;
-      throw NetworkFailure(why ? why : "delay failed");
-    }
-    return delay;
+    if (delay >= 0) return delay;  // else the network says in Python what is wrong
   }
   auto& known = delays_[pair_key(static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(destination))];
   for (const auto& [size, delay] : known) {
@@ -765,14 +769,18 @@ Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64
   return delay;
 }
 
+void Machine::fail(const char* what) const {
+  const char* why = table_->error ? table_->error(table_->state) : nullptr;
+  throw NetworkFailure(why ? why : what);
+}
+
 // Hand new messages to the network, and take all that arrive before anything else happens.
 void Machine::exchange() {
   if (!outbox_.empty()) {
     if (!table_) {
       host_->inject(now_, outbox_);
     } else if (table_->inject(table_->state, now_, outbox_.data(), outbox_.size()) != 0) {
-      const char* why = table_->error ? table_->error(table_->state) : nullptr;
-      throw NetworkFailure(why ? why : "inject failed");
+      fail("inject failed");
     }
     outbox_.clear();
     quiet_until_ = -1;
@@ -802,10 +810,7 @@ bool Machine::next_delivery(Time until, Time& time) {
   if (!table_) return host_->advance(now_, until, time, delivered_);
   const std::uint64_t* numbers = nullptr;
   std::size_t count = 0;
-  if (table_->advance(table_->state, until, &time, &numbers, &count) != 0) {
-    const char* why = table_->error ? table_->error(table_->state) : nullptr;
-    throw NetworkFailure(why ? why : "advance failed");
-  }
+  if (table_->advance(table_->state, until, &time, &numbers, &count) != 0) fail("advance failed");
   if (count == 0) return false;
   if (time < now_ || time > until) throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + std::to_string(now_) + " to " + std::to_string(until) + " are right");
   delivered_.assign(numbers, numbers + count);

@@ -271,6 +271,7 @@ class Machine : private BusHost {
   void transmit(std::int32_t source, std::int32_t destination, std::int64_t bytes, Time delay, Kind kind, std::uint32_t phase,
                 std::uint32_t part, std::uint32_t slot);
   Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
+  [[noreturn]] void fail(const char* what) const;
   void exchange();
   bool next_delivery(Time until, Time& time);
   void finish_phase(std::uint32_t phase, const Rank& rank);

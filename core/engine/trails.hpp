@@ -14,13 +14,13 @@ using Time = std::int64_t;  // picoseconds
 constexpr std::size_t kTrailLength = 8;
 using TrailTimes = std::array<Time, kTrailLength>;  // latest first; a shorter trail ends in -1
 
-// Trails with reference counts. Many events share one, so an event holds its number only. Trail 0 is empty.
+// Trails with reference counts. Many events share one, so an event holds its number only. Trail 0 is empty, and always there.
 class Trails {
  public:
   Trails() {
     times_.emplace_back();
     times_[0].fill(-1);
-    counts_.push_back(1);
+    counts_.push_back(std::uint32_t{1} << 31);
   }
 
   void hold(std::uint32_t trail) { ++counts_[trail]; }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from astra_sim.api import simulate
     from astra_sim.errors import AstraError, DeadlockError, InputError, PluginError, RunError, ScheduleError
     from astra_sim.experiment import Experiment, load_experiment
+    from astra_sim.function_table import get_include
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
@@ -31,6 +32,7 @@ __all__ = [
     "RunError",
     "ScheduleError",
     "SchedulerProvider",
+    "get_include",
     "hookimpl",
     "load_experiment",
     "option",
@@ -40,6 +42,7 @@ __all__ = [
 _HOMES = {
     "errors": ("AstraError", "DeadlockError", "InputError", "PluginError", "RunError", "ScheduleError"),
     "experiment": ("Experiment", "load_experiment"),
+    "function_table": ("get_include",),
     "hookspecs": ("hookimpl",),
     "options": ("option",),
     "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),

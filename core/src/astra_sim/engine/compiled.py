@@ -25,12 +25,17 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import InputError, PluginError
+from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
 _UNKNOWN = -1
+
+
+def _unknown(peer: Peer, size: int) -> int:
+    return _UNKNOWN
 
 
 class CompiledEngine:
@@ -102,41 +107,50 @@ class CompiledEngine:
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
         self._schedules.append((programs, groups))
-        delays = self._delays(programs, groups)
+        delay = self._delays(programs, groups)
+        if delay is None:
+            self._use_table()
         ranks = len(self._groups[groups][0][0])
-        return self._machine.add_schedule([self._rows(program, ranks, delays) for program in programs], groups)
+        return self._machine.add_schedule([self._rows(program, ranks, delay or _unknown) for program in programs], groups)
 
-    def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int]:
-        """Picoseconds to a peer where they are the same from every rank, else unknown."""
+    def _use_table(self) -> None:
+        """Let the machine speak to the network through its function table, if there is one."""
+        if self._network is None or self._has_table:
+            return
+        self._has_table = True
+        table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
+        if table is not None:
+            functions = FunctionTable(table)
+            if isinstance(self._network, RouteDelayNetwork) and not functions.has_delay:
+                raise PluginError(f"network {type(self._network).__name__}: its function table lacks delay")
+            self._machine.set_table(table)
+
+    def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int] | None:
+        """Picoseconds to a peer, which are the same from every rank; None where they are not."""
         members, dimension, loop_back = self._groups[groups]
         network = self._network
         if dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
-            return lambda peer, size: _UNKNOWN
-        group, known = members[0], {}
-
-        def delay(peer: Peer, size: int) -> int:
-            if (peer, size) not in known:
-                if peer not in known:
-                    other = group[peer.of(0, len(group))]
-                    alike = loop_back or network.platform.is_symmetric(dimension, peer)
-                    known[peer] = network.platform.route(group[0], other) if alike else None
-                route = known[peer]
-                known[peer, size] = _UNKNOWN if route is None else network.delay(route, size)
-            return known[peer, size]  # type: ignore[no-any-return]
-
-        return delay
+            return None
+        group = members[0]
+        peers = {peer for action in programs[0].actions for peer in (action.send_to, action.receive_from) if peer is not None}
+        if not loop_back and not all(network.platform.is_symmetric(dimension, peer) for peer in peers):
+            return None
+        routes = {peer: network.platform.route(group[0], group[peer.of(0, len(group))]) for peer in peers}
+        return lambda peer, size: network.delay(routes[peer], size)
 
     def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> tuple[int, list[int], list[int], list[int]]:
         """A program as the machine takes it."""
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []
+        delays: dict[tuple[Peer, int], int] = {}
         for action in program.actions:
             to, source, size = action.send_to, action.receive_from, action.bytes
             if size > MAX_PICOSECONDS:
                 raise InputError(f"a message of {size} bytes; at most {MAX_PICOSECONDS} can be simulated")
-            for peer in (to, source):
-                if peer not in peers:
-                    peers[peer] = _KINDS[peer.operator], peer.normal(ranks).value  # type: ignore[union-attr]
+            for peer, amount in ((to, size), (source, CONTROL_BYTES)):
+                if peer is not None and (peer, amount) not in delays:
+                    peers[peer] = _KINDS[peer.operator], peer.normal(ranks).value
+                    delays[peer, amount] = delay(peer, amount)
             rows += (
                 action.after,
                 action.after_arrivals,
@@ -145,8 +159,8 @@ class CompiledEngine:
                 *peers[source],
                 action.receive_slot,
                 size,
-                _UNKNOWN if to is None else delay(to, size),
-                _UNKNOWN if source is None else delay(source, CONTROL_BYTES),
+                _UNKNOWN if to is None else delays[to, size],
+                _UNKNOWN if source is None else delays[source, CONTROL_BYTES],
             )
         reduce = self._memory_ps or (lambda size: 0)
         times = {size: reduce(size) if size else -1 for size in set(program.memory_bytes)}
@@ -155,11 +169,6 @@ class CompiledEngine:
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
         """A phase that runs a schedule, for one part of one chunk. Returns its number."""
-        if self._network is not None and not self._has_table:
-            self._has_table = True
-            table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
-            if table is not None:
-                self._machine.set_table(table)
         return self._machine.add_phase(schedule, queue, together)
 
     # -- answers -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
+from astra_sim.schedule import Peer
 from astra_sim.units import GIB, PS_PER_NS
 
 
@@ -53,9 +54,38 @@ class AnalyticalNetwork(RouteDelayNetwork):
         memory_ns = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale
         return max(picoseconds, round(memory_ns * PS_PER_NS))
 
+    def function_table(self) -> object | None:
+        """The formula in C++; None where this package was installed without it, or a topology is too large to be written down."""
+        try:
+            from astra_sim_network_analytical import _core
+        except ImportError:
+            return None
+        rows = []
+        for number, d in enumerate(self.platform.dimensions):
+            hops = _hops(d)
+            if hops is None:
+                return None
+            router = d.router_latency_ns if d.topology.name == "switch" else 0.0
+            memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
+            rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
+        return _core.delay_table(rows, self._whole_ns)  # type: ignore[no-any-return]
+
     def statistics(self) -> dict[str, object]:
         """The cost of the network."""
         return {"cost_usd": cost_usd(self.platform)}
+
+
+_LARGEST_MATRIX = 1024
+
+
+def _hops(dimension: Dimension) -> list[int] | None:
+    """Hops of a dimension by distance where that is all that counts, else by source and destination; None where that is too much."""
+    topology, size = dimension.topology, dimension.size
+    if all(topology.is_symmetric(Peer("shift", distance)) for distance in range(1, size)):
+        return [0, *(topology.hops(0, distance) for distance in range(1, size))]
+    if size > _LARGEST_MATRIX:
+        return None
+    return [topology.hops(a, b) if a != b else 0 for a in range(size) for b in range(size)]
 
 
 # Dollars per GiB/s of a link, a switch port and a network interface (ASTRA-sim 1.0).

@@ -1,0 +1,165 @@
+"""The network function table of `astra_sim/network.h`, used from Python: so compiled networks plug into the Python engine too."""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra_sim.errors import PluginError
+from astra_sim.network import EventNetwork, Message
+
+VERSION = 1
+CAPSULE = b"astra_sim.network.v1"
+NEVER = 2**63 - 1
+
+
+def get_include() -> str:
+    """The folder of the C header `astra_sim/network.h`, for the include path of a compiler."""
+    return str(Path(__file__).parent / "include")
+
+
+class _Message(ctypes.Structure):
+    _fields_ = (
+        ("number", ctypes.c_uint64),
+        ("bytes", ctypes.c_int64),
+        ("source", ctypes.c_int32),
+        ("destination", ctypes.c_int32),
+        ("queue", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    )
+
+
+class _Statistic(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
+
+
+_STATE = ctypes.c_void_p
+_NUMBERS = ctypes.POINTER(ctypes.c_uint64)
+_DELAY = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
+_INJECT = ctypes.CFUNCTYPE(ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(_Message), ctypes.c_size_t)
+_ADVANCE = ctypes.CFUNCTYPE(
+    ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(_NUMBERS), ctypes.POINTER(ctypes.c_size_t)
+)
+_NEXT_EVENT = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE)
+_STATISTICS = ctypes.CFUNCTYPE(ctypes.c_size_t, _STATE, ctypes.POINTER(ctypes.POINTER(_Statistic)))
+_ERROR = ctypes.CFUNCTYPE(ctypes.c_char_p, _STATE)
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("state", _STATE),
+        ("delay", _DELAY),
+        ("inject", _INJECT),
+        ("advance", _ADVANCE),
+        ("next_event", _NEXT_EVENT),
+        ("statistics", _STATISTICS),
+        ("error", _ERROR),
+    )
+
+
+class FunctionTable:
+    """A table in a capsule. Raises PluginError where it is none, or of another version, and where one of its functions fails."""
+
+    def __init__(self, capsule: object) -> None:
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        try:
+            pointer = pointer_of(capsule, CAPSULE)
+        except ValueError:
+            raise PluginError(f"{capsule!r} is no capsule named {CAPSULE.decode()}, in which a network function table comes") from None
+        self._capsule = capsule
+        self._table = _Table.from_address(pointer)
+        if self._table.version != VERSION or self._table.size < ctypes.sizeof(_Table):
+            raise PluginError(f"the network function table has version {self._table.version}; {VERSION} is right")
+
+    def _check(self, status: int, what: str) -> int:
+        if status < 0:
+            why = self._table.error(self._table.state) if self._table.error else None
+            raise PluginError(why.decode(errors="replace") if why else f"{what} failed")
+        return status
+
+    def _function(self, name: str) -> ctypes._FuncPointer:
+        function = getattr(self._table, name)
+        if not function:
+            raise PluginError(f"the network function table lacks {name}")
+        return function  # type: ignore[no-any-return]
+
+    @property
+    def has_delay(self) -> bool:
+        """Whether the network is without contention."""
+        return bool(self._table.delay)
+
+    def delay(self, source: int, destination: int, size: int) -> int:
+        """Picoseconds from sending a message to its arrival, on a network without contention."""
+        return self._check(self._function("delay")(self._table.state, source, destination, size), "delay")
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """See `EventNetwork.inject`."""
+        array = (_Message * len(messages))(*(_Message(m.number, m.bytes, m.source, m.destination, m.queue, 0) for m in messages))
+        self._check(self._function("inject")(self._table.state, time, array, len(messages)), "inject")
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """See `EventNetwork.advance`."""
+        time, numbers, count = ctypes.c_int64(), _NUMBERS(), ctypes.c_size_t()
+        limit = NEVER if until is None else until
+        status = self._function("advance")(
+            self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count)
+        )
+        self._check(status, "advance")
+        return (time.value, numbers[: count.value]) if count.value else None
+
+    def next_event(self) -> int | None:
+        """A time before which nothing arrives, or None where nothing is under way."""
+        time = self._function("next_event")(self._table.state)
+        return None if time == NEVER else int(time)
+
+    def statistics(self) -> dict[str, float]:
+        """Figures of the run so far."""
+        if not self._table.statistics:
+            return {}
+        figures = ctypes.POINTER(_Statistic)()
+        count = self._table.statistics(self._table.state, ctypes.byref(figures))
+        return {figures[i].name.decode(): figures[i].value for i in range(count)}
+
+
+class TableNetwork(EventNetwork):
+    """An event network whose work is done by a function table: a subclass says how to make the table."""
+
+    _table: FunctionTable | None = None
+    _capsule: object = None
+
+    @abc.abstractmethod
+    def make_table(self) -> object:
+        """A capsule with a new function table, for one run."""
+
+    def begin(self) -> None:
+        """Make the table of this run."""
+        self._capsule = self.make_table()
+        self._table = FunctionTable(self._capsule)
+
+    def _own(self) -> FunctionTable:
+        if self._table is None:
+            self.begin()
+        assert self._table is not None
+        return self._table
+
+    def function_table(self) -> object:
+        """The capsule of this run."""
+        self._own()
+        return self._capsule
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Hand messages to the table."""
+        self._own().inject(time, messages)
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Take the next delivery from the table."""
+        return self._own().advance(until)
+
+    def statistics(self) -> dict[str, object]:
+        """What the table counted in the last run."""
+        return dict(self._own().statistics())

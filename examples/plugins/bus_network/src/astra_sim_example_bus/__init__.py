@@ -1,0 +1,1 @@
+"""Example of a network backend in C++."""

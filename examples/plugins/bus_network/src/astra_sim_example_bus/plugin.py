@@ -1,0 +1,17 @@
+"""What this package offers."""
+
+from __future__ import annotations
+
+from astra_sim import Provider, hookimpl
+
+
+@hookimpl
+def astra_networks() -> list[Provider]:
+    return [
+        Provider(
+            "bus",
+            "All messages share one bus",
+            factory="astra_sim_example_bus.network:BusNetwork",
+            options="astra_sim_example_bus.network:BusOptions",
+        )
+    ]

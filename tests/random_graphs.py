@@ -1,0 +1,258 @@
+"""Random programs, schedules, systems and networks, run on an engine: everything that can be seen of a run comes back.
+
+`python tests/random_graphs.py FIRST COUNT` compares the two engines on the graphs of these seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+
+from astra_sim import AstraError
+from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine
+from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.platform import Dimension, LogicalDimension, Platform
+from astra_sim.schedule import (
+    Collective,
+    Peer,
+    RankProgram,
+    Request,
+    Schedule,
+    exchange,
+    lower,
+    rank,
+    receive,
+    send,
+    shift,
+    xor,
+)
+from networks import OneWire, Replayed
+
+
+class Uneven:
+    """A topology whose hops depend on where a message starts."""
+
+    name = "uneven"
+
+    def __init__(self, size: int, even: bool) -> None:
+        self._size = size
+        self._even = even
+
+    def hops(self, source: int, destination: int) -> int:
+        distance = (destination - source) % self._size
+        return distance if self._even else distance + source % 2
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        return self._even and peer.operator == "shift"
+
+    def links_per_message(self) -> int:
+        return 1
+
+    def links_per_npu(self) -> int:
+        return 1
+
+
+class Coarse(RouteDelayNetwork):
+    """Delays of few different values, so that much happens at the same time."""
+
+    def __init__(self, platform: Platform, step: int) -> None:
+        super().__init__(platform)
+        self._step = step
+
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        return self._step * (hops + size // 50 + 3 * dimension)
+
+
+def first_come(jobs: Sequence[Job], started: int, job: Job) -> int:
+    return len(jobs)
+
+
+def last_come(jobs: Sequence[Job], started: int, job: Job) -> int:
+    return started
+
+
+def by_priority(jobs: Sequence[Job], started: int, job: Job) -> int:
+    return next((i for i in range(started, len(jobs)) if jobs[i].priority < job.priority), len(jobs))
+
+
+def smallest_first(jobs: Sequence[Job], started: int, job: Job) -> int:
+    return next((i for i in range(started, len(jobs)) if jobs[i].bytes > job.bytes), len(jobs))
+
+
+class Graph:
+    """A random graph: `run` puts it into an engine."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        sizes = random.choice([(2,), (3,), (4,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2)])
+        strides = [1]
+        for size in sizes:
+            strides.append(strides[-1] * size)
+        self.npus = strides[-1]
+        self.dimensions = [LogicalDimension(size, strides[i], i) for i, size in enumerate(sizes)]
+        if len(sizes) > 1 and random.random() < 0.3:
+            self.dimensions.append(LogicalDimension(self.npus, 1, None))
+        even = random.random() < 0.5
+        self.platform = Platform(tuple(Dimension(Uneven(size, even), size, 1, 1.0, 1.0) for size in sizes))
+        self.step = random.choice([0, 1, 10, 10, 1000])
+        self.network_kind = random.choice(["delays", "delays", "delays", "replayed", "one wire"])
+        self.options: dict[str, Any] = {"endpoint_ps": random.choice([0, 0, 5, 10, 1000]), "rendezvous": random.random() < 0.25}
+        factor = random.choice([0, 1, 3])
+        self.options["memory_ps"] = lambda size: size * factor
+        if random.random() < 0.15:
+            rates = random.choice([0.0, 0.004, 0.5])
+            self.options["bus"] = BusOptions(random.randrange(3), random.randrange(3), random.randrange(4), rates, random.randrange(2))
+        self.together = random.random() < 0.7
+        orders = [first_come, first_come, last_come, by_priority, smallest_first]
+        self.queues = [(random.choice([1, 1, 2, 3]), random.choice(orders)) for _ in range(random.randrange(4))]
+        self.programs = self._programs()
+        self.schedules = [(self._schedule(dimension), dimension) for dimension in random.choices(self.dimensions, k=random.randrange(1, 4))]
+        self.plans = [[self._plan() for _ in tasks] for tasks, _ in self.programs]
+
+    def _programs(self) -> list[tuple[list[Task], list[int]]]:
+        random = self.random
+        count = random.choice([1, 1, 1, 2]) if not self.together else 1
+        programs = []
+        for number in range(count):
+            tasks = []
+            for index in range(random.randrange(1, 9)):
+                kind = random.choice([JOIN, TIMER, COLLECTIVE, COLLECTIVE])
+                after = random.sample(range(index), k=min(index, random.choice([0, 1, 1, 2])))
+                tasks.append(Task(kind, random.choice([0, 0, 10, 20, 1000]), tuple(after)))
+            programs.append((tasks, list(range(self.npus))[number::count]))
+        return programs
+
+    def _schedule(self, dimension: LogicalDimension) -> Schedule:
+        random, ranks = self.random, dimension.size
+        request = Request(Collective.ALL_TO_ALL, ranks, 100)
+        size = random.choice([0, 10, 60, 100])
+        if random.random() < 0.6:
+            steps = []
+            for _ in range(random.randrange(1, 5)):
+                peers = [shift(distance) for distance in range(1, ranks)] + [shift(-1)]
+                if ranks & (ranks - 1) == 0:
+                    peers += [xor(mask) for mask in range(1, ranks)]
+                late = random.choice([None, None, None, None, 0, 1, 2])
+                waiting = random.choice([0, 0, 0, 0, 1])
+                steps.append(
+                    exchange(
+                        random.choice(peers),
+                        size,
+                        times=random.choice([1, 1, 2, 5]),
+                        after=late,
+                        after_arrivals=waiting,
+                        reduce=random.random() < 0.4,
+                    )
+                )
+            return Schedule.shared(request, steps, starts=random.choice([1, 1, 2, 4]))
+        # Messages between any two ranks, in one order that all keep, so that most schedules can finish.
+        steps_of: list[list[Any]] = [[] for _ in range(ranks)]
+        for _ in range(random.randrange(1, 3 * ranks)):
+            source, destination = random.sample(range(ranks), 2)
+            late = [random.choice([0, 0, 1, None]) for _ in range(2)]
+            steps_of[source].append(send(rank(destination), size, after=late[0]))
+            steps_of[destination].append(receive(rank(source), size, after=late[1], reduce=random.random() < 0.3, returned=random.random() < 0.2))
+        starts = random.choice([0, 1, 1, 2])
+        programs = [RankProgram(tuple(steps or [send(rank(0), size)][:0]), starts) for steps in steps_of]
+        if any(not steps for steps in steps_of):  # a program needs a step to say how large its credits are
+            return Schedule.shared(request, [exchange(shift(1), size)])
+        return Schedule.per_rank(request, programs)
+
+    def _plan(self) -> list[list[tuple[Job, int, int, int, tuple[int, ...]]]]:
+        random = self.random
+        chunks = []
+        for _ in range(random.choice([0, 1, 2, 2, 5])):
+            parts = []
+            for place in range(random.randrange(1, 4)):
+                job = Job(random.randrange(3), random.choice(["all_reduce", "all_gather"]), random.choice([10, 20]), 3 - place)
+                queue = random.randrange(-1, len(self.queues))
+                schedule = random.randrange(len(self.schedules)) if len(self.programs) == 1 and random.random() < 0.7 else -1
+                delay = random.choice([0, 10, 10, 20, 500])
+                trail = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
+                parts.append((job, queue, schedule, delay, trail))
+            chunks.append(parts)
+        return chunks
+
+    def network(self) -> RouteDelayNetwork | EventNetwork:
+        """The network, made anew."""
+        delays = Coarse(self.platform, self.step)
+        if self.network_kind == "replayed":
+            return Replayed(delays)
+        return OneWire(self.platform) if self.network_kind == "one wire" else delays
+
+    def run(self, name: str) -> list[Any]:
+        """Everything that can be seen of a run on the engine of that name."""
+        made: list[Engine] = []
+        try:
+            return self._run(name, made)
+        except AstraError as error:
+            return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in made)]
+
+    def _run(self, name: str, made: list[Engine]) -> list[Any]:
+        engine = choose_engine(name)(self.npus, self.network(), **self.options)
+        made.append(engine)
+        engine.add_queues(self.queues)
+        groups = {
+            dimension: engine.add_groups(dimension.groups(self.npus), dimension if dimension.physical is not None else None)
+            for dimension in self.dimensions
+        }
+        schedules = [engine.add_schedule(lower(schedule), groups[dimension]) for schedule, dimension in self.schedules]
+        phases: list[int] = []
+        issued: list[Any] = []
+
+        def issuer(program: int) -> Any:
+            def issue(task: int, now: int) -> list[list[Part]]:
+                issued.append((program, task, now))
+                chunks = []
+                for parts in self.plans[program][task]:
+                    chunk = []
+                    for job, queue, schedule, delay, trail in parts:
+                        if schedule < 0:
+                            chunk.append(Part(job, queue, -1, delay, trail))
+                        else:
+                            phases.append(engine.add_phase(schedules[schedule], queue, self.together))
+                            chunk.append(Part(job, queue, phases[-1]))
+                    chunks.append(chunk)
+                return chunks
+
+            return issue
+
+        for number, (tasks, npus) in enumerate(self.programs):
+            engine.add_program(tasks, npus, issuer(number))
+        while engine.run(50):
+            pass
+        states = [tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members))) for state in engine.stuck()]  # type: ignore[arg-type]
+        return [
+            engine.now,
+            engine.events,
+            engine.messages,
+            issued,
+            [list(times) for times in engine.times(0)],
+            engine.parts(0),
+            [engine.trail(phase) for phase in phases],
+            engine.unfinished(),
+            states,
+        ]
+
+
+def differing(first: int, count: int) -> list[int]:
+    """The seeds on which the engines differ."""
+    wrong = []
+    for seed in range(first, first + count):
+        graph = Graph(seed)
+        if graph.run("python") != graph.run("compiled"):
+            wrong.append(seed)
+    return wrong
+
+
+if __name__ == "__main__":
+    bad = differing(int(sys.argv[1]), int(sys.argv[2]))
+    print(f"{sys.argv[2]} graphs, {len(bad)} differ: {bad[:20]}")
+    sys.exit(bool(bad))
