@@ -83,11 +83,12 @@ def _fingerprint(member: Path) -> str:
 
 
 def _build_requirements() -> list[str]:
-    """What the packages need to be built, but for each other; the last three are what build backends ask for themselves."""
+    """What the packages need to be built, but for each other, and what their build backends ask for themselves."""
     tables = [_toml(member) for member in members()]
     own = {table["project"]["name"] for table in tables}
     needed = {requirement for table in tables for requirement in table["build-system"]["requires"]}
-    return sorted(requirement for requirement in needed if requirement.split("=")[0] not in own) + ["cmake>=3.20", "editables>=0.5", "ninja>=1.10"]
+    needed |= {"cmake>=3.20", "editables>=0.5", "ninja>=1.10"}
+    return sorted(requirement for requirement in needed if requirement.split("=")[0] not in own)
 
 
 # -- Installation ------------------------------------------------------------------------------------------------------

@@ -158,9 +158,10 @@ class Graph:
             source, destination = random.sample(range(ranks), 2)
             late = [random.choice([0, 0, 1, None]) for _ in range(2)]
             steps_of[source].append(send(rank(destination), size, after=late[0]))
-            steps_of[destination].append(receive(rank(source), size, after=late[1], reduce=random.random() < 0.3, returned=random.random() < 0.2))
+            reduced, returned = random.random() < 0.3, random.random() < 0.2
+            steps_of[destination].append(receive(rank(source), size, after=late[1], reduce=reduced, returned=returned))
         starts = random.choice([0, 1, 1, 2])
-        programs = [RankProgram(tuple(steps or [send(rank(0), size)][:0]), starts) for steps in steps_of]
+        programs = [RankProgram(tuple(steps), starts) for steps in steps_of]
         if any(not steps for steps in steps_of):  # a program needs a step to say how large its credits are
             return Schedule.shared(request, [exchange(shift(1), size)])
         return Schedule.per_rank(request, programs)

@@ -106,9 +106,7 @@ class FunctionTable:
         """See `EventNetwork.advance`."""
         time, numbers, count = ctypes.c_int64(), _NUMBERS(), ctypes.c_size_t()
         limit = NEVER if until is None else until
-        status = self._function("advance")(
-            self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count)
-        )
+        status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count))
         self._check(status, "advance")
         return (time.value, numbers[: count.value]) if count.value else None
 

@@ -43,9 +43,7 @@ class PhaseCost:
 class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
-    def __init__(
-        self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool, make_engine: MakeEngine
-    ) -> None:
+    def __init__(self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool, make_engine: MakeEngine) -> None:
         self._network = network
         self._make_engine = make_engine
         self._platform: Platform = network.platform

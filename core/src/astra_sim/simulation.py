@@ -252,7 +252,7 @@ class _Simulation:
                 waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
                 missing = [other for other in waits if (npu, other) in left]
                 waiting.append(f"NPU {npu}: {self._name(index)} waits for " + ", ".join(self._name(o) for o in missing[:3]))
-        stuck = []
+        stuck: list[str] = []
         for state in engine.stuck():
             where = f"{self._name(state.task)}, chunk {state.chunk}, phase {state.part + 1}"
             stuck.extend(f"{line} ({where})" for line in describe(state))

@@ -45,7 +45,9 @@ def choose_engine(name: str) -> MakeEngine:
 
         return CompiledEngine
     if name == "compiled":
-        raise InputError("engine is 'compiled', which is not installed; 'python' is (to have both, install astra-sim-core with a C++ compiler)")
+        raise InputError(
+            "engine is 'compiled', which is not installed; 'python' is (install astra-sim-core with a C++ compiler to have both)"
+        )
     from astra_sim.engine.reference import ReferenceEngine
 
     return ReferenceEngine

@@ -173,7 +173,7 @@ class CompiledEngine:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+    def times(self, npu: int) -> tuple[list[int], list[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
         return self._machine.times(npu)
 
@@ -192,11 +192,12 @@ class CompiledEngine:
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
         states = []
-        for task, chunk, part, npu, schedule, place, *progress in self._machine.stuck():
+        for task, chunk, part, npu, schedule, place, credits, arrivals, next_action, posted in self._machine.stuck():
             programs, groups = self._schedules[schedule]
             members = self._groups[groups][0]
             group, rank = divmod(place, len(members[0]))
-            states.append(RankState(task, chunk, part, npu, rank, members[group], programs[rank % len(programs)], *progress))
+            program = programs[rank % len(programs)]
+            states.append(RankState(task, chunk, part, npu, rank, members[group], program, credits, arrivals, next_action, posted))
         return states
 
     # -- running -------------------------------------------------------------------------------------------------------

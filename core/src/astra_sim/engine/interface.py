@@ -1,9 +1,10 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is one of three kinds: `JOIN` ends at
-once, `TIMER` after its delay, `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its parts one
-after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of
-its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of the queue.
+once, `TIMER` after its delay, `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its
+parts one after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may
+lie in a **queue** of its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of
+the queue.
 """
 
 from __future__ import annotations
@@ -106,9 +107,17 @@ class RankState(NamedTuple):
 class Engine(Protocol):
     """Runs programs on NPUs 0 to `npus` - 1."""
 
-    now: int
-    events: int
-    messages: int
+    @property
+    def now(self) -> int:
+        """Picoseconds since the start."""
+
+    @property
+    def events(self) -> int:
+        """Events that have happened."""
+
+    @property
+    def messages(self) -> int:
+        """Messages that were sent."""
 
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
@@ -117,7 +126,7 @@ class Engine(Protocol):
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
-        """Groups of one size that run phases together; each NPU is in one of them, and `dimension` is what they are of. Returns their number.
+        """Groups of one size that run phases together, each NPU in at most one; `dimension` is what they are of. Returns their number.
 
         With `loop_back` only the first NPU of the first group is simulated: what it sends to a peer comes back to it, for it is what
         another sends to it.
@@ -135,7 +144,7 @@ class Engine(Protocol):
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
 
-    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+    def times(self, npu: int) -> tuple[list[int], list[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
 
     def parts(self, npu: int) -> list[PartRecord]:

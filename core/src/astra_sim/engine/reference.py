@@ -67,8 +67,24 @@ class _Queue:
 class _Task:
     """A task of an NPU, or (with `part`) a part of a chunk. Of a collective, `chunks` have not ended yet."""
 
-    __slots__ = ("chunk", "chunks", "ended_at", "kind", "npu", "number", "part", "place", "program", "queue", "ready_at", "run")
-    __slots__ += ("started_at", "successors", "task", "waits")
+    __slots__ = (
+        "chunk",
+        "chunks",
+        "ended_at",
+        "kind",
+        "npu",
+        "number",
+        "part",
+        "place",
+        "program",
+        "queue",
+        "ready_at",
+        "run",
+        "started_at",
+        "successors",
+        "task",
+        "waits",
+    )
 
     def __init__(self, npu: int, number: int, task: Task, program: _Program) -> None:
         self.npu = npu
@@ -112,8 +128,27 @@ class _Rank:
     `last_trail` is the latest trail of the credits at `credited_at`.
     """
 
-    __slots__ = ("arrivals", "credited_at", "credits", "delay_sum", "handled", "last_trail", "members", "next_action", "npu", "offers")
-    __slots__ += ("order", "phase", "posted_at", "program", "rank", "received", "requests", "slots", "task")
+    __slots__ = (
+        "arrivals",
+        "credited_at",
+        "credits",
+        "delay_sum",
+        "handled",
+        "last_trail",
+        "members",
+        "next_action",
+        "npu",
+        "offers",
+        "order",
+        "phase",
+        "posted_at",
+        "program",
+        "rank",
+        "received",
+        "requests",
+        "slots",
+        "task",
+    )
 
     def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: _Phase) -> None:
         self.npu = npu
@@ -287,9 +322,7 @@ class ReferenceEngine:
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it was ready."""
-        return [
-            (npu, task.number, task.ready_at >= 0) for npu, tasks in sorted(self._tasks.items()) for task in tasks if task.ended_at < 0
-        ]
+        return [(npu, task.number, task.ready_at >= 0) for npu, tasks in sorted(self._tasks.items()) for task in tasks if task.ended_at < 0]
 
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""

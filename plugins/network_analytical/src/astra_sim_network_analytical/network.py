@@ -68,7 +68,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             router = d.router_latency_ns if d.topology.name == "switch" else 0.0
             memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
             rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
-        return _core.delay_table(rows, self._whole_ns)  # type: ignore[no-any-return]
+        return _core.delay_table(rows, self._whole_ns)
 
     def statistics(self) -> dict[str, object]:
         """The cost of the network."""
