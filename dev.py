@@ -6,9 +6,11 @@ python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, i
 python3 dev.py lint                ruff check, ruff format --check and mypy
 python3 dev.py bench [ARGUMENTS]   run the benchmarks
 python3 dev.py wheels DIR          build a wheel of every package into DIR
+python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code, or pytest with these arguments, under the address and
+                                   undefined-behaviour sanitizers
 
-What is missing is installed first, into .venv in the project's folder: all packages, editable, and the development tools for
-test and lint. A package is installed again when its pyproject.toml or its compiled sources have changed.
+What is missing is installed first, into .venv in the project's folder (.venv-sanitize for sanitize): all packages, editable, and
+the development tools for test and lint. A package is installed again when its pyproject.toml or its compiled sources have changed.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
 COMPILED_SUFFIXES = {".c", ".cc", ".cmake", ".cpp", ".h", ".hpp"}
 STATUS_INTERRUPTED = 130
+BUILD_OPTIONS: list[str] = []
+"""Options of pip for building the packages."""
+SANITIZED_TESTS = ["tests/test_engine.py", "tests/test_engines_agree.py", "tests/test_function_table.py", "tests/test_networks.py"]
 
 
 class Failure(Exception):
@@ -124,7 +129,7 @@ def install(tools: bool = False) -> None:
             arguments += ["--editable", folders[name]] if name in changed else []
         if arguments:
             what = "installing " + ", ".join(name for name in names if name in changed)
-            _run(what, PYTHON, "-m", "pip", "install", "--no-build-isolation", *arguments)
+            _run(what, PYTHON, "-m", "pip", "install", "--no-build-isolation", *BUILD_OPTIONS, *arguments)
     _write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
 
 
@@ -219,7 +224,25 @@ def wheels(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"astra": astra, "test": test, "lint": lint, "bench": bench, "wheels": wheels}
+def sanitize(arguments: Sequence[str]) -> int:
+    """Run tests with compiled code under sanitizers, in an environment of its own."""
+    global VENV, PYTHON, STAMP  # noqa: PLW0603
+    VENV = ROOT / ".venv-sanitize"
+    PYTHON, STAMP = VENV / "bin" / "python", VENV / "astra-dev.json"
+    BUILD_OPTIONS[:] = ["-Ccmake.define.ASTRA_SANITIZE=ON", "-Cbuild-dir=build/sanitize"]
+    install(tools=True)
+    compiler = os.environ.get("CXX", "c++")
+    libraries = [subprocess.check_output([compiler, f"-print-file-name=lib{name}.so"], text=True).strip() for name in ("asan", "ubsan")]
+    os.environ["LD_PRELOAD"] = " ".join(libraries)
+    # Python itself leaks on purpose; what is leaked by ours shows in the memory figures of the benchmarks.
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
+    os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"
+    os.environ.setdefault("ASTRA_RANDOM_GRAPHS", "400")
+    os.chdir(ROOT)
+    _become(PYTHON, "-m", "pytest", *(arguments or SANITIZED_TESTS))
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"astra": astra, "test": test, "lint": lint, "bench": bench, "wheels": wheels, "sanitize": sanitize}
 
 
 def main(arguments: Sequence[str]) -> int:

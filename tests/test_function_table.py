@@ -46,7 +46,7 @@ def platforms(draw: st.DrawFn) -> dict[str, Any]:
                 "topology": topology,
                 "size": size,
                 "links": {"ring": 2, "fully_connected": size - 1, "switch": 1}[topology],
-                "link_bandwidth_gib_per_s": draw(st.floats(0.01, 5000)),
+                "link_bandwidth_gib_per_s": draw(st.floats(0.1, 5000)),
                 "link_latency_ns": draw(st.one_of(st.just(0.0), st.floats(1e-3, 3000))),
                 "nic_latency_ns": draw(st.one_of(st.just(0.0), st.floats(1e-3, 100))),
                 "router_latency_ns": draw(st.one_of(st.just(0.0), st.floats(1e-3, 100))),
@@ -65,7 +65,7 @@ def test_the_analytical_table_is_the_formula(platform: dict[str, Any], rounding:
     functions = table(made)
     for _ in range(5):
         source, destination = data.draw(st.lists(st.integers(0, made.platform.npus - 1), min_size=2, max_size=2, unique=True))
-        size = data.draw(st.integers(0, 2**40))
+        size = data.draw(st.integers(0, 2**36))
         assert functions.delay(source, destination, size) == made.message_delay(source, destination, size)
 
 
