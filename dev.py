@@ -6,7 +6,7 @@ python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, i
 python3 dev.py lint                ruff check, ruff format --check and mypy
 python3 dev.py bench [ARGUMENTS]   run the benchmarks
 python3 dev.py wheels DIR          build a wheel of every package into DIR
-python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code, or pytest with these arguments, under the address and
+python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code (pytest with these arguments) under the address and
                                    undefined-behaviour sanitizers
 
 What is missing is installed first, into .venv in the project's folder (.venv-sanitize for sanitize): all packages, editable, and
@@ -239,7 +239,8 @@ def sanitize(arguments: Sequence[str]) -> int:
     os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"
     os.environ.setdefault("ASTRA_RANDOM_GRAPHS", "400")
     os.chdir(ROOT)
-    _become(PYTHON, "-m", "pytest", *(arguments or SANITIZED_TESTS))
+    chosen = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
+    _become(PYTHON, "-m", "pytest", *arguments, *([] if chosen else SANITIZED_TESTS))
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"astra": astra, "test": test, "lint": lint, "bench": bench, "wheels": wheels, "sanitize": sanitize}

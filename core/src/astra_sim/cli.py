@@ -111,6 +111,7 @@ def run(
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
 
+    _say_if_slow(choices["engine"], quiet)
     with _Progress(enabled=not (as_json or quiet)) as progress:
         result = simulate(
             experiment,
@@ -135,6 +136,14 @@ def run(
         print_result(result)
         if paths:
             click.echo(f"{len(paths)} reports in {output}")
+
+
+def _say_if_slow(engine: str | None, quiet: bool) -> None:
+    """Say on a terminal that there is no compiled engine, where it was not chosen so."""
+    from astra_sim.engine import has_compiled
+
+    if sys.stderr.isatty() and not quiet and engine is None and not has_compiled():
+        click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
 
 
 class _Progress:
