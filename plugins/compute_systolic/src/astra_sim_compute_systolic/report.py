@@ -1,0 +1,81 @@
+"""The figures of SCALE-Sim's reports for one layer."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from astra_sim.models import Gemm, Shape
+
+from astra_sim_compute_systolic.array import Accesses, SystolicArray
+from astra_sim_compute_systolic.stalls import Srams, Timing, simulate_outputs, simulate_stalls
+from astra_sim_compute_systolic.traffic import operand_traffic
+from astra_sim_compute_systolic.write_buffer import DramTraffic
+
+
+@attrs.frozen
+class LayerReport:
+    """What SCALE-Sim reports of a layer. Shares are percentages, bandwidths elements per cycle, cycles are counted from 0."""
+
+    name: str
+    gemm: Gemm
+    timing: Timing
+    overall_utilisation: float
+    mapping_efficiency: float
+    compute_utilisation: float
+    accesses: Accesses
+    ifmap_dram: DramTraffic
+    filter_dram: DramTraffic
+    ofmap_dram: DramTraffic
+
+    @property
+    def sram_bandwidths(self) -> tuple[float, float, float]:
+        """Elements per cycle between the array and the SRAMs of ifmap, filter and ofmap, on average."""
+        return tuple(accesses / self.timing.total for accesses in self.accesses)  # type: ignore[return-value]
+
+    @property
+    def dram_bandwidths(self) -> tuple[float, float, float]:
+        """The same between SRAMs and DRAM."""
+        return self.ifmap_dram.bandwidth, self.filter_dram.bandwidth, self.ofmap_dram.bandwidth
+
+
+def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, bandwidth: int | None) -> LayerReport:
+    """A layer's report. `bandwidth`: elements per cycle of each interface to DRAM; None: as much as is needed (`CALC`)."""
+    gemm = shape.gemm
+    if bandwidth is not None:
+        timing = simulate_stalls(array, shape, srams, bandwidth)
+        ifmap_dram, filter_dram = timing.ifmap_dram, timing.filter_dram
+    else:
+        timing = simulate_outputs(array, shape, srams.ofmap, array.columns)
+        ifmap_dram, filter_dram = operand_traffic(array, shape, srams.ifmap, srams.filter)
+    assert ifmap_dram is not None and filter_dram is not None
+    mapping_efficiency, compute_utilisation = fold_averages(array, gemm)
+    return LayerReport(
+        name,
+        gemm,
+        timing,
+        100 * gemm.m * gemm.n * gemm.k / (timing.total * array.rows * array.columns) if timing.total else 100.0,
+        mapping_efficiency,
+        compute_utilisation,
+        array.sram_accesses(gemm.m, gemm.n, gemm.k),
+        ifmap_dram,
+        filter_dram,
+        timing.ofmap_dram,
+    )
+
+
+def fold_averages(array: SystolicArray, gemm: Gemm) -> tuple[float, float]:
+    """Mapping efficiency and compute utilisation in per cent, averaged over the folds one by one as SCALE-Sim does it.
+
+    In exact arithmetic that is `array.mapping_efficiency` and its like; adding one by one gives the last digits that SCALE-Sim prints.
+    """
+    mapping = array.mapping(gemm.m, gemm.n, gemm.k)
+    folds = array.folds(mapping)
+    rows = np.full(folds.rows, array.rows)
+    rows[-1] = mapping.rows - (folds.rows - 1) * array.rows
+    columns = np.full(folds.columns, array.columns)
+    columns[-1] = mapping.columns - (folds.columns - 1) * array.columns
+    used = (columns[:, None] * rows[None, :]).ravel()
+    units = array.rows * array.columns
+    efficiency = np.cumsum(used / units)[-1] / len(used) * 100
+    utilisation = np.cumsum(used * mapping.time / (units * array.utilisation_cycles(mapping.time)))[-1] / len(used) * 100
+    return float(efficiency), float(utilisation)
