@@ -105,3 +105,12 @@ class SystolicArray:
         if self.dataflow is Dataflow.WEIGHT_STATIONARY:
             return Accesses(m * k * folds.columns, k * n, m * n * folds.rows)
         return Accesses(m * k, k * n * folds.columns, m * n * folds.rows)
+
+
+@attrs.frozen
+class Srams:
+    """The sizes of the three SRAMs, in elements."""
+
+    ifmap: int
+    filter: int
+    ofmap: int

@@ -6,8 +6,8 @@ import attrs
 import numpy as np
 from astra_sim.models import Gemm, Shape
 
-from astra_sim_compute_systolic.array import Accesses, SystolicArray
-from astra_sim_compute_systolic.stalls import Srams, Timing, simulate_outputs, simulate_stalls
+from astra_sim_compute_systolic.array import Accesses, Srams, SystolicArray
+from astra_sim_compute_systolic.stalls import Timing, simulate_outputs, simulate_stalls
 from astra_sim_compute_systolic.traffic import operand_traffic
 from astra_sim_compute_systolic.write_buffer import DramTraffic
 
@@ -30,7 +30,7 @@ class LayerReport:
     @property
     def sram_bandwidths(self) -> tuple[float, float, float]:
         """Elements per cycle between the array and the SRAMs of ifmap, filter and ofmap, on average."""
-        return tuple(accesses / self.timing.total for accesses in self.accesses)  # type: ignore[return-value]
+        return tuple(accesses / max(1, self.timing.total) for accesses in self.accesses)  # type: ignore[return-value]
 
     @property
     def dram_bandwidths(self) -> tuple[float, float, float]:
@@ -53,7 +53,7 @@ def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, ba
         name,
         gemm,
         timing,
-        100 * gemm.m * gemm.n * gemm.k / (timing.total * array.rows * array.columns) if timing.total else 100.0,
+        100 * gemm.m * gemm.n * gemm.k / (max(1, timing.total) * array.rows * array.columns),
         mapping_efficiency,
         compute_utilisation,
         array.sram_accesses(gemm.m, gemm.n, gemm.k),

@@ -11,8 +11,7 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion
 from astra_sim.models import Convolution, Gemm, Shape
 
-from astra_sim_compute_systolic.array import Dataflow, SystolicArray
-from astra_sim_compute_systolic.stalls import Srams
+from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
 
@@ -64,7 +63,7 @@ def read_compute(text: str, path: str) -> dict[str, dict[str, Any]]:
     if configuration.bandwidth is not None:
         section["dram_bandwidth_elements_per_cycle"] = configuration.bandwidth
         for operand in ("ifmap", "filter", "ofmap"):
-            section[f"{operand}_sram_elements"] = getattr(configuration.srams, operand)
+            section[f"{operand}_sram_kib"] = getattr(configuration.srams, operand) // 1024
     return {"compute": section}
 
 

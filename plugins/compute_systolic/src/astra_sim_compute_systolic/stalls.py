@@ -14,19 +14,10 @@ from typing import NamedTuple
 import attrs
 from astra_sim.models import Shape
 
-from astra_sim_compute_systolic.array import Folds, SystolicArray
+from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray
 from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, Slides, ranks
 from astra_sim_compute_systolic.streams import ifmap_addresses, operands
 from astra_sim_compute_systolic.write_buffer import DramTraffic, OutputPattern, WriteBuffer
-
-
-@attrs.frozen
-class Srams:
-    """The sizes of the three SRAMs, in elements."""
-
-    ifmap: int
-    filter: int
-    ofmap: int
 
 
 class Active(NamedTuple):
