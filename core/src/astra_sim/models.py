@@ -130,6 +130,20 @@ class Memory(abc.ABC):
     def access_ps(self, size: int, write: bool) -> int:
         """Picoseconds to read or write `size` bytes."""
 
+    def shared_access_ps(self, size: int, write: bool, sharers: int) -> int:
+        """Picoseconds until the last of `sharers` NPUs has read or written `size` bytes, all of them beginning at once.
+
+        As `access_ps`, where NPUs do not disturb each other.
+        """
+        return self.access_ps(size, write)
+
+    def port(self, npu: int) -> int | None:
+        """Number of the port at which the accesses of an NPU queue, one at a time in the order of their issue. None: they never wait."""
+        return None
+
+    def require(self, size: int, what: str) -> None:
+        """Raise InputError if `what`, which needs `size` bytes of an NPU's own memory, does not fit. Not limited here."""
+
     def reduce_ps(self, size: int) -> int:
         """Picoseconds to add `size` received bytes to a buffer: one write and two reads (ASTRA-sim 1.0)."""
         return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
