@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import attrs
 from astra_sim import InputError, PluginError, option
@@ -42,8 +43,10 @@ def _checked(function: Callable[[float], float], name: str) -> Callable[[float],
 def _interpolated(table: Sequence[EfficiencyPoint]) -> Callable[[float], float]:
     """Straight lines over the logarithm of the operations; what lies beyond the first and last point is like them."""
     sizes = [point.operations for point in table]
-    if any(left >= right for left, right in zip(sizes, sizes[1:], strict=False)):
-        raise InputError(f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; each more than the one before is right")
+    if any(left >= right for left, right in pairwise(sizes)):
+        raise InputError(
+            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; each more than the one before is right"
+        )
 
     def efficiency(operations: float) -> float:
         right = bisect_right(sizes, operations)

@@ -14,6 +14,11 @@ Count = Any
 """A whole number, or a NumPy array of them."""
 
 
+def ceil_div(number: int, by: int) -> int:
+    """Quotient, rounded up. Takes NumPy arrays as well."""
+    return -(-number // by)
+
+
 class Dataflow(enum.StrEnum):
     """Which operand stays in the array: output, weight (filter) or input (ifmap)."""
 
@@ -63,7 +68,7 @@ class SystolicArray:
 
     def folds(self, mapping: Mapping) -> Folds:
         """The fillings; a partial one counts like a full one."""
-        return Folds(-(-mapping.rows // self.rows), -(-mapping.columns // self.columns))
+        return Folds(ceil_div(mapping.rows, self.rows), ceil_div(mapping.columns, self.columns))
 
     def fold_cycles(self, time: Count) -> Count:
         """Cycles of one filling: operands stream in and results drain before the next begins.

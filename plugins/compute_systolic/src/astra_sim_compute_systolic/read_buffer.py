@@ -14,16 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_sim_compute_systolic.array import ceil_div
 from astra_sim_compute_systolic.streams import Numbers, Stream
 
 _BLOCK = 512
 
 
 class Slides(NamedTuple):
-    """The window slides `count` times for what is demanded in `cycle` of the layer."""
+    """The window slides so many times for what is demanded in `cycle` of the layer."""
 
     cycle: int
-    count: int
+    times: int
 
 
 class ReadBuffer:
@@ -31,12 +32,12 @@ class ReadBuffer:
 
     def __init__(self, ranks: Ranks | LookedUpRanks, size: int) -> None:
         self._ranks = ranks
-        self._set_size = -(-size // 100)
-        active = -(-size // 2)
+        self._set_size = ceil_div(size, 100)
+        active = ceil_div(size, 2)
         self.half = size - active
         self.sets = self._ranks.elements // self._set_size + 1
-        self._window = min(self.sets, -(-active // self._set_size))
-        self._slide = min(self.sets - self._window, -(-self.half // self._set_size))
+        self._window = min(self.sets, ceil_div(active, self._set_size))
+        self._slide = min(self.sets - self._window, ceil_div(self.half, self._set_size))
         self._start = 0
         self._stamped = -1
 
@@ -49,7 +50,7 @@ class ReadBuffer:
             for row_fold in range(row_folds):
                 begin = (column_fold * row_folds + row_fold) * fold_cycles
                 for slides in self._fold(row_fold, column_fold):
-                    yield Slides(begin + slides.cycle, slides.count)
+                    yield Slides(begin + slides.cycle, slides.times)
 
     def _fold(self, row_fold: int, column_fold: int) -> Iterator[Slides]:
         cycles, first, last = self._ranks.spans(row_fold, column_fold)
@@ -116,7 +117,7 @@ class Ranks:
     def prepare(self) -> None:
         """Note which elements of the last tile are missing."""
         tiles = self._stream.tiles
-        rows = np.arange((tiles.count - 1) * tiles.height, tiles.count * tiles.height)[:, None]
+        rows = np.arange((tiles.number - 1) * tiles.height, tiles.number * tiles.height)[:, None]
         self._missing = np.sort(self._stream.order(rows, np.arange(tiles.last_width, tiles.width)[None, :]), axis=None)
 
     def spans(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers, Numbers]:

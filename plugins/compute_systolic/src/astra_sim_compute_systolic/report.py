@@ -7,9 +7,7 @@ import numpy as np
 from astra_sim.models import Gemm, Shape
 
 from astra_sim_compute_systolic.array import Accesses, Srams, SystolicArray
-from astra_sim_compute_systolic.stalls import Timing, simulate_outputs, simulate_stalls
-from astra_sim_compute_systolic.traffic import operand_traffic
-from astra_sim_compute_systolic.write_buffer import DramTraffic
+from astra_sim_compute_systolic.stalls import Timing, simulate_stalls, simulate_without_stalls
 
 
 @attrs.frozen
@@ -23,31 +21,22 @@ class LayerReport:
     mapping_efficiency: float
     compute_utilisation: float
     accesses: Accesses
-    ifmap_dram: DramTraffic
-    filter_dram: DramTraffic
-    ofmap_dram: DramTraffic
 
     @property
     def sram_bandwidths(self) -> tuple[float, float, float]:
         """Elements per cycle between the array and the SRAMs of ifmap, filter and ofmap, on average."""
-        return tuple(accesses / max(1, self.timing.total) for accesses in self.accesses)  # type: ignore[return-value]
+        return tuple(accesses / max(1, self.timing.total) for accesses in self.accesses)
 
     @property
     def dram_bandwidths(self) -> tuple[float, float, float]:
         """The same between SRAMs and DRAM."""
-        return self.ifmap_dram.bandwidth, self.filter_dram.bandwidth, self.ofmap_dram.bandwidth
+        return self.timing.ifmap_dram.bandwidth, self.timing.filter_dram.bandwidth, self.timing.ofmap_dram.bandwidth
 
 
 def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, bandwidth: int | None) -> LayerReport:
     """A layer's report. `bandwidth`: elements per cycle of each interface to DRAM; None: as much as is needed (`CALC`)."""
     gemm = shape.gemm
-    if bandwidth is not None:
-        timing = simulate_stalls(array, shape, srams, bandwidth)
-        ifmap_dram, filter_dram = timing.ifmap_dram, timing.filter_dram
-    else:
-        timing = simulate_outputs(array, shape, srams.ofmap, array.columns)
-        ifmap_dram, filter_dram = operand_traffic(array, shape, srams.ifmap, srams.filter)
-    assert ifmap_dram is not None and filter_dram is not None
+    timing = simulate_without_stalls(array, shape, srams) if bandwidth is None else simulate_stalls(array, shape, srams, bandwidth)
     mapping_efficiency, compute_utilisation = fold_averages(array, gemm)
     return LayerReport(
         name,
@@ -57,9 +46,6 @@ def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, ba
         mapping_efficiency,
         compute_utilisation,
         array.sram_accesses(gemm.m, gemm.n, gemm.k),
-        ifmap_dram,
-        filter_dram,
-        timing.ofmap_dram,
     )
 
 

@@ -47,7 +47,7 @@ def detailed_access_report(layers: Sequence[LayerReport]) -> str:
         active = (layer.timing.ifmap_sram, layer.timing.filter_sram, layer.timing.ofmap_sram)
         for (start, stop), count in zip(active, layer.accesses, strict=True):
             row += [float(start), float(stop), count]
-        for start, stop, count in (layer.ifmap_dram, layer.filter_dram, layer.ofmap_dram):
+        for start, stop, count in (layer.timing.ifmap_dram, layer.timing.filter_dram, layer.timing.ofmap_dram):
             row += [float(start), float(stop), count]
         rows.append(row)
     return _table(DETAILED, rows)

@@ -1,4 +1,4 @@
-"""Runs a layer against its SRAMs: stalls, and traffic to DRAM (SCALE-Sim v2, `InterfaceBandwidth: USER`).
+"""Runs a layer against its SRAMs: stalls, and traffic to DRAM (SCALE-Sim v2).
 
 In each cycle the array asks for its operands and puts out results. What is missing makes it wait: for the last element of a half SRAM that
 is fetched ahead, or for outputs to drain. In one cycle the longest of the three waits counts. Only cycles in which something can happen are
@@ -14,9 +14,10 @@ from typing import NamedTuple
 import attrs
 from astra_sim.models import Shape
 
-from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray
+from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray, ceil_div
 from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, Slides, ranks
 from astra_sim_compute_systolic.streams import ifmap_addresses, operands
+from astra_sim_compute_systolic.traffic import operand_traffic
 from astra_sim_compute_systolic.write_buffer import DramTraffic, OutputPattern, WriteBuffer
 
 
@@ -36,8 +37,8 @@ class Timing:
     ifmap_sram: Active
     filter_sram: Active
     ofmap_sram: Active
-    ifmap_dram: DramTraffic | None
-    filter_dram: DramTraffic | None
+    ifmap_dram: DramTraffic
+    filter_dram: DramTraffic
     ofmap_dram: DramTraffic
 
 
@@ -50,9 +51,11 @@ def simulate_stalls(array: SystolicArray, shape: Shape, srams: Srams, bandwidth:
     return _Run(array, shape, elements, readers, WriteBuffer(srams.ofmap, bandwidth)).run()
 
 
-def simulate_outputs(array: SystolicArray, shape: Shape, ofmap_sram: int, bandwidth: int) -> Timing:
-    """A layer whose operands are always there; outputs drain with `bandwidth` elements per cycle."""
-    return _Run(array, shape, _elements(array, shape), (), WriteBuffer(ofmap_sram, bandwidth)).run()
+def simulate_without_stalls(array: SystolicArray, shape: Shape, srams: Srams) -> Timing:
+    """A layer whose operands are always there. Outputs drain with one element per cycle for each column of the array."""
+    return _Run(array, shape, _elements(array, shape), (), WriteBuffer(srams.ofmap, array.columns)).run(
+        operand_traffic(array, shape, srams.ifmap, srams.filter)
+    )
 
 
 _Elements = tuple[Ranks | LookedUpRanks, Ranks | LookedUpRanks]
@@ -68,8 +71,8 @@ class _Reader:
 
     def __init__(self, elements: Ranks | LookedUpRanks, padded: int, size: int, bandwidth: int) -> None:
         self.buffer = ReadBuffer(elements, size)
-        self._lines = -(-self.buffer.half // bandwidth)
-        first_lines = min(-(-(size - self.buffer.half) // bandwidth), -(-padded // bandwidth))
+        self._lines = ceil_div(self.buffer.half, bandwidth)
+        first_lines = min(ceil_div(size - self.buffer.half, bandwidth), ceil_div(padded, bandwidth))
         self._bandwidth = bandwidth
         self._first = -first_lines
         self._fetched = first_lines
@@ -86,9 +89,7 @@ class _Reader:
 
 
 class _Run:
-    def __init__(
-        self, array: SystolicArray, shape: Shape, elements: _Elements, readers: tuple[_Reader, ...], writer: WriteBuffer
-    ) -> None:
+    def __init__(self, array: SystolicArray, shape: Shape, elements: _Elements, readers: tuple[_Reader, ...], writer: WriteBuffer) -> None:
         gemm = shape.gemm
         self._array = array
         self._elements = elements
@@ -101,7 +102,8 @@ class _Run:
         self._stalled: list[tuple[int, int]] = [(-1, 0)]  # (cycle without stalls, stalls up to and including it)
         self._own: dict[tuple[int, int], int] = {}  # (operand, cycle without stalls): its own wait there
 
-    def run(self) -> Timing:
+    def run(self, fetched: tuple[DramTraffic, DramTraffic] | None = None) -> Timing:
+        """Go through all folds. `fetched`: traffic of the operands; not given: that of the readers."""
         slides = heapq.merge(*(self._numbered(number, reader) for number, reader in enumerate(self._readers)))
         upcoming = next(slides, None)
         stalls = 0
@@ -120,7 +122,7 @@ class _Run:
                 while upcoming is not None and upcoming[0] == following:
                     _, number, slide = upcoming
                     reader = self._readers[number]
-                    reader.slide(slide.count)
+                    reader.slide(slide.times)
                     self._own[number, following] = max(0, reader.ready - (following + stalls + 1))
                     waits.append(self._own[number, following])
                     upcoming = next(slides, None)
@@ -131,7 +133,10 @@ class _Run:
                 stalls += max(waits)
                 self._stalled.append((following, stalls))
                 cycle = following + 1
-        return self._timing(stalls)
+        if fetched is None:
+            ifmap, filter_ = self._readers
+            fetched = ifmap.traffic(), filter_.traffic()
+        return self._timing(stalls, fetched)
 
     def _numbered(self, number: int, reader: _Reader) -> Iterator[tuple[int, int, Slides]]:
         for slides in reader.buffer.slides(self._folds.rows, self._folds.columns, self._fold_cycles):
@@ -164,22 +169,20 @@ class _Run:
         found = max(pattern.cycle_of(draining), self._writer.drain_end - offset)
         return found if found <= pattern.stop else None
 
-    def _timing(self, stalls: int) -> Timing:
+    def _timing(self, stalls: int, fetched: tuple[DramTraffic, DramTraffic]) -> Timing:
         folds = self._folds.rows * self._folds.columns
         last = folds * self._fold_cycles - 1
         total = self._served(2, last, latency=0)
         self._writer.drain_rest(total)
         ofmap_first = self._pattern(0).start
         ofmap_last = (folds - 1) * self._fold_cycles + self._pattern(folds - 1).stop
-        traffic = [reader.traffic() for reader in self._readers] or [None, None]
         return Timing(
             total,
             stalls,
             self._active(0),
             self._active(1),
             Active(self._served(2, ofmap_first, latency=0), self._served(2, ofmap_last, latency=0)),
-            traffic[0],
-            traffic[1],
+            *fetched,
             self._writer.traffic(),
         )
 

@@ -30,9 +30,9 @@ class Spans(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """The tiles of an operand: `count` of them, of `height` x `width` elements, the last one only `last_width` wide."""
+    """The tiles of an operand: `number` of them, of `height` x `width` elements, the last one only `last_width` wide."""
 
-    count: int
+    number: int
     height: int
     width: int
     last_width: int
@@ -40,7 +40,7 @@ class Tiles(NamedTuple):
     @property
     def padded(self) -> int:
         """Elements, with those that are missing in the last tile."""
-        return self.count * self.height * self.width
+        return self.number * self.height * self.width
 
     @property
     def elements(self) -> int:
@@ -49,7 +49,7 @@ class Tiles(NamedTuple):
 
     def width_of(self, tile: int) -> int:
         """Columns of a tile."""
-        return self.last_width if tile == self.count - 1 else self.width
+        return self.last_width if tile == self.number - 1 else self.width
 
 
 class Stream(Protocol):
@@ -74,7 +74,7 @@ class MovingStream:
         self.tiles = tiles
         self._along_rows = along_rows
         self._start = start
-        rows, columns = tiles.count * tiles.height, tiles.width
+        rows, columns = tiles.number * tiles.height, tiles.width
         diagonals = np.arange(rows + columns - 1)
         self._leftmost = np.maximum(0, diagonals - rows + 1)
         lengths = np.minimum(np.minimum(diagonals, columns - 1) - self._leftmost + 1, rows)
@@ -181,7 +181,9 @@ def _windows_meet(shape: Convolution) -> bool:
         (shape.input_height, shape.filter_height, shape.stride, shape.output_height),
         (shape.input_width, shape.filter_width, shape.column_stride, shape.output_width),
     )
-    return any((outputs > 1 and stride < filter_) or (outputs - 1) * stride + filter_ > input_ for input_, filter_, stride, outputs in sides)
+    return any(
+        (outputs > 1 and stride < filter_) or (outputs - 1) * stride + filter_ > input_ for input_, filter_, stride, outputs in sides
+    )
 
 
 def _window_addresses(shape: Convolution) -> NDArray[np.int32]:

@@ -61,7 +61,7 @@ def _row(layer: LayerReport) -> dict[str, Any]:
     for operand, accesses, bandwidth in zip(operands, layer.accesses, layer.sram_bandwidths, strict=True):
         row[f"{operand}_sram_accesses"] = accesses
         row[f"{operand}_sram_elements_per_cycle"] = bandwidth
-    traffic = (layer.ifmap_dram, layer.filter_dram, layer.ofmap_dram)
+    traffic = (layer.timing.ifmap_dram, layer.timing.filter_dram, layer.timing.ofmap_dram)
     for operand, dram, bandwidth in zip(operands, traffic, layer.dram_bandwidths, strict=True):
         row[f"{operand}_dram_accesses"] = dram.elements
         row[f"{operand}_dram_elements_per_cycle"] = bandwidth

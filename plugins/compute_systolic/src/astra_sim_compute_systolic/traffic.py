@@ -6,11 +6,13 @@ when it is demanded is fetched. The bandwidth is what would have been needed to 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from astra_sim.models import Shape
 from numpy.typing import NDArray
 
-from astra_sim_compute_systolic.array import SystolicArray
+from astra_sim_compute_systolic.array import SystolicArray, ceil_div
 from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, Tiles, ifmap_addresses, operands
 from astra_sim_compute_systolic.write_buffer import DramTraffic
 
@@ -41,7 +43,7 @@ class _Demand:
         self.different = tiles.elements if addresses is None else int(np.count_nonzero(np.bincount(addresses[addresses >= 0])))
         self._orders = {width: _skewed(tiles, width) for width in {tiles.width, tiles.last_width}} if _moves(stream) else {}
 
-    def fold(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers]:
+    def fold(self, row_fold: int, column_fold: int) -> tuple[Numbers, NDArray[Any]]:
         """The cycles of the fold and the numbers of the elements that it demands, in order."""
         tiles = self.stream.tiles
         tile = self.stream.tile_of(row_fold, column_fold)
@@ -81,14 +83,14 @@ def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold
     set_size = size // 100
     half = 50 * set_size
     if demand.different < half:
-        sets = -(-demand.different // set_size)
-        return DramTraffic(-(-(-sets * set_size // _FIRST_BANDWIDTH)), -1, demand.different)
+        fetched = ceil_div(demand.different, set_size) * set_size
+        return DramTraffic(-ceil_div(fetched, _FIRST_BANDWIDTH), -1, demand.different)
     filled = _Filled(demand.numbers, half)
     for column_fold in range(column_folds):
         for row_fold in range(row_folds):
             filled.add(*demand.fold(row_fold, column_fold), (column_fold * row_folds + row_fold) * fold_cycles)
     before = int(demand.stream.spans(0, 0).cycles[0]) - 1
-    return DramTraffic(before - -(-half // _FIRST_BANDWIDTH) + 1, filled.last_emptied + 1, filled.fetched)
+    return DramTraffic(before - ceil_div(half, _FIRST_BANDWIDTH) + 1, filled.last_emptied + 1, filled.fetched)
 
 
 class _Filled:
@@ -103,7 +105,7 @@ class _Filled:
         self.fetched = 0
         self.last_emptied = 0
 
-    def add(self, cycles: Numbers, numbers: Numbers, begin: int) -> None:
+    def add(self, cycles: Numbers, numbers: NDArray[Any], begin: int) -> None:
         """Fetch what is missing of the elements with these numbers, in turn. `begin` is added to the cycles."""
         done = 0
         while done < len(numbers):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_sim_compute_systolic.array import Dataflow, SystolicArray
+from astra_sim_compute_systolic.array import Dataflow, SystolicArray, ceil_div
 from astra_sim_compute_systolic.streams import Numbers
 
 
@@ -57,8 +57,8 @@ class WriteBuffer:
     """The SRAM of outputs: what is in it, and until when it drains. Cycles here include stalls."""
 
     def __init__(self, size: int, bandwidth: int) -> None:
-        self._active = -(-size // 2)
-        self._drained_lines = -(-(size - self._active) // bandwidth)
+        self._active = ceil_div(size, 2)
+        self._drained_lines = ceil_div(size - self._active, bandwidth)
         self._bandwidth = bandwidth
         self._free = size
         self._unpacked = 0

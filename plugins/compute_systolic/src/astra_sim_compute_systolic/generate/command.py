@@ -14,17 +14,27 @@ _SYSTOLIC = "plugin:systolic"
 
 
 @click.command()
-@click.option("--layers", "--mnk", "layers", metavar="F.csv", type=click.Path(), help="Layers: a heading, then name, m, n, k [, parallelisation].")
+@click.option(
+    "--layers", "--mnk", "layers", metavar="F.csv", type=click.Path(), help="Layers: a heading, then name, m, n, k [, parallelisation]."
+)
 @click.option("--model", metavar="NAME|F.toml", help="A model of this package (see --list), or a TOML file.")
 @click.option("--parallel", "policy", metavar="POLICY", help=f"Parallelisation: {', '.join(POLICIES)}.")
 @click.option("--npus", "--num_npus", "--num-npus", "npus", type=int, help="NPUs.")
-@click.option("--packages", "--num_packages", "--num-packages", "packages", type=int, default=1, show_default=True, help="Packages of NPUs.")
+@click.option(
+    "--packages", "--num_packages", "--num-packages", "packages", type=int, default=1, show_default=True, help="Packages of NPUs."
+)
 @click.option("--datatype-bytes", "--datatype_size", "element_bytes", type=int, default=2, show_default=True, help="Bytes of an element.")
 @click.option("--batch", type=int, help="Samples of a model's batch, over all NPUs.")
 @click.option("--batch-per-npu", type=int, help="The same for each NPU.")
 @click.option("--set", "changes", metavar="PARAMETER=NUMBER", multiple=True, help="Change a parameter of a model. Repeatable.")
 @click.option(
-    "--compute", "--scalesim_config", "compute", metavar="S", default=_SYSTOLIC, show_default=True, help="Compute model: plugin:NAME or a file."
+    "--compute",
+    "--scalesim_config",
+    "compute",
+    metavar="S",
+    default=_SYSTOLIC,
+    show_default=True,
+    help="Compute model: plugin:NAME or a file.",
 )
 @click.option("--memory", metavar="S", help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.")
 @click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; not given: by --output.")

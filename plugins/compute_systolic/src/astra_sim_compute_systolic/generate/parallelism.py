@@ -1,7 +1,7 @@
 """How layers are spread over NPUs: the rules of ASTRA-sim 1.0's workload generator.
 
-A layer multiplies its input (m x k) with weights (k x n). Data parallelism splits the batch m, model parallelism the outputs n. Of N NPUs in
-P packages, Q = N / P to a package, each holds a part of every layer; quotients are cut to whole numbers.
+A layer multiplies its input (m x k) with weights (k x n). Data parallelism splits the batch m, model parallelism the outputs n. Of N
+NPUs in P packages, Q = N / P to a package, each holds a part of every layer; quotients are cut to whole numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Machine:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; at least 1 is right")
         if self.npus % self.packages:
-            raise InputError(f"{self.npus} NPUs cannot be put into {self.packages} packages alike; a number that divides {self.npus} is right")
+            raise InputError(
+                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; a number that divides {self.npus} is right"
+            )
 
     @property
     def npus_per_package(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import attrs
+from astra_sim import InputError
 from astra_sim.models import Convolution, Shape
 
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED
@@ -17,9 +18,14 @@ _COLLECTIVES = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCA
 
 
 def to_text(workload: GeneratedWorkload) -> str:
-    """The text workload, character by character as ASTRA-sim's generator writes it. Times are whole nanoseconds."""
+    """The text workload, character by character as ASTRA-sim's generator writes it. Times are whole nanoseconds.
+
+    Raises InputError where a name has spaces, which would end it.
+    """
     lines = [workload.policy, str(len(workload.layers))]
     for layer in workload.layers:
+        if layer.name.split() != [layer.name]:
+            raise InputError(f"layer {layer.name!r}: the text workload cannot hold a name with spaces; --format toml can")
         cells = [layer.name, "-1"]
         for one in layer.passes:
             cells += [f" {round(one.compute_ns)}", one.exchange.collective, str(one.exchange.size)]
