@@ -71,7 +71,7 @@ def shipped_models() -> list[str]:
 
 
 def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[ModelLayer]:
-    """The layers of a model, which is one of this package or a TOML file, for a batch. `changes` are to its parameters. Raises InputError."""
+    """The layers of a model (one of this package, or a TOML file) for a batch. `changes` are to its parameters. Raises InputError."""
     table, where = _table(model)
     parameters = _parameters(table, where)
     for name, value in changes.items():
