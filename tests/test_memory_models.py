@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import astra_sim
@@ -39,7 +40,7 @@ def test_local_memory_takes_latency_and_bytes_by_bandwidth() -> None:
 def test_what_does_not_fit_is_an_error() -> None:
     memory = LocalMemory(LocalOptions(capacity_gib=2))
     memory.require(2 << 30, "the model")
-    with pytest.raises(InputError, match="the model needs 3.000 GiB of memory; capacity_gib is 2"):
+    with pytest.raises(InputError, match=r"the model needs 3\.000 GiB of memory; an NPU has 2\.000 GiB"):
         memory.require(3 << 30, "the model")
     LocalMemory(LocalOptions()).require(1 << 60, "the model")
 
@@ -85,7 +86,8 @@ def test_reading_memory_that_is_not_there_is_an_error() -> None:
 
 
 def test_the_memory_file_of_astra_sim_2_is_read(tmp_path: Path) -> None:
-    text = '{"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2, "num-npus-per-node": 4}'
+    keys = {"remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2, "num-npus-per-node": 4}
+    text = json.dumps({"memory-type": "PER_NODE_MEMORY_EXPANSION", **keys})
     assert recognises(text)
     section = {"plugin": "remote", "arrangement": "per_node", "latency_ns": 100, "bandwidth_gb_per_s": 50, "npus_per_node": 4}
     assert read(text, "m.json") == {"memory": section}

@@ -77,7 +77,7 @@ def test_efficiency_may_be_a_function() -> None:
     assert machine.duration_ns(Work(None, 2e6)) == 4000
     in_python = Roofline(RooflineOptions(peak_tera_ops_per_s=1), efficiency=half_above_a_million)
     assert in_python.duration_ns(Work(None, 2e6)) == 4000
-    with pytest.raises(PluginError, match="gives 2.0 for 1e.06 operations; above 0 and at most 1"):
+    with pytest.raises(PluginError, match=r"gives 2\.0 for 1e\+06 operations; above 0 and at most 1"):
         model(peak_tera_ops_per_s=1, efficiency_function=f"{__name__}:twice").duration_ns(Work(None, 1e6))
 
 

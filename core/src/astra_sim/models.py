@@ -9,6 +9,7 @@ import attrs
 from astra_sim.boundary import call, picoseconds
 from astra_sim.errors import InputError
 from astra_sim.options import option
+from astra_sim.units import GIB
 
 
 @attrs.frozen
@@ -141,8 +142,15 @@ class Memory(abc.ABC):
         """Number of the port at which the accesses of an NPU queue, one at a time in the order of their issue. None: they never wait."""
         return None
 
+    def capacity_bytes(self) -> float | None:
+        """Bytes that an NPU's own memory holds. None: it is not limited."""
+        return None
+
     def require(self, size: int, what: str) -> None:
-        """Raise InputError if `what`, which needs `size` bytes of an NPU's own memory, does not fit. Not limited here."""
+        """Raise InputError if `what`, which needs `size` bytes of an NPU's own memory, does not fit."""
+        capacity = self.capacity_bytes()
+        if capacity is not None and size > capacity:
+            raise InputError(f"{what} needs {size / GIB:.3f} GiB of memory; an NPU has {capacity / GIB:.3f} GiB")
 
     def reduce_ps(self, size: int) -> int:
         """Picoseconds to add `size` received bytes to a buffer: one write and two reads (ASTRA-sim 1.0)."""

@@ -81,24 +81,24 @@ class ReadBuffer:
             number = position // self._set_size
             if (number - self._start) % self.sets < self._window:
                 position = (number + 1) * self._set_size
-            elif self._is_elsewhere(position):
-                position += 1
+            elif elsewhere := self._elsewhere(position, last):
+                position += elsewhere
             else:
                 self._start = (self._start + self._slide) % self.sets
                 count += 1
         return count
 
-    def _is_elsewhere(self, position: int) -> bool:
-        """Whether the element at a position lies at another position, too, that is in the window."""
+    def _elsewhere(self, position: int, last: int) -> int:
+        """How many elements of a span, from its first on, lie at another position, too, that is in the window."""
         if not isinstance(self._ranks, LookedUpRanks):
-            return False
+            return 0
         if self._stamped != self._start:
             self._stamped = self._start
             begin = self._start * self._set_size
             end = begin + self._window * self._set_size
             total = self.sets * self._set_size
             self._ranks.stamp(slice(begin, end), slice(0, max(0, end - total)))
-        return self._ranks.is_stamped(position)
+        return self._ranks.count_stamped(position, last)
 
 
 def ranks(stream: Stream, addresses: NDArray[np.int32] | None) -> Ranks | LookedUpRanks:
@@ -133,11 +133,14 @@ class LookedUpRanks:
 
     def __init__(self, stream: Stream, addresses: NDArray[np.int32]) -> None:
         self._stream = stream
-        rows, columns = np.arange(addresses.shape[0])[:, None], np.arange(addresses.shape[1])[None, :]
         ordered = np.empty(addresses.size, dtype=np.int32)
-        ordered[stream.order(rows, columns)] = addresses
+        columns = np.arange(addresses.shape[1])[None, :]
+        for begin in range(0, len(addresses), _BLOCK):
+            part = addresses[begin : begin + _BLOCK]
+            ordered[stream.order(np.arange(begin, begin + len(part))[:, None], columns)] = part
         exists = ordered >= 0
-        self._before = np.concatenate(([0], np.cumsum(exists)))
+        self._before: NDArray[np.int32] = np.zeros(addresses.size + 1, dtype=np.int32)
+        np.cumsum(exists, out=self._before[1:])
         self._addresses = ordered[exists]
         self.elements = len(self._addresses)
         self._stamps = np.zeros(int(addresses.max()) + 1, dtype=np.int32)
@@ -148,8 +151,8 @@ class LookedUpRanks:
 
     def spans(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers, Numbers]:
         """Cycles and first and last position of what a fold demands."""
-        cycles, first, last = self._stream.spans(row_fold, column_fold)
-        first, last = self._before[first], self._before[last + 1] - 1
+        cycles, begin, end = self._stream.spans(row_fold, column_fold)
+        first, last = self._before[begin].astype(np.int64), self._before[end + 1].astype(np.int64) - 1
         demanded = first <= last
         return cycles[demanded], first[demanded], last[demanded]
 
@@ -159,6 +162,7 @@ class LookedUpRanks:
         for part in window:
             self._stamps[self._addresses[part]] = self._stamp
 
-    def is_stamped(self, position: int) -> bool:
-        """Whether the element at a position is among those."""
-        return bool(self._stamps[self._addresses[position]] == self._stamp)
+    def count_stamped(self, first: int, last: int) -> int:
+        """How many elements of a span are among those, before the first that is not."""
+        others = np.flatnonzero(self._stamps[self._addresses[first : last + 1]] != self._stamp)
+        return int(others[0]) if len(others) else last + 1 - first

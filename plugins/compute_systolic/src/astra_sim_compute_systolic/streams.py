@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from astra_sim import InputError
 from astra_sim.models import Convolution, Shape
 from numpy.typing import NDArray
 
@@ -158,14 +159,24 @@ def operands(array: SystolicArray, shape: Shape) -> Operands:
     return Operands(stationary, moving)
 
 
+_MAX_ADDRESSES = 1 << 27
+"""Elements of windows that are looked up one by one: some 2 GB of memory."""
+
+
 def ifmap_addresses(array: SystolicArray, shape: Shape) -> NDArray[np.int32] | None:
     """Which input element lies where in the ifmap's tiles, row by row through all tiles: shape (rows, width), -1 where there is none.
 
     None where every element is used once only and there is nothing to look up: in products of matrices, and convolutions whose windows
-    neither overlap nor reach beyond the input.
+    neither overlap nor reach beyond the input. Raises InputError where there are too many.
     """
     if not isinstance(shape, Convolution) or not _windows_meet(shape):
         return None
+    elements = shape.gemm.m * shape.gemm.k
+    if elements > _MAX_ADDRESSES or shape.input_elements > _MAX_ADDRESSES:
+        raise InputError(
+            f"a convolution whose windows have {elements} elements is too large for its memory traffic to be simulated; at most "
+            f"{_MAX_ADDRESSES} are right (a smaller batch, or the product of matrices that it is: {shape.gemm})"
+        )
     windows = _window_addresses(shape)  # pixels x elements of a filter
     over_pixels = array.dataflow is Dataflow.WEIGHT_STATIONARY
     width = array.columns if array.dataflow is Dataflow.INPUT_STATIONARY else array.rows
@@ -195,7 +206,11 @@ def _window_addresses(shape: Convolution) -> NDArray[np.int32]:
     element = np.arange(shape.filter_height * shape.filter_width * shape.channels)
     down, rest = np.divmod(element, shape.filter_width * shape.channels)
     right, channel = np.divmod(rest, shape.channels)
-    rows, columns = row[:, None] + down, column[:, None] + right
-    address = ((image[:, None] * shape.input_height + rows) * shape.input_width + columns) * shape.channels + channel
-    beyond = (rows >= shape.input_height) | (columns >= shape.input_width)
-    return np.where(beyond, -1, address).astype(np.int32)
+    corner = ((image * shape.input_height + row) * shape.input_width + column) * shape.channels
+    offset = (down * shape.input_width + right) * shape.channels + channel
+    address = corner.astype(np.int32)[:, None] + offset.astype(np.int32)
+    # Only the last windows may reach beyond the input.
+    for place, reach, size in ((row, down, shape.input_height), (column, right, shape.input_width)):
+        last = np.flatnonzero(place + reach.max() >= size)
+        address[last] = np.where(place[last, None] + reach >= size, np.int32(-1), address[last])
+    return np.asarray(address)

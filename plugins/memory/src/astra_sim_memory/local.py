@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from astra_sim import InputError, option
+from astra_sim import option
 from astra_sim.models import Memory
 from astra_sim.units import GIB, PS_PER_NS
 
@@ -29,8 +29,6 @@ class LocalMemory(Memory):
         delay = self._options.latency_ns + size / self._options.bandwidth_bytes_per_ns
         return int(delay) * PS_PER_NS if self._options.rounding == "nanosecond" else round(delay * PS_PER_NS)
 
-    def require(self, size: int, what: str) -> None:
-        """Raise InputError if `what`, which needs `size` bytes, does not fit."""
-        capacity = self._options.capacity_gib
-        if capacity is not None and size > capacity * GIB:
-            raise InputError(f"{what} needs {size / GIB:.3f} GiB of memory; capacity_gib is {capacity:g}")
+    def capacity_bytes(self) -> float | None:
+        """Bytes that it holds. None: it is not limited."""
+        return None if self._options.capacity_gib is None else self._options.capacity_gib * GIB
