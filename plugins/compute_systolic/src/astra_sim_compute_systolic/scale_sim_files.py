@@ -14,6 +14,8 @@ from astra_sim.models import Convolution, Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
+_MAX_SIDE = 1 << 20
+_MAX_NUMBER = 999_999_999
 
 
 @attrs.frozen
@@ -35,7 +37,7 @@ def read_configuration(text: str, path: str) -> Configuration:
     """A configuration file. An element is a byte. Raises InputError naming file, key and value."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(text)
+        parser.read_string(text, path)
     except configparser.Error as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from None
     reader = _Keys(parser, path)
@@ -45,7 +47,8 @@ def read_configuration(text: str, path: str) -> Configuration:
     dataflow = reader.text(_ARRAY, "Dataflow")
     if dataflow not in tuple(Dataflow):
         raise InputError(f"{path}: Dataflow is {dataflow!r}; os, ws or is is right")
-    array = SystolicArray(reader.number(_ARRAY, "ArrayHeight"), reader.number(_ARRAY, "ArrayWidth"), Dataflow(dataflow))
+    rows, columns = (reader.number(_ARRAY, key, _MAX_SIDE) for key in ("ArrayHeight", "ArrayWidth"))
+    array = SystolicArray(rows, columns, Dataflow(dataflow))
     srams = Srams(*(1024 * reader.number(_ARRAY, key) for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB")))
     name = parser.get("general", "run_name", fallback="scale_run")
     return Configuration(name, array, srams, reader.number(_ARRAY, "Bandwidth") if mode == "USER" else None)
@@ -79,13 +82,9 @@ class _Keys:
             raise InputError(f"{self._path}: {key} is missing in [{section}]")
         return self._parser.get(section, key).strip()
 
-    def number(self, section: str, key: str) -> int:
+    def number(self, section: str, key: str, maximum: int = _MAX_NUMBER) -> int:
         """A whole number of at least 1; the first of a list."""
-        text = self.text(section, key)
-        first = text.split(",")[0].strip()
-        if not first.isdecimal() or not first.isascii() or int(first) < 1 or len(first) > 9:
-            raise InputError(f"{self._path}: {key} is {text!r}; a whole number from 1 to 999999999 is right")
-        return int(first)
+        return _number(self.text(section, key).split(",")[0].strip(), f"{self._path}: {key}", maximum)
 
 
 @attrs.frozen
@@ -117,7 +116,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
             given = sum(1 for cell in cells[1 : len(columns) + 1] if cell)
             other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
             raise InputError(f"{where}: {given} numbers follow the name; {len(columns)} are right: {', '.join(columns)}{other}")
-        values = [_size(cell, where, column) for cell, column in zip(cells[1:], columns, strict=False)]
+        values = [_number(cell, f"{where}: {column}") for cell, column in zip(cells[1:], columns, strict=False)]
         layers += _gemm(cells[0], values) if gemm else _convolutions(cells, values, where)
     if not layers:
         raise InputError(f"{path}: no layer follows the heading")
@@ -132,7 +131,7 @@ def _gemm(name: str, values: Sequence[int]) -> list[NamedShape]:
 def _convolutions(cells: Sequence[str], values: Sequence[int], where: str) -> list[NamedShape]:
     name = cells[0]
     height, width, filter_height, filter_width, channels, filters, stride = values
-    stride_width = _size(cells[8], where, "column stride") if len(cells) > 8 and cells[8] else None
+    stride_width = _number(cells[8], f"{where}: column stride") if len(cells) > 8 and cells[8] else None
     depth_wise = "DP" in name
     try:
         shape = Convolution(
@@ -150,7 +149,7 @@ def _convolutions(cells: Sequence[str], values: Sequence[int], where: str) -> li
     return [NamedShape(f"{name}Channel_{channel}", shape) for channel in range(channels)] if depth_wise else [NamedShape(name, shape)]
 
 
-def _size(text: str, where: str, column: str) -> int:
-    if not text.isdecimal() or not text.isascii() or int(text) < 1 or len(text) > 9:
-        raise InputError(f"{where}: {column} is {text!r}; a whole number from 1 to 999999999 is right")
+def _number(text: str, where: str, maximum: int = _MAX_NUMBER) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 1 <= int(text) <= maximum:
+        raise InputError(f"{where} is {text!r}; a whole number from 1 to {maximum} is right")
     return int(text)

@@ -75,11 +75,6 @@ class MovingStream:
         self.tiles = tiles
         self._along_rows = along_rows
         self._start = start
-        rows, columns = tiles.number * tiles.height, tiles.width
-        diagonals = np.arange(rows + columns - 1)
-        self._leftmost = np.maximum(0, diagonals - rows + 1)
-        lengths = np.minimum(np.minimum(diagonals, columns - 1) - self._leftmost + 1, rows)
-        self._begin = np.concatenate(([0], np.cumsum(lengths)[:-1]))
         self._pattern = {width: self._columns_by_cycle(width) for width in {tiles.width, tiles.last_width}}
 
     def tile_of(self, row_fold: int, column_fold: int) -> int:
@@ -90,14 +85,23 @@ class MovingStream:
         """What a fold demands, in padded positions, in order of time: one diagonal of its tile in each cycle."""
         tile = self.tile_of(row_fold, column_fold)
         cycles, left, right = self._pattern[self.tiles.width_of(tile)]
-        diagonals = slice(tile * self.tiles.height, tile * self.tiles.height + len(left))
-        origin = self._begin[diagonals] - self._leftmost[diagonals]
+        origin = self._origin(np.arange(tile * self.tiles.height, tile * self.tiles.height + len(left)))
         return Spans(cycles, origin + left, origin + right)
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
         """The padded position of elements: diagonal after diagonal, each from left to right."""
-        diagonals = rows + columns
-        return np.asarray(self._begin[diagonals] - self._leftmost[diagonals] + columns)
+        return np.asarray(self._origin(rows + columns) + columns)
+
+    def _origin(self, diagonals: Numbers) -> Numbers:
+        """Where column 0 of diagonals would lie: the elements before them, less those columns of theirs that lie below the last tile."""
+        rows, columns = self.tiles.number * self.tiles.height, self.tiles.width
+        short, long = min(rows, columns), max(rows, columns)
+        left = rows + columns - 1 - diagonals
+        growing = diagonals * (diagonals + 1) // 2
+        level = short * (short + 1) // 2 + (diagonals - short) * short
+        shrinking = rows * columns - left * (left + 1) // 2
+        before = np.where(diagonals <= short, growing, np.where(diagonals <= long, level, shrinking))
+        return np.asarray(before - np.maximum(0, diagonals - rows + 1))
 
     def _columns_by_cycle(self, width: int) -> tuple[Numbers, Numbers, Numbers]:
         steps = np.arange(self.tiles.height + width - 1)
@@ -136,10 +140,16 @@ class Operands(NamedTuple):
     filter: MovingStream | StationaryStream
 
 
+_MAX_FOLD = 1 << 26
+"""Cycles of a fold that are held in memory at once."""
+
+
 def operands(array: SystolicArray, shape: Shape) -> Operands:
-    """The streams of a layer's operands."""
+    """The streams of a layer's operands. Raises InputError where a fold is too long."""
     gemm = shape.gemm
     mapping = array.mapping(gemm.m, gemm.n, gemm.k)
+    if array.fold_cycles(mapping.time) > _MAX_FOLD:
+        raise InputError(f"{shape} is too large for its memory traffic to be simulated; folds of at most {_MAX_FOLD} cycles are right")
     folds = array.folds(mapping)
     by_rows = (int(folds.rows), array.rows, int(mapping.rows - (folds.rows - 1) * array.rows))
     by_columns = (int(folds.columns), array.columns, int(mapping.columns - (folds.columns - 1) * array.columns))
