@@ -15,7 +15,7 @@ import attrs
 from astra_sim.models import Shape
 
 from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray, ceil_div
-from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, Slides, ranks
+from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, ranks
 from astra_sim_compute_systolic.streams import ifmap_addresses, operands
 from astra_sim_compute_systolic.traffic import operand_traffic
 from astra_sim_compute_systolic.write_buffer import DramTraffic, OutputPattern, WriteBuffer
@@ -88,7 +88,12 @@ class _Reader:
         return DramTraffic(self._first, self.ready, self._fetched * self._bandwidth)
 
 
+_IFMAP, _FILTER, _OFMAP = range(3)
+
+
 class _Run:
+    """A layer in time. Cycles here are those of an array that never waits; `_stalls` is how much later they are."""
+
     def __init__(self, array: SystolicArray, shape: Shape, elements: _Elements, readers: tuple[_Reader, ...], writer: WriteBuffer) -> None:
         gemm = shape.gemm
         self._array = array
@@ -98,49 +103,54 @@ class _Run:
         self._fold_cycles = int(array.fold_cycles(self._mapping.time))
         self._readers = readers
         self._writer = writer
+        self._slides = heapq.merge(*(self._slides_of(operand, reader) for operand, reader in enumerate(readers)))
+        self._next_slide = next(self._slides, None)
         self._patterns: dict[tuple[int, int], OutputPattern] = {}
-        self._stalled: list[tuple[int, int]] = [(-1, 0)]  # (cycle without stalls, stalls up to and including it)
-        self._own: dict[tuple[int, int], int] = {}  # (operand, cycle without stalls): its own wait there
+        self._stalls = 0
+        self._stalled: list[tuple[int, int]] = [(-1, 0)]  # (cycle, stalls up to and including it)
+        self._waits: dict[tuple[int, int], int] = {}  # (operand, cycle): its own wait there
 
     def run(self, fetched: tuple[DramTraffic, DramTraffic] | None = None) -> Timing:
         """Go through all folds. `fetched`: traffic of the operands; not given: that of the readers."""
-        slides = heapq.merge(*(self._numbered(number, reader) for number, reader in enumerate(self._readers)))
-        upcoming = next(slides, None)
-        stalls = 0
         for fold in range(self._folds.rows * self._folds.columns):
-            begin, end = fold * self._fold_cycles, (fold + 1) * self._fold_cycles
-            pattern = self._pattern(fold)
-            cycle = begin
-            while True:
-                write = self._next_write(pattern, cycle - begin, begin + stalls)
-                following = min(upcoming[0] if upcoming is not None else end, end if write is None else begin + write)
-                stop = min(following, end)
-                self._writer.put(pattern.before(stop - begin) - pattern.before(cycle - begin))
-                if following >= end:
-                    break
-                waits = [0]
-                while upcoming is not None and upcoming[0] == following:
-                    _, number, slide = upcoming
-                    reader = self._readers[number]
-                    reader.slide(slide.times)
-                    self._own[number, following] = max(0, reader.ready - (following + stalls + 1))
-                    waits.append(self._own[number, following])
-                    upcoming = next(slides, None)
-                outputs = pattern.before(following + 1 - begin) - pattern.before(following - begin)
-                written = self._writer.write(outputs, following + stalls)
-                waits.append(written - following - stalls)
-                self._own[2, following] = waits[-1]
-                stalls += max(waits)
-                self._stalled.append((following, stalls))
-                cycle = following + 1
+            self._fold(fold)
         if fetched is None:
             ifmap, filter_ = self._readers
             fetched = ifmap.traffic(), filter_.traffic()
-        return self._timing(stalls, fetched)
+        return self._timing(fetched)
 
-    def _numbered(self, number: int, reader: _Reader) -> Iterator[tuple[int, int, Slides]]:
+    def _slides_of(self, operand: int, reader: _Reader) -> Iterator[tuple[int, int, int]]:
+        """Cycle, operand and number of the slides of a window."""
         for slides in reader.buffer.slides(self._folds.rows, self._folds.columns, self._fold_cycles):
-            yield slides.cycle, number, slides
+            yield slides.cycle, operand, slides.times
+
+    def _fold(self, fold: int) -> None:
+        """Go from one cycle in which something can wait to the next."""
+        begin, end = fold * self._fold_cycles, (fold + 1) * self._fold_cycles
+        pattern = self._pattern(fold)
+        cycle = begin
+        while cycle < end:
+            event = min(end, begin + self._next_write(pattern, cycle - begin, begin + self._stalls))
+            if self._next_slide is not None:
+                event = min(event, self._next_slide[0])
+            self._writer.put(pattern.before(event - begin) - pattern.before(cycle - begin))
+            if event < end:
+                self._serve(event, pattern.before(event + 1 - begin) - pattern.before(event - begin))
+            cycle = event + 1
+
+    def _serve(self, cycle: int, outputs: int) -> None:
+        """Serve all that one cycle asks for; the longest wait makes what follows late."""
+        now = cycle + self._stalls
+        waits = [self._writer.write(outputs, now) - now]
+        self._waits[_OFMAP, cycle] = waits[0]
+        while self._next_slide is not None and self._next_slide[0] == cycle:
+            _, operand, times = self._next_slide
+            self._readers[operand].slide(times)
+            waits.append(max(0, self._readers[operand].ready - (now + 1)))
+            self._waits[operand, cycle] = waits[-1]
+            self._next_slide = next(self._slides, None)
+        self._stalls += max(waits)
+        self._stalled.append((cycle, self._stalls))
 
     def _pattern(self, fold: int) -> OutputPattern:
         column, row = divmod(fold, self._folds.rows)
@@ -152,8 +162,8 @@ class _Run:
             self._patterns[used] = OutputPattern(self._array, self._mapping.time, *used)
         return self._patterns[used]
 
-    def _next_write(self, pattern: OutputPattern, cycle: int, offset: int) -> int | None:
-        """The cycle of the fold, from `cycle` on, in which outputs begin to drain or to wait; None: in this fold no more.
+    def _next_write(self, pattern: OutputPattern, cycle: int, offset: int) -> int:
+        """The cycle of the fold, from `cycle` on, in which outputs begin to drain or to wait; its end if they do not any more.
 
         `offset` makes cycles of the fold cycles with stalls.
         """
@@ -165,23 +175,23 @@ class _Run:
                 return found
         draining = before + self._writer.outputs_to_drain()
         if draining > pattern.outputs:
-            return None
+            return self._fold_cycles
         found = max(pattern.cycle_of(draining), self._writer.drain_end - offset)
-        return found if found <= pattern.stop else None
+        return found if found <= pattern.stop else self._fold_cycles
 
-    def _timing(self, stalls: int, fetched: tuple[DramTraffic, DramTraffic]) -> Timing:
+    def _timing(self, fetched: tuple[DramTraffic, DramTraffic]) -> Timing:
         folds = self._folds.rows * self._folds.columns
         last = folds * self._fold_cycles - 1
-        total = self._served(2, last, latency=0)
+        total = self._served(_OFMAP, last, latency=0)
         self._writer.drain_rest(total)
         ofmap_first = self._pattern(0).start
         ofmap_last = (folds - 1) * self._fold_cycles + self._pattern(folds - 1).stop
         return Timing(
             total,
-            stalls,
-            self._active(0),
-            self._active(1),
-            Active(self._served(2, ofmap_first, latency=0), self._served(2, ofmap_last, latency=0)),
+            self._stalls,
+            self._active(_IFMAP),
+            self._active(_FILTER),
+            Active(self._served(_OFMAP, ofmap_first, latency=0), self._served(_OFMAP, ofmap_last, latency=0)),
             *fetched,
             self._writer.traffic(),
         )
@@ -189,17 +199,17 @@ class _Run:
     def _active(self, operand: int) -> Active:
         """The first and the last cycle in which what is demanded of an operand's SRAM is there."""
         elements = self._elements[operand]
-        begin = self._folds.rows * self._folds.columns
+        fold = self._folds.rows * self._folds.columns
         last = None
         while last is None:  # a fold may lie wholly beyond the input
-            begin -= 1
-            column, row = divmod(begin, self._folds.rows)
+            fold -= 1
+            column, row = divmod(fold, self._folds.rows)
             cycles = elements.spans(row, column)[0]
             last = int(cycles[-1]) if len(cycles) else None
         first = int(elements.spans(0, 0)[0][0])
-        return Active(self._served(operand, first, latency=1), self._served(operand, begin * self._fold_cycles + last, latency=1))
+        return Active(self._served(operand, first, latency=1), self._served(operand, fold * self._fold_cycles + last, latency=1))
 
     def _served(self, operand: int, cycle: int, latency: int) -> int:
-        """The cycle, with stalls, in which what an operand's SRAM is asked for in a cycle without stalls is done."""
+        """The cycle, stalls included, in which what an operand's SRAM is asked for in a cycle is done."""
         before = next(stalls for when, stalls in reversed(self._stalled) if when < cycle)
-        return cycle + before + self._own.get((operand, cycle), 0) + latency
+        return cycle + before + self._waits.get((operand, cycle), 0) + latency
