@@ -123,6 +123,23 @@ def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
             ("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 1, n = 1, k = 1 }, convolution = { input_height = 1 }"),
             "forward: convolution: input_width is missing",
         ),
+        (
+            (
+                "gemm = { m = 16, n = 128, k = 512 }",
+                (
+                    "gemm = { m = 1, n = 1, k = 1 }, convolution = { input_height = 1, input_width = 1, filter_height = 1, "
+                    "filter_width = 1, channels = 1, filters = 1 }"
+                ),
+            ),
+            "layers 0: forward: gemm and convolution are given; one of the two is right",
+        ),
+        (
+            (
+                "gemm = { m = 16, n = 128, k = 512 }",
+                "convolution = { input_height = 2, input_width = 2, filter_height = 3, filter_width = 1, channels = 1, filters = 1 }",
+            ),
+            "layers 0: forward: convolution: filter_height is 3; at most the input_height, which is 2, is right",
+        ),
     ],
 )
 def test_wrong_shapes_are_errors(change: tuple[str, str], message: str, tmp_path: Path) -> None:
