@@ -1,7 +1,7 @@
 """Measures the systolic-array model on this machine: python benchmarks/systolic.py, in an environment with astra's packages.
 
 Every figure is the median of several runs, with the smallest beside it. SCALE-Sim's figures are not measured here: they are processor
-time of SCALE-Sim v2 (git main, 2025), measured once on one core of a two-core machine, for the 54 layers of its own Resnet50.csv, whose
+time of SCALE-Sim v2 (git main), measured once on one core of a two-core machine, for the 54 layers of its own Resnet50.csv, whose
 inputs have no padding, and for the same product of matrices. Machines differ by a factor of two.
 """
 
