@@ -2,34 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
-from astra_sim import option
+from astra_sim import InputError, option
 from astra_sim.models import Compute, MissingWork, Work
+
+from astra_sim_compute_roofline.efficiency import EfficiencyPoint, efficiency_of_size
+
+ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+"""Element types, and their bytes in memory."""
 
 
 @attrs.frozen
 class RooflineOptions:
-    """Options of the roofline model."""
+    """Options of the roofline model. One of the two ways to give the peak rate is needed."""
 
-    peak_tera_ops_per_s: float = option(above=0, help="peak rate of arithmetic operations", unit="10^12 operations/s")
+    peak_tera_ops_per_s: float | None = option(
+        None, above=0, help="peak rate of arithmetic operations; none: see peak_by_type", unit="10^12 operations/s"
+    )
+    peak_by_type: dict[str, Any] = option(factory=dict, help="peak rates by element type, such as {fp16 = 312, fp32 = 19.5}")
+    element_type: str = option("fp16", choices=tuple(ELEMENT_BYTES), help="type of the elements of a layer's shape")
     memory_bandwidth_gb_per_s: float | None = option(None, above=0, help="memory bandwidth; none: it is no bottleneck", unit="10^9 bytes/s")
     efficiency: float = option(1.0, above=0, maximum=1, help="share of the peak rate that is reached")
+    efficiency_table: tuple[EfficiencyPoint, ...] = option((), help="share by number of operations, a factor on efficiency")
+    efficiency_function: str = option("", help="function of the number of operations that gives it: package.module:function")
+    rule: str = option(
+        "roofline",
+        choices=("roofline", "astra2"),
+        help="astra2: cut to whole ns, in the arithmetic of ASTRA-sim 2.x; roofline: round to whole ns",
+    )
 
 
 class Roofline(Compute):
-    """Work takes the longer of operations / (peak * efficiency) and bytes / bandwidth, rounded to whole nanoseconds."""
+    """Work takes the longer of operations / (peak * efficiency) and bytes / bandwidth, in whole nanoseconds."""
 
-    def __init__(self, options: RooflineOptions) -> None:
-        self._ops_per_ns = options.peak_tera_ops_per_s * 1e3 * options.efficiency
-        self._bytes_per_ns = options.memory_bandwidth_gb_per_s
+    def __init__(self, options: RooflineOptions, efficiency: Callable[[float], float] | None = None) -> None:
+        """`efficiency` gives the share of the peak rate by number of operations; None: as the options say."""
+        self._options = options
+        self._tera_ops_per_s = _peak(options)
+        self._gb_per_s = options.memory_bandwidth_gb_per_s
+        self._efficiency = efficiency or efficiency_of_size(options.efficiency_table, options.efficiency_function)
+        if options.rule == "astra2" and self._gb_per_s is None:
+            raise InputError("memory_bandwidth_gb_per_s is missing; the rule astra2 needs it")
 
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes. Raises MissingWork where operations, or bytes if they matter, are not given."""
-        if work.operations is None:
-            raise MissingWork("it has no operations, which the roofline model needs")
-        computing = work.operations / self._ops_per_ns
-        if self._bytes_per_ns is None:
+        operations = work.count_operations()
+        if operations is None:
+            raise MissingWork("it has no operations and no shape, one of which the roofline model needs")
+        share = self._options.efficiency * self._efficiency(operations)
+        computing = operations / (self._tera_ops_per_s * 1e3 * share)
+        if self._gb_per_s is None:
             return round(computing)
-        if work.bytes is None:
-            raise MissingWork("it has no bytes, which the roofline model needs to apply a memory bandwidth")
-        return round(max(computing, work.bytes / self._bytes_per_ns))
+        size = work.count_bytes(ELEMENT_BYTES[self._options.element_type])
+        if size is None:
+            raise MissingWork("it has no bytes and no shape, one of which the roofline model needs to apply a memory bandwidth")
+        if self._options.rule == "roofline":
+            return round(max(computing, size / self._gb_per_s))
+        return self._astra2(operations, size, self._tera_ops_per_s * share * 1e12, self._gb_per_s * 1e9)
+
+    def _astra2(self, operations: float, size: float, ops_per_s: float, bytes_per_s: float) -> int:
+        """The time by the operational intensity, as ASTRA-sim 2.x calculates it."""
+        if not operations:
+            return 0
+        if not size:
+            raise MissingWork("it has operations on 0 bytes, for which the rule astra2 gives no time")
+        return int(operations / min(bytes_per_s * (operations / size), ops_per_s) * 1e9)
+
+
+def _peak(options: RooflineOptions) -> float:
+    """The peak rate for the element type, in 10^12 operations/s."""
+    for name, rate in options.peak_by_type.items():
+        if name not in ELEMENT_BYTES:
+            raise InputError(f"peak_by_type has {name!r}; known: {', '.join(ELEMENT_BYTES)}")
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < 1e12:
+            raise InputError(f"peak_by_type: {name} is {rate!r}; a number above 0 is right")
+    rate = options.peak_by_type.get(options.element_type, options.peak_tera_ops_per_s)
+    if rate is None:
+        raise InputError(f"peak_tera_ops_per_s is missing, and peak_by_type has no {options.element_type}")
+    return float(rate)

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from astra_sim import Provider, hookimpl
+from astra_sim import FileFormat, Provider, hookimpl
+
+_HERE = "astra_sim_memory"
 
 
 @hookimpl
 def astra_memories() -> list[Provider]:
     return [
+        Provider("local", "Local memory of an NPU: latency and bandwidth", f"{_HERE}.local:LocalMemory", f"{_HERE}.local:LocalOptions"),
         Provider(
-            "local",
-            "Local memory of an NPU: latency and bandwidth",
-            factory="astra_sim_memory.local:LocalMemory",
-            options="astra_sim_memory.local:LocalOptions",
+            "remote",
+            "Memory outside of the NPUs: one for each, one for each node, or a pool",
+            factory=f"{_HERE}.remote:RemoteMemory",
+            options=f"{_HERE}.remote:RemoteOptions",
+        ),
+    ]
+
+
+@hookimpl
+def astra_formats() -> list[FileFormat]:
+    return [
+        FileFormat(
+            "astra-sim-2-memory",
+            "JSON memory file of ASTRA-sim 2.x",
+            kinds=("memory",),
+            recognises=f"{_HERE}.astra2_file:recognises",
+            read=f"{_HERE}.astra2_file:read",
         )
     ]

@@ -1,0 +1,59 @@
+"""Which share of the peak rate is reached, by the size of the work."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import attrs
+from astra_sim import InputError, PluginError, option
+from astra_sim.boundary import call
+from astra_sim.providers import load
+
+
+@attrs.frozen
+class EfficiencyPoint:
+    """A measured share of the peak rate."""
+
+    operations: float = option(above=0, help="size of the work")
+    efficiency: float = option(above=0, maximum=1, help="share of the peak rate that is reached there")
+
+
+def efficiency_of_size(table: Sequence[EfficiencyPoint], function: str) -> Callable[[float], float]:
+    """The share by number of operations: of a table, of a function named as package.module:function, or 1. Raises InputError."""
+    if table and function:
+        raise InputError("efficiency_table and efficiency_function are given; one of the two is right")
+    if function:
+        return _checked(load(function, f"efficiency_function {function!r}"), function)
+    return _interpolated(table) if table else lambda operations: 1.0
+
+
+def _checked(function: Callable[[float], float], name: str) -> Callable[[float], float]:
+    def efficiency(operations: float) -> float:
+        share = call(f"efficiency_function {name!r}", function, operations)
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+            raise PluginError(f"efficiency_function {name!r} gives {share!r} for {operations:g} operations; above 0 and at most 1 is right")
+        return float(share)
+
+    return efficiency
+
+
+def _interpolated(table: Sequence[EfficiencyPoint]) -> Callable[[float], float]:
+    """Straight lines over the logarithm of the operations; what lies beyond the first and last point is like them."""
+    sizes = [point.operations for point in table]
+    if any(left >= right for left, right in pairwise(sizes)):
+        raise InputError(
+            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; each more than the one before is right"
+        )
+
+    def efficiency(operations: float) -> float:
+        right = bisect_right(sizes, operations)
+        if right in (0, len(sizes)):
+            return table[0 if right == 0 else -1].efficiency
+        below, above = table[right - 1], table[right]
+        share = math.log(operations / below.operations) / math.log(above.operations / below.operations)
+        return below.efficiency + share * (above.efficiency - below.efficiency)
+
+    return efficiency

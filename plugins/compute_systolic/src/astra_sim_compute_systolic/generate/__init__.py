@@ -1,0 +1,1 @@
+"""The workload generator: from the layers of a model, a parallelisation and a compute model to a workload."""

@@ -1,0 +1,153 @@
+"""The command `astra generate`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from astra_sim import InputError
+
+from astra_sim_compute_systolic.generate.parallelism import POLICIES
+
+_SYSTOLIC = "plugin:systolic"
+
+
+@click.command()
+@click.option(
+    "--layers", "--mnk", "layers", metavar="F.csv", type=click.Path(), help="Layers: a heading, then name, m, n, k [, parallelisation]."
+)
+@click.option("--model", metavar="NAME|F.toml", help="A model of this package (see --list), or a TOML file.")
+@click.option("--parallel", "policy", metavar="POLICY", help=f"Parallelisation: {', '.join(POLICIES)}.")
+@click.option("--npus", "--num_npus", "--num-npus", "npus", type=int, help="NPUs.")
+@click.option(
+    "--packages", "--num_packages", "--num-packages", "packages", type=int, default=1, show_default=True, help="Packages of NPUs."
+)
+@click.option("--datatype-bytes", "--datatype_size", "element_bytes", type=int, default=2, show_default=True, help="Bytes of an element.")
+@click.option("--batch", type=int, help="Samples of a model's batch, over all NPUs.")
+@click.option("--batch-per-npu", type=int, help="The same for each NPU.")
+@click.option("--set", "changes", metavar="PARAMETER=NUMBER", multiple=True, help="Change a parameter of a model. Repeatable.")
+@click.option(
+    "--compute",
+    "--scalesim_config",
+    "compute",
+    metavar="S",
+    default=_SYSTOLIC,
+    show_default=True,
+    help="Compute model: plugin:NAME or a file.",
+)
+@click.option("--memory", metavar="S", help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.")
+@click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; not given: by --output.")
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there; not given: print.")
+@click.option("--list", "listing", is_flag=True, help="List the models of this package.")
+def generate(layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, **choices: Any) -> None:
+    """Make a workload from layers, a parallelisation and a compute model.
+
+    \b
+    astra generate --model resnet50 --parallel DATA --npus 64 --batch-per-npu 32 --output resnet50.toml
+    astra generate --layers mlp.csv --parallel HYBRID_DATA_MODEL --npus 16 --packages 2 --compute google.cfg --format text
+
+    The text format holds whole nanoseconds: cycles, where the clock of the array is 1 GHz.
+    """
+    if listing:
+        from astra_sim_compute_systolic.generate.model_file import shipped_models
+
+        click.echo("\n".join(shipped_models()))
+        return
+    if (layers is None) == (model is None):
+        raise InputError("exactly one of --layers and --model must be given")
+    text = form == "text" or (form is None and output is not None and not output.endswith(".toml"))
+    made = _generate(layers, model, text, **choices)
+    if output is None:
+        click.echo(made, nl=not made.endswith("\n"))
+        return
+    with open(output, "w", encoding="utf-8", newline="\n") as file:
+        file.write(made)
+
+
+def _generate(
+    layers: str | None,
+    model: str | None,
+    text: bool,
+    *,
+    policy: str | None,
+    npus: int | None,
+    packages: int,
+    element_bytes: int,
+    batch: int | None,
+    batch_per_npu: int | None,
+    changes: tuple[str, ...],
+    compute: str,
+    memory: str | None,
+) -> str:
+    from astra_sim.errors import suggestion
+    from astra_sim.models import Compute, Memory
+    from astra_sim.specs import read_text
+
+    from astra_sim_compute_systolic.generate.layers import read_csv
+    from astra_sim_compute_systolic.generate.model_file import read_model
+    from astra_sim_compute_systolic.generate.parallelism import Machine
+    from astra_sim_compute_systolic.generate.workload import generate_workload
+    from astra_sim_compute_systolic.generate.writers import to_text, to_toml
+
+    if policy not in POLICIES:
+        raise InputError(f"--parallel is {policy!r}; {suggestion(policy or '', POLICIES)}" if policy else "--parallel is missing")
+    if npus is None:
+        raise InputError("--npus is missing")
+    if element_bytes < 1:
+        raise InputError(f"--datatype-bytes is {element_bytes}; at least 1 is right")
+    machine = Machine(npus, packages)
+    if layers is not None:
+        if batch is not None or batch_per_npu is not None or changes:
+            raise InputError("--batch, --batch-per-npu and --set go with --model; in a CSV file m is the batch")
+        read = read_csv(read_text(layers), layers)
+        name = os.path.splitext(os.path.basename(layers))[0]
+    else:
+        assert model is not None
+        read = read_model(model, _batch(batch, batch_per_npu, npus), _changes(changes))
+        name = os.path.splitext(os.path.basename(model))[0]
+    workload = generate_workload(read, policy, machine, element_bytes, _component("compute", compute, Compute))
+    if memory is not None:
+        _component("memory", memory, Memory).require(workload.memory_bytes(element_bytes), f"{name} on {npus} NPUs, {policy}")
+    if text:
+        return to_text(workload)
+    comment = f"{name}, {policy}, {npus} NPUs in {packages} packages, {element_bytes} bytes an element; times of {compute}."
+    return to_toml(workload, name, comment)
+
+
+def _batch(batch: int | None, batch_per_npu: int | None, npus: int) -> int:
+    if (batch is None) == (batch_per_npu is None):
+        raise InputError("exactly one of --batch and --batch-per-npu must be given with a model")
+    total = batch if batch is not None else (batch_per_npu or 0) * npus
+    if total < 1:
+        raise InputError(f"a batch of {total} samples; at least 1 is right")
+    return total
+
+
+def _changes(changes: tuple[str, ...]) -> dict[str, int]:
+    made = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or not value.strip().isdecimal():
+            raise InputError(f"--set {change}: PARAMETER=NUMBER is right, such as hidden=4096")
+        made[name.strip()] = int(value)
+    return made
+
+
+def _component(kind: str, spec: str, cls: type) -> Any:
+    """The compute or memory model that an option names. Raises InputError."""
+    from astra_sim.components import options_of
+    from astra_sim.errors import PluginError
+    from astra_sim.plugins import shared_plugins
+    from astra_sim.specs import sections_of
+
+    plugins = shared_plugins()
+    table = sections_of(kind, spec, "", plugins, f"--{kind}")[kind]
+    name = table.pop("plugin", None)
+    if not isinstance(name, str):
+        raise InputError(f"{spec}: plugin is missing")
+    provider = plugins.get(kind, name)
+    made = provider.create(options_of(provider, table, spec))
+    if not isinstance(made, cls):
+        raise PluginError(f"{kind} plugin {name!r} returned {made!r}, which is not a {kind}")
+    return made

@@ -1,0 +1,105 @@
+"""How layers are spread over NPUs: the rules of ASTRA-sim 1.0's workload generator.
+
+A layer multiplies its input (m x k) with weights (k x n). Data parallelism splits the batch m, model parallelism the outputs n. Of N
+NPUs in P packages, Q = N / P to a package, each holds a part of every layer; quotients are cut to whole numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+from astra_sim import InputError
+from astra_sim.models import Convolution, Gemm, Shape
+
+LAYER_POLICIES = ("DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA")
+CUSTOMIZED = "HYBRID_CUSTOMIZED"
+POLICIES = (*LAYER_POLICIES, CUSTOMIZED)
+
+
+@attrs.frozen
+class Machine:
+    """NPUs, and the packages they lie in."""
+
+    npus: int
+    packages: int
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("npus", "packages"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; at least 1 is right")
+        if self.npus % self.packages:
+            raise InputError(
+                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; a number that divides {self.npus} is right"
+            )
+
+    @property
+    def npus_per_package(self) -> int:
+        """NPUs in a package."""
+        return self.npus // self.packages
+
+
+class Exchange(NamedTuple):
+    """A collective, in the words of the text workload, and the bytes each NPU puts in. NONE has none."""
+
+    collective: str
+    size: int
+
+
+NOTHING = Exchange("NONE", 0)
+
+
+class Share(NamedTuple):
+    """What one NPU does for a layer: what each pass multiplies, and what it exchanges."""
+
+    forward: Shape
+    input_gradient: Gemm
+    weight_gradient: Gemm
+    exchanges: tuple[Exchange, Exchange, Exchange]
+
+
+def share_of(name: str, shape: Shape, weights: bool, policy: str, machine: Machine, element_bytes: int) -> Share:
+    """One NPU's share of a layer. Raises InputError where the layer is too small to be split.
+
+    A layer without weights is split by rows over all NPUs, whatever the policy: samples and heads of attention need nothing of each other.
+    """
+    npus, packages, inside = machine.npus, machine.packages, machine.npus_per_package
+    if not weights:
+        local = _split(name, shape, npus, 1)
+        return Share(local, *_gradients(local), (NOTHING, NOTHING, NOTHING))
+    gemm = shape.gemm
+    outputs = gemm.m * gemm.n * element_bytes
+    inputs = shape.input_elements * element_bytes
+    parameters = gemm.k * gemm.n * element_bytes
+    data_ways, model_ways = {
+        "DATA": (npus, 1),
+        "MODEL": (1, npus),
+        "HYBRID_DATA_MODEL": (packages, inside),
+        "HYBRID_MODEL_DATA": (inside, packages),
+    }[policy]
+    local = _split(name, shape, data_ways, model_ways)
+    activations = (NOTHING, NOTHING)
+    if policy != "DATA":
+        activations = (Exchange("ALLGATHER", outputs // npus), Exchange("REDUCESCATTER", inputs // data_ways))
+    gradient = NOTHING if policy == "MODEL" else Exchange("ALLREDUCE", parameters // model_ways)
+    return Share(local, *_gradients(local), (*activations, gradient))
+
+
+def _split(name: str, shape: Shape, data_ways: int, model_ways: int) -> Shape:
+    """The part of a shape that is left of the batch and of the outputs."""
+    if isinstance(shape, Convolution):
+        batch = _quotient(name, "the batch", shape.batch, data_ways)
+        return attrs.evolve(shape, batch=batch, filters=_quotient(name, "the filters", shape.filters, model_ways))
+    return Gemm(m=_quotient(name, "m", shape.m, data_ways), n=_quotient(name, "n", shape.n, model_ways), k=shape.k)
+
+
+def _quotient(name: str, what: str, size: int, ways: int) -> int:
+    if size < ways:
+        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; at least {ways} is right")
+    return size // ways
+
+
+def _gradients(local: Shape) -> tuple[Gemm, Gemm]:
+    """The products of the backward pass: gradient of the input, gradient of the weights."""
+    gemm = local.gemm
+    return Gemm(m=gemm.m, n=gemm.k, k=gemm.n), Gemm(m=gemm.k, n=gemm.n, k=gemm.m)

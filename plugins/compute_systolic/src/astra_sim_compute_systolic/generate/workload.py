@@ -1,0 +1,78 @@
+"""From layers to what one NPU computes and exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import attrs
+from astra_sim import InputError
+from astra_sim.boundary import call, picoseconds
+from astra_sim.models import Compute, MissingWork, Shape, Work
+from astra_sim.units import PS_PER_NS
+
+from astra_sim_compute_systolic.generate.layers import ModelLayer
+from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED, Exchange, Machine, share_of
+
+PASSES = ("forward", "input_gradient", "weight_gradient")
+
+
+class GeneratedPass(NamedTuple):
+    """One pass: what it multiplies, how long that takes, what it exchanges."""
+
+    shape: Shape
+    compute_ns: float
+    exchange: Exchange
+
+
+@attrs.frozen
+class GeneratedLayer:
+    """A layer of a workload, as one NPU sees it."""
+
+    name: str
+    policy: str
+    weights: bool
+    passes: tuple[GeneratedPass, GeneratedPass, GeneratedPass]
+
+
+@attrs.frozen
+class GeneratedWorkload:
+    """A workload."""
+
+    policy: str
+    layers: tuple[GeneratedLayer, ...]
+
+    def memory_bytes(self, element_bytes: int) -> int:
+        """What an NPU has to hold at least: weights, their gradients, and the input of every layer until its backward pass."""
+        elements = 0
+        for layer in self.layers:
+            forward = layer.passes[0].shape
+            elements += forward.input_elements + (2 * forward.gemm.n * forward.gemm.k if layer.weights else 0)
+        return elements * element_bytes
+
+
+def generate_workload(
+    layers: Sequence[ModelLayer], policy: str, machine: Machine, element_bytes: int, compute: Compute
+) -> GeneratedWorkload:
+    """Spread layers over the machine and time them. Raises InputError naming the layer."""
+    generated = []
+    for layer in layers:
+        own = layer.policy if policy == CUSTOMIZED else policy
+        if own is None:
+            raise InputError(f"layer {layer.name}: it names no parallelisation, which {CUSTOMIZED} needs for every layer")
+        share = share_of(layer.name, layer.shape, layer.weights, own, machine, element_bytes)
+        shapes: tuple[Shape, Shape, Shape] = (share.forward, share.input_gradient, share.weight_gradient)
+        times = [_time(compute, shape, f"layer {layer.name}, {name}") for shape, name in zip(shapes, PASSES, strict=True)]
+        passes = tuple(GeneratedPass(*made) for made in zip(shapes, times, share.exchanges, strict=True))
+        generated.append(GeneratedLayer(layer.name, own, layer.weights, passes))  # type: ignore[arg-type]
+    return GeneratedWorkload(policy, tuple(generated))
+
+
+def _time(compute: Compute, shape: Shape, where: str) -> float:
+    what = f"{where}: compute {type(compute).__name__}"
+    try:
+        nanoseconds: float = call(what, compute.duration_ns, Work(shape=shape))
+    except MissingWork as error:
+        raise InputError(f"{where}: {error}") from None
+    picoseconds(nanoseconds * PS_PER_NS, what)
+    return nanoseconds

@@ -1,0 +1,125 @@
+"""How much of an operand comes from DRAM when fetching never makes the array wait (SCALE-Sim v2, `InterfaceBandwidth: CALC`).
+
+The SRAM holds what has been demanded since it was last emptied, and is emptied when half of it is full. Every element that is not in it
+when it is demanded is fetched. The bandwidth is what would have been needed to fetch each half while the one before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from astra_sim.models import Shape
+from numpy.typing import NDArray
+
+from astra_sim_compute_systolic.array import SystolicArray, ceil_div
+from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, Tiles, ifmap_addresses, operands
+from astra_sim_compute_systolic.write_buffer import DramTraffic
+
+_FIRST_BANDWIDTH = 10
+"""Elements per cycle with which the first half is fetched, before the layer begins."""
+
+
+def operand_traffic(array: SystolicArray, shape: Shape, ifmap_sram: int, filter_sram: int) -> tuple[DramTraffic, DramTraffic]:
+    """What is fetched for ifmap and filter, whose SRAMs have so many elements."""
+    streams = operands(array, shape)
+    folds = array.folds(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k))
+    cycles = int(array.fold_cycles(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k).time))
+    found = []
+    for stream, size, addresses in ((streams.ifmap, ifmap_sram, ifmap_addresses(array, shape)), (streams.filter, filter_sram, None)):
+        demand = _Demand(stream, addresses)
+        found.append(_traffic(demand, size, int(folds.rows), int(folds.columns), cycles))
+    return found[0], found[1]
+
+
+class _Demand:
+    """Which elements each fold demands, in order, by number: the address, or the place in the operand."""
+
+    def __init__(self, stream: Stream, addresses: NDArray[np.int32] | None) -> None:
+        self.stream = stream
+        self._addresses = addresses
+        tiles = stream.tiles
+        self.numbers = tiles.padded if addresses is None else int(addresses.max()) + 1
+        self.different = tiles.elements if addresses is None else int(np.count_nonzero(np.bincount(addresses[addresses >= 0])))
+        self._orders = {width: _skewed(tiles, width) for width in {tiles.width, tiles.last_width}} if _moves(stream) else {}
+
+    def fold(self, row_fold: int, column_fold: int) -> tuple[Numbers, NDArray[Any]]:
+        """The cycles of the fold and the numbers of the elements that it demands, in order."""
+        tiles = self.stream.tiles
+        tile = self.stream.tile_of(row_fold, column_fold)
+        if self._orders:
+            cycles, rows, columns = self._orders[tiles.width_of(tile)]
+            cycles = cycles + int(self.stream.spans(0, 0).cycles[0])
+            rows = rows + tile * tiles.height
+        else:
+            # Rows of the part of a tile, last row first, as the spans say.
+            spans = self.stream.spans(row_fold, column_fold)
+            width = tiles.width_of(tile)
+            cycles = np.repeat(spans.cycles, width)
+            rows = np.repeat(spans.first // tiles.width, width)
+            columns = np.tile(np.arange(width), len(spans.cycles))
+        if self._addresses is None:
+            return cycles, rows * tiles.width + columns
+        numbers = self._addresses[rows, columns]
+        exists = numbers >= 0
+        return cycles[exists], numbers[exists]
+
+
+def _moves(stream: Stream) -> bool:
+    return isinstance(stream, MovingStream)
+
+
+def _skewed(tiles: Tiles, width: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Cycle, row and column of the elements of a tile in the order in which they are demanded: diagonal after diagonal."""
+    steps = np.arange(tiles.height + width - 1)
+    left, right = np.maximum(0, steps - tiles.height + 1), np.minimum(steps, width - 1)
+    lengths = right - left + 1
+    cycles = np.repeat(steps, lengths)
+    columns = np.arange(len(cycles)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(left, lengths)
+    return cycles, cycles - columns, columns
+
+
+def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold_cycles: int) -> DramTraffic:
+    set_size = size // 100
+    half = 50 * set_size
+    if demand.different < half:
+        fetched = ceil_div(demand.different, set_size) * set_size
+        return DramTraffic(-ceil_div(fetched, _FIRST_BANDWIDTH), -1, demand.different)
+    filled = _Filled(demand.numbers, half)
+    for column_fold in range(column_folds):
+        for row_fold in range(row_folds):
+            filled.add(*demand.fold(row_fold, column_fold), (column_fold * row_folds + row_fold) * fold_cycles)
+    before = int(demand.stream.spans(0, 0).cycles[0]) - 1
+    return DramTraffic(before - ceil_div(half, _FIRST_BANDWIDTH) + 1, filled.last_emptied + 1, filled.fetched)
+
+
+class _Filled:
+    """What is in an SRAM that is emptied whenever `half` elements have been fetched into it."""
+
+    def __init__(self, numbers: int, half: int) -> None:
+        self._half = half
+        self._stamps = np.zeros(numbers, dtype=np.int32)
+        self._places = np.zeros(numbers, dtype=np.int64)
+        self._stamp = 1
+        self._room = half
+        self.fetched = 0
+        self.last_emptied = 0
+
+    def add(self, cycles: Numbers, numbers: NDArray[Any], begin: int) -> None:
+        """Fetch what is missing of the elements with these numbers, in turn. `begin` is added to the cycles."""
+        done = 0
+        while done < len(numbers):
+            missing = done + np.flatnonzero(self._stamps[numbers[done:]] != self._stamp)
+            # Of an element that comes several times, the first time counts.
+            self._places[numbers[missing[::-1]]] = missing[::-1]
+            missing = missing[self._places[numbers[missing]] == missing]
+            fetched = missing[: self._room]
+            self._stamps[numbers[fetched]] = self._stamp
+            self.fetched += len(fetched)
+            self._room -= len(fetched)
+            if self._room:
+                return
+            self._stamp += 1
+            self._room = self._half
+            done = int(fetched[-1]) + 1
+            self.last_emptied = begin + int(cycles[fetched[-1]])

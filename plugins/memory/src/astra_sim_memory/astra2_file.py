@@ -1,0 +1,54 @@
+"""The memory file of ASTRA-sim 2.x, in JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+_ARRANGEMENTS = {
+    "NO_MEMORY_EXPANSION": "none",
+    "PER_NPU_MEMORY_EXPANSION": "per_npu",
+    "PER_NODE_MEMORY_EXPANSION": "per_node",
+    "MEMORY_POOL": "pool",
+}
+_KEYS = {"remote-mem-latency": "latency_ns", "remote-mem-bw": "bandwidth_gb_per_s"}
+_PER_NODE = {"num-nodes": None, "num-npus-per-node": "npus_per_node"}
+
+
+def recognises(text: str) -> bool:
+    """Whether a text is a JSON object that has a memory type."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return "memory-type" in json.loads(text)
+    except (ValueError, RecursionError):
+        return '"memory-type"' in text
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `memory`. Bandwidth is in bytes per ns. Raises InputError naming the key and value."""
+    try:
+        table = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from None
+    kind = table["memory-type"]
+    if kind not in _ARRANGEMENTS:
+        raise InputError(f"{path}: memory-type is {kind!r}; {suggestion(str(kind), _ARRANGEMENTS)}")
+    known = {"memory-type": None, **_KEYS, **_PER_NODE}
+    section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[kind]}
+    for key, value in table.items():
+        if key not in known:
+            raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, known)}")
+        option = known[key]
+        if option is not None and (option != "npus_per_node" or section["arrangement"] == "per_node"):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InputError(f"{path}: {key} is {value!r}; a number is right")
+            section[option] = value
+    if section["arrangement"] == "none":
+        section.pop("bandwidth_gb_per_s", None)
+    return {"memory": section}
