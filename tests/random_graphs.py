@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
-from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
@@ -112,6 +112,7 @@ class Graph:
         self.together = random.random() < 0.7
         orders = [first_come, first_come, last_come, by_priority, smallest_first]
         self.queues = [(random.choice([1, 1, 2, 3]), random.choice(orders)) for _ in range(random.randrange(4))]
+        self.ports = [random.randrange(-1, self.npus) % 3 - 1 for _ in range(self.npus)]
         self.programs = self._programs()
         self.schedules = [(self._schedule(dimension), dimension) for dimension in random.choices(self.dimensions, k=random.randrange(1, 4))]
         self.plans = [[self._plan() for _ in tasks] for tasks, _ in self.programs]
@@ -123,7 +124,7 @@ class Graph:
         for number in range(count):
             tasks = []
             for index in range(random.randrange(1, 9)):
-                kind = random.choice([JOIN, TIMER, COLLECTIVE, COLLECTIVE])
+                kind = random.choice([JOIN, TIMER, ACCESS, COLLECTIVE, COLLECTIVE])
                 after = random.sample(range(index), k=min(index, random.choice([0, 1, 1, 2])))
                 tasks.append(Task(kind, random.choice([0, 0, 10, 20, 1000]), tuple(after)))
             programs.append((tasks, list(range(self.npus))[number::count]))
@@ -200,6 +201,7 @@ class Graph:
         engine = choose_engine(name)(self.npus, self.network(), **self.options)
         made.append(engine)
         engine.add_queues(self.queues)
+        engine.add_ports(self.ports)
         groups = {
             dimension: engine.add_groups(dimension.groups(self.npus), dimension if dimension.physical is not None else None)
             for dimension in self.dimensions

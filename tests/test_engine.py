@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift
@@ -90,6 +90,16 @@ def test_a_collective_is_planned_once_for_all_npus(make: Make) -> None:
     assert planned == [0, 1]
     assert engine.now == 8
     assert not engine.unfinished()
+
+
+def test_accesses_at_one_port_take_turns(make: Make) -> None:
+    engine = make(4)
+    engine.add_ports([0, 0, 1, -1])
+    engine.add_program([Task(ACCESS, 10), Task(ACCESS, 5, (0,)), Task(TIMER, 1, (1,))], range(4), nothing)
+    engine.run()
+    # NPU 0: 0 to 10, then after the 10 of NPU 1: 20 to 25; NPU 1: 10 to 20, then 25 to 30.
+    assert [list(times) for times in engine.times(0)] == [[0, 10, 25], [10, 25, 26]]
+    assert engine.now == 31
 
 
 def test_long_chains_of_joins_need_no_deep_stack(make: Make) -> None:
@@ -285,6 +295,8 @@ def test_what_a_plan_raises_comes_out(make: Make) -> None:
         lambda engine: engine.add_program([Task(JOIN, 0, (0,))], [0], nothing),
         lambda engine: engine.add_program([Task(JOIN, 0)], [2], nothing),
         lambda engine: engine.add_program([Task(JOIN, 0)], [0, 0], nothing),
+        lambda engine: engine.add_ports([0]),
+        lambda engine: engine.add_ports([0, 2]),
         lambda engine: engine.add_groups([]),
         lambda engine: engine.add_groups([[0, 1], [0, 1]]),
         lambda engine: engine.add_groups([[0, 1], [0]]),

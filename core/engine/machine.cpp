@@ -73,6 +73,15 @@ void Machine::add_queues(const std::vector<std::int64_t>& slots) {
   npu_queues_.resize(npus_.size() * slots_.size());
 }
 
+void Machine::add_ports(const std::vector<std::int64_t>& ports) {
+  if (started_ || ports.size() != npus_.size()) invalid("a port for each NPU is given, before the run");
+  for (const std::int64_t port : ports) {
+    if (port < -1 || port >= static_cast<std::int64_t>(npus_.size())) invalid("port " + std::to_string(port));
+  }
+  ports_ = ports;
+  port_free_at_.assign(ports.size(), 0);
+}
+
 void Machine::set_table(const astra_network* table) {
   if (options_.network == NetworkKind::delays ? !table->delay : !table->inject || !table->advance) {
     invalid("the network function table lacks functions");
@@ -315,7 +324,7 @@ void Machine::start(std::uint32_t npu, std::uint32_t first) {
     stack.pop_back();
     state_of(npu, task).state = ready;
     if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
-    if (program.tasks[task].kind == TaskKind::timer) {
+    if (program.tasks[task].kind == TaskKind::timer || program.tasks[task].kind == TaskKind::access) {
       begin_task(npu, task);
       continue;
     }
@@ -403,13 +412,19 @@ void Machine::start_part(std::uint32_t number) {
   pump(chunks_[number].npu, queue);
 }
 
-void Machine::begin_task(std::uint32_t npu, std::uint32_t task) {
-  const Time end = after(programs_[npus_[npu].program].tasks[task].delay);
+void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
+  const Task& task = programs_[npus_[npu].program].tasks[number];
+  Time end = after(task.delay);
+  if (task.kind == TaskKind::access && !ports_.empty() && ports_[npu] >= 0) {
+    Time& free_at = port_free_at_[static_cast<std::size_t>(ports_[npu])];
+    if (__builtin_add_overflow(std::max(now_, free_at), task.delay, &end)) throw TooLong();
+    free_at = end;
+  }
   TrailTimes times;
   times.fill(-1);
   times[0] = now_;
   const std::uint32_t trail = trails_.make(times);
-  push_task(end, trail, ++npus_[npu].task_order, npu, kNone, task);
+  push_task(end, trail, ++npus_[npu].task_order, npu, kNone, number);
   trails_.drop(trail);
 }
 

@@ -79,6 +79,7 @@ class Machine : private BusHost {
 
   // All of these raise std::invalid_argument for what cannot be.
   void add_queues(const std::vector<std::int64_t>& slots);
+  void add_ports(const std::vector<std::int64_t>& ports);
   void set_table(const astra_network* table);
   void add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after, const std::vector<std::int64_t>& npus);
   std::uint32_t add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back);
@@ -309,6 +310,8 @@ class Machine : private BusHost {
   std::deque<Phase> phases_;
   std::vector<Npu> npus_;
   std::vector<NpuQueue> npu_queues_;
+  std::vector<std::int64_t> ports_;         // of each NPU, or nothing where there are none
+  std::vector<Time> port_free_at_;
   std::vector<TaskState> task_states_;
   std::vector<Observed> observed_;
   std::vector<Plan> plans_;

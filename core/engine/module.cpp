@@ -113,7 +113,7 @@ class Machine {
     if (kinds.size() != delays.size()) throw std::invalid_argument("kinds and delays differ in number");
     std::vector<astra::Task> tasks;
     for (std::size_t task = 0; task < kinds.size(); ++task) {
-      if (kinds[task] < 0 || kinds[task] > 2) throw std::invalid_argument("task " + std::to_string(task) + " is of no kind");
+      if (kinds[task] < 0 || kinds[task] > 3) throw std::invalid_argument("task " + std::to_string(task) + " is of no kind");
       tasks.push_back({static_cast<astra::TaskKind>(kinds[task]), delays[task], 0});
     }
     own().add_program(std::move(tasks), after, npus);
@@ -192,6 +192,7 @@ NB_MODULE(_compiled, module) {
            "npus"_a, "events"_a, "endpoint_ps"_a, "rendezvous"_a, "bus"_a.none())
       .def("set_table", &Machine::set_table)
       .def("add_queues", [](Machine& self, const Numbers& slots) { self.own().add_queues(slots); })
+      .def("add_ports", [](Machine& self, const Numbers& ports) { self.own().add_ports(ports); })
       .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
       .def("add_program", &Machine::add_program)
       .def("add_groups", &Machine::add_groups)

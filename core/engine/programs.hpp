@@ -75,7 +75,7 @@ struct Schedule {
   std::uint32_t groups = 0;
 };
 
-enum class TaskKind : std::uint8_t { join, timer, collective };
+enum class TaskKind : std::uint8_t { join, timer, collective, access };
 
 struct Task {
   TaskKind kind;

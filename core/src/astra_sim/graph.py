@@ -72,11 +72,12 @@ class Wait:
 
 @attrs.define(slots=True)
 class MemoryAccess:
-    """Reads or writes `bytes` bytes of memory."""
+    """Reads or writes `bytes` bytes of the NPU's own memory, or of `remote` memory."""
 
     after: tuple[int, ...]
     bytes: int
     write: bool = False
+    remote: bool = False
     layer: int = -1
     iteration: int = 0
 
@@ -113,6 +114,10 @@ class ProgramBuilder:
     def idle(self, duration_ps: int) -> None:
         """Let time pass that belongs to no layer."""
         self._control = (self._add(Compute(self._control, duration_ps, idle=True, iteration=self.iteration)),)
+
+    def access(self, bytes: int, layer: int, *, write: bool = False, remote: bool = False) -> None:
+        """Read or write memory for a layer."""
+        self._control = (self._add(MemoryAccess(self._control, bytes, write, remote, layer, self.iteration)),)
 
     def communicate(
         self,

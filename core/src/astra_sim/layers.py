@@ -10,7 +10,7 @@ from astra_sim.boundary import call, picoseconds
 from astra_sim.components import Context
 from astra_sim.errors import InputError
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
-from astra_sim.models import MissingWork, Work
+from astra_sim.models import Convolution, Gemm, MissingWork, Shape, Work
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
@@ -29,6 +29,19 @@ class PassOptions:
     memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
     collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")
     collective_bytes: int = option(0, minimum=0, help="bytes that each NPU puts into the collective", unit="bytes")
+    gemm: Gemm | None = option(None, help="product of matrices that is computed: m, n, k")
+    convolution: Convolution | None = option(None, help="convolution that is computed")
+    remote_read_bytes: int = option(0, minimum=0, help="bytes read from remote memory before computing", unit="bytes")
+    remote_write_bytes: int = option(0, minimum=0, help="bytes written to remote memory after computing", unit="bytes")
+
+    def __attrs_post_init__(self) -> None:
+        if self.gemm is not None and self.convolution is not None:
+            raise InputError("gemm and convolution are given; one of the two is right")
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape, if it is given."""
+        return self.gemm if self.gemm is not None else self.convolution
 
 
 @attrs.frozen
@@ -77,8 +90,13 @@ class LayeredProgram:
         return Collective(name) if name is not None else None
 
     def compute(self, layer: int, training_pass: Pass) -> None:
-        """Compute a pass of a layer."""
+        """Compute a pass of a layer, with what it reads from remote memory before and writes there after."""
+        options = self._options(layer, training_pass)
+        if options.remote_read_bytes:
+            self._builder.access(options.remote_read_bytes, layer, remote=True)
         self._builder.compute(self._duration(layer, training_pass), layer, training_pass)
+        if options.remote_write_bytes:
+            self._builder.access(options.remote_write_bytes, layer, write=True, remote=True)
 
     def step(self) -> None:
         """Go from one step of the loop to the next, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
@@ -115,7 +133,7 @@ class LayeredProgram:
         key = layer, training_pass
         if key not in self._durations:
             options = self._options(layer, training_pass)
-            work = Work(options.compute_ns, options.operations, options.memory_bytes)
+            work = Work(options.compute_ns, options.operations, options.memory_bytes, options.shape)
             where = f"{self.where}: layer {self.layers[layer].name}, {training_pass}"
             what = f"{where}: compute {type(self._context.compute).__name__}"
             try:

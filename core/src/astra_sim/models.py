@@ -125,21 +125,18 @@ class Compute(abc.ABC):
 
 
 class Memory(abc.ABC):
-    """A memory model: the time of accesses to an NPU's memory."""
+    """A memory model: the time of accesses to an NPU's own memory, and to memory outside of it."""
 
     @abc.abstractmethod
     def access_ps(self, size: int, write: bool) -> int:
-        """Picoseconds to read or write `size` bytes."""
+        """Picoseconds to read or write `size` bytes of an NPU's own memory."""
 
-    def shared_access_ps(self, size: int, write: bool, sharers: int) -> int:
-        """Picoseconds until the last of `sharers` NPUs has read or written `size` bytes, all of them beginning at once.
+    def remote_access_ps(self, size: int, write: bool) -> int:
+        """Picoseconds to read or write `size` bytes of remote memory, once it is the access's turn. Raises InputError where there is none."""
+        raise InputError(f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} lacks")
 
-        As `access_ps`, where NPUs do not disturb each other.
-        """
-        return self.access_ps(size, write)
-
-    def port(self, npu: int) -> int | None:
-        """Number of the port at which the accesses of an NPU queue, one at a time in the order of their issue. None: they never wait."""
+    def remote_port(self, npu: int) -> int | None:
+        """Number of the port of remote memory that an NPU uses: accesses at a port take turns. None: its accesses never wait."""
         return None
 
     def capacity_bytes(self) -> float | None:
@@ -156,7 +153,8 @@ class Memory(abc.ABC):
         """Picoseconds to add `size` received bytes to a buffer: one write and two reads (ASTRA-sim 1.0)."""
         return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
 
-    def checked_ps(self, size: int, write: bool) -> int:
-        """What `access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
-        what = f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} bytes"
-        return picoseconds(call(what, self.access_ps, size, write), what)
+    def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:
+        """What `access_ps` or `remote_access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
+        where = "remote " if remote else ""
+        what = f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes"
+        return picoseconds(call(what, self.remote_access_ps if remote else self.access_ps, size, write), what)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.engine import COLLECTIVE, JOIN, TIMER, Job, MakeEngine, Part, Task, choose_engine
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Job, MakeEngine, Part, Task, choose_engine
 from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, Wait
 from astra_sim.models import Memory
@@ -80,14 +80,15 @@ def simulate_graph(
 ) -> Trace:
     """Simulate a graph, as little of the platform as gives the same answer.
 
-    One NPU can stand for all on a network without contention, where phases end everywhere at once. Unless endpoints share a bus, a phase
+    One NPU can stand for all on a network without contention, where phases end everywhere at once and no memory is shared. Unless endpoints share a bus, a phase
     then takes the same time whatever else happens. `engine` is "python", "compiled" or "auto" (compiled where it is installed).
     `progress` is told (simulated picoseconds, events) now and then.
     Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
     scope = Scope.ALL_NPUS
-    if symmetry and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
+    alike = not _uses_remote_memory(graph) or all(port < 0 for port in _ports(memory, platform.npus))
+    if symmetry and alike and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
         scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
     if scope is not Scope.ALL_NPUS:
         try:
@@ -99,6 +100,18 @@ def simulate_graph(
     if platform.npus > MAX_NPUS:
         raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
     return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
+
+
+def _uses_remote_memory(graph: ExecutionGraph) -> bool:
+    return any(isinstance(operation, MemoryAccess) and operation.remote for operation in graph.operations)
+
+
+def _ports(memory: Memory, npus: int) -> list[int]:
+    """The ports at which NPUs use remote memory, numbered from 0 on; -1 where accesses never wait."""
+    what = f"memory {type(memory).__name__}: remote_port"
+    given = [call(what, memory.remote_port, npu) for npu in range(npus)]
+    numbers = {port: number for number, port in enumerate(dict.fromkeys(port for port in given if port is not None))}
+    return [-1 if port is None else numbers[port] for port in given]
 
 
 class _Simulation:
@@ -138,6 +151,8 @@ class _Simulation:
         """Run to the end."""
         engine = self._engine
         engine.add_queues([(queue.slots, queue.order) for queue in self._session.queues])
+        if _uses_remote_memory(self._graph):
+            engine.add_ports(_ports(self._memory, self._npus))
         engine.add_program([self._task(operation) for operation in self._graph.operations], range(self._npus), self._issue)
         while engine.run(EVENTS_PER_REPORT):
             if progress is not None:
@@ -154,7 +169,8 @@ class _Simulation:
         if isinstance(operation, Wait):
             return Task(JOIN, 0, operation.after + operation.pending)
         if isinstance(operation, MemoryAccess):
-            return Task(TIMER, self._memory.checked_ps(operation.bytes, operation.write), operation.after)
+            time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
+            return Task(ACCESS if operation.remote else TIMER, time, operation.after)
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, operation.after)
 
     def _issue(self, index: int, now: int) -> list[list[Part]]:
@@ -269,7 +285,8 @@ class _Simulation:
         layer = self._graph.layers[operation.layer] if 0 <= operation.layer < len(self._graph.layers) else None
         where = f" of layer {layer}" if layer else ""
         if isinstance(operation, MemoryAccess):
-            return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{where})"
+            memory = " of remote memory" if operation.remote else ""
+            return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{memory}{where})"
         what = (
             f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from astra_sim.engine.interface import (
+    ACCESS,
     COLLECTIVE,
     CONTROL_BYTES,
     JOIN,
@@ -54,6 +55,7 @@ def choose_engine(name: str) -> MakeEngine:
 
 
 __all__ = [
+    "ACCESS",
     "COLLECTIVE",
     "CONTROL_BYTES",
     "ENGINES",

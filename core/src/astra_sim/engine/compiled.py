@@ -17,6 +17,7 @@ from astra_sim.engine.interface import (
     Trail,
     advance,
     check_groups,
+    check_ports,
     check_program,
     inject,
     not_under_way,
@@ -90,6 +91,11 @@ class CompiledEngine:
         """Give every NPU queues: the slots and the order of each."""
         self._machine.add_queues([slots for slots, _ in queues])
         self._orders = [order for _, order in queues]
+
+    def add_ports(self, ports: Sequence[int]) -> None:
+        """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
+        check_ports(ports, self._npus)
+        self._machine.add_ports(list(ports))
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""

@@ -1,7 +1,8 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
-A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is one of three kinds: `JOIN` ends at
-once, `TIMER` after its delay, `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its
+A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is one of four kinds: `JOIN` ends at
+once, `TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after
+another), `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its
 parts one after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may
 lie in a **queue** of its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of
 the queue.
@@ -18,7 +19,7 @@ from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import LoweredProgram
 
-JOIN, TIMER, COLLECTIVE = range(3)
+JOIN, TIMER, COLLECTIVE, ACCESS = range(4)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
@@ -122,6 +123,9 @@ class Engine(Protocol):
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
 
+    def add_ports(self, ports: Sequence[int]) -> None:
+        """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
+
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
 
@@ -203,8 +207,8 @@ def too_long(now: int) -> RunError:
 def check_program(tasks: Sequence[Task], npus: Sequence[int], count: int) -> None:
     """Raise ValueError where a program is none."""
     for number, task in enumerate(tasks):
-        if task.kind not in (JOIN, TIMER, COLLECTIVE):
-            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN}, {TIMER} and {COLLECTIVE} are right")
+        if task.kind not in (JOIN, TIMER, COLLECTIVE, ACCESS):
+            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN} to {ACCESS} are right")
         if not 0 <= task.delay <= MAX_PICOSECONDS:
             raise InputError(f"task {number} takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
         for other in task.after:
@@ -213,6 +217,12 @@ def check_program(tasks: Sequence[Task], npus: Sequence[int], count: int) -> Non
     for npu in npus:
         if not 0 <= npu < count:
             raise ValueError(f"a program is given to NPU {npu} of {count}")
+
+
+def check_ports(ports: Sequence[int], count: int) -> None:
+    """Raise ValueError where ports are none."""
+    if len(ports) != count or not all(-1 <= port < count for port in ports):
+        raise ValueError(f"{len(ports)} ports for {count} NPUs; one for each, from -1 to {count - 1}, is right")
 
 
 def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:

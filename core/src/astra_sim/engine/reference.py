@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 from astra_sim.boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import (
+    ACCESS,
     COLLECTIVE,
     CONTROL_BYTES,
     TIMER,
@@ -34,6 +35,7 @@ from astra_sim.engine.interface import (
     Trail,
     advance,
     check_groups,
+    check_ports,
     check_program,
     inject,
     not_under_way,
@@ -225,6 +227,8 @@ class ReferenceEngine:
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
         self._queues: list[list[_Queue]] = [[] for _ in range(npus)]
+        self._ports: Sequence[int] = [-1] * npus
+        self._port_free_at: dict[int, int] = {}
         self._tasks: dict[int, list[_Task]] = {}
         self._parts: dict[int, list[_Task]] = {}
         self._to_start: list[_Task] = []
@@ -245,6 +249,11 @@ class ReferenceEngine:
                 raise ValueError(f"a queue of {slots} slots; at least 1 is right")
             for own in self._queues:
                 own.append(_Queue(slots, order))
+
+    def add_ports(self, ports: Sequence[int]) -> None:
+        """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
+        check_ports(ports, self._npus)
+        self._ports = ports
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
@@ -389,7 +398,7 @@ class ReferenceEngine:
                 self._enqueue(current)
                 self._pump(current.queue)
                 continue
-            if current.part is not None or current.task.kind == TIMER:
+            if current.part is not None or current.task.kind in (TIMER, ACCESS):
                 self._begin(current)
                 continue
             current.started_at = self.now
@@ -429,7 +438,11 @@ class ReferenceEngine:
         run = task.run
         if run is None:
             delay, offsets = (task.task.delay, ()) if task.part is None else (task.part.delay, task.part.trail)
-            end = self.now + delay
+            begin, port = self.now, self._ports[npu]
+            if task.task.kind == ACCESS and port >= 0:
+                begin = max(begin, self._port_free_at.get(port, 0))
+                self._port_free_at[port] = begin + delay
+            end = begin + delay
             trail = tuple(end - offset for offset in offsets) if offsets else (self.now,)
             self._push_task(end, trail, order, task)
             return

@@ -160,3 +160,11 @@ class MemoryContract(ComponentContract):
             times = [model.access_ps(size, write) for size in (0, 1, 1000, 10**6, 10**9)]
             assert times == sorted(times)
             assert all(type(time) is int and time >= 0 for time in times)
+
+    def test_ports_of_remote_memory_are_numbers(self) -> None:
+        """An NPU has a port, always the same, or none."""
+        model = self.make()
+        assert isinstance(model, Memory)
+        ports = [model.remote_port(npu) for npu in range(8)]
+        assert all(port is None or (type(port) is int and port >= 0) for port in ports)
+        assert ports == [model.remote_port(npu) for npu in range(8)]

@@ -14,7 +14,7 @@ ARRANGEMENTS = ("none", "per_npu", "per_node", "pool")
 
 @attrs.frozen
 class RemoteOptions:
-    """Options of remote memory. Received data is reduced in local memory."""
+    """Options of remote memory, and of the local memory beside it."""
 
     arrangement: str = option(
         "per_npu", choices=ARRANGEMENTS, help="who shares one: none (there is no remote memory), per_npu, per_node, pool (all NPUs)"
@@ -40,23 +40,18 @@ class RemoteMemory(Memory):
         )
 
     def access_ps(self, size: int, write: bool) -> int:
+        """Picoseconds to read or write `size` bytes of local memory."""
+        return self._local.access_ps(size, write)
+
+    def remote_access_ps(self, size: int, write: bool) -> int:
         """Picoseconds to read or write `size` bytes of remote memory. Raises InputError where there is none."""
         bandwidth = self._options.bandwidth_gb_per_s
         if self._options.arrangement == "none" or bandwidth is None:
             raise InputError(f"{size} bytes are {'written to' if write else 'read from'} remote memory, but the arrangement is none")
-        return int(self._options.latency_ns + size // bandwidth) * PS_PER_NS
+        return int(self._options.latency_ns + int(size / bandwidth)) * PS_PER_NS
 
-    def shared_access_ps(self, size: int, write: bool, sharers: int) -> int:
-        """Picoseconds until the last of `sharers` NPUs at one memory is done, if all begin at once."""
-        alone = self.access_ps(size, write)
-        return alone if self._options.arrangement == "per_npu" else alone * sharers
-
-    def port(self, npu: int) -> int | None:
+    def remote_port(self, npu: int) -> int | None:
         """The memory at which an NPU's accesses queue: that of its node, or the one of the pool."""
         if self._options.arrangement == "per_node":
             return npu // (self._options.npus_per_node or 1)
         return 0 if self._options.arrangement == "pool" else None
-
-    def reduce_ps(self, size: int) -> int:
-        """Picoseconds to add `size` received bytes to a buffer in local memory."""
-        return self._local.reduce_ps(size)

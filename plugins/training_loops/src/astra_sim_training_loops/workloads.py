@@ -12,7 +12,6 @@ from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.schedule import Collective
 
 from astra_sim_training_loops.loops import micro
-from astra_sim_training_loops.shapes import ShapedLayerOptions, ShapedProgram
 
 
 @attrs.frozen
@@ -20,7 +19,7 @@ class LayersOptions:
     """Options of a layered workload."""
 
     loop: str = option(help="training loop that runs the layers")
-    layers: tuple[ShapedLayerOptions, ...] = option(help="the layers, first to last")
+    layers: tuple[LayerOptions, ...] = option(help="the layers, first to last")
     name: str = option("", help="name of the workload")
     loop_options: dict[str, Any] = option(factory=dict, help="options of the training loop")
     single_precision: bool = option(False, help="scale times and sizes in 32-bit floating point, as ASTRA-sim 1.0 does")
@@ -41,8 +40,7 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
         raise InputError("layers is empty; at least one layer is right")
     provider = context.plugins.get("training_loop", options.loop)
     loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
-    shaped = any(getattr(layer, name.value).shape is not None for layer in options.layers for name in Pass)
-    program = (ShapedProgram if shaped else LayeredProgram)(options.layers, context, options.single_precision, f"loop {options.loop}")
+    program = LayeredProgram(options.layers, context, options.single_precision, f"loop {options.loop}")
     arguments = () if loop_options is None else (loop_options,)
     try:
         provider.create(None, program, *arguments)
