@@ -243,7 +243,14 @@ def sanitize(arguments: Sequence[str]) -> int:
     _become(PYTHON, "-m", "pytest", *arguments, *([] if chosen else SANITIZED_TESTS))
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"astra": astra, "test": test, "lint": lint, "bench": bench, "wheels": wheels, "sanitize": sanitize}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "astra": astra,
+    "test": test,
+    "lint": lint,
+    "bench": bench,
+    "wheels": wheels,
+    "sanitize": sanitize,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
