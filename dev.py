@@ -4,7 +4,7 @@
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
 python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder
 python3 dev.py lint                ruff check, ruff format --check and mypy
-python3 dev.py bench [ARGUMENTS]   run the benchmarks
+python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
 python3 dev.py wheels DIR          build a wheel of every package into DIR
 python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code (pytest with these arguments) under the address and
                                    undefined-behaviour sanitizers
@@ -210,9 +210,16 @@ def lint(arguments: Sequence[str]) -> int:
 
 
 def bench(arguments: Sequence[str]) -> int:
-    """Run the benchmarks."""
+    """Run one benchmark, or all."""
+    known = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+    if len(arguments) > 1 or (arguments and arguments[0] not in known):
+        raise Failure(f"dev.py: bench takes the name of a benchmark: {', '.join(known)}", 2)
     install()
-    _become(PYTHON, ROOT / "benchmarks" / "run.py", *arguments)
+    for name in arguments or known:
+        status = subprocess.run([PYTHON, ROOT / "benchmarks" / f"{name}.py"], env=_environment(), check=False).returncode
+        if status:
+            return status
+    return 0
 
 
 def wheels(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Measures the systolic-array model on this machine: python benchmarks/systolic.py, in an environment with astra's packages.
+"""Measures the systolic-array model on this machine: python3 dev.py bench systolic.
 
 Every figure is the median of several runs, with the smallest beside it. SCALE-Sim's figures are not measured here: they are processor
 time of SCALE-Sim v2 (git main), measured once on one core of a two-core machine, for the 54 layers of its own Resnet50.csv, whose

@@ -156,3 +156,10 @@ def test_a_write_to_remote_memory_takes_its_time_after_computing() -> None:
 def test_remote_memory_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match=r"10 bytes are read from remote memory, which memory LocalMemory lacks"):
         astra_sim.simulate(workload=_layer(compute_ns=0, remote_read_bytes=10), platform=RING)
+
+
+def test_a_workload_that_does_not_fit_is_an_error() -> None:
+    workload = {**_layer(compute_ns=0), "footprint_bytes": 3 << 30}
+    astra_sim.simulate(workload=workload, platform=RING, memory="plugin:local?capacity_gib=3")
+    with pytest.raises(InputError, match=r"workload needs 3\.000 GiB of memory; an NPU has 2\.000 GiB"):
+        astra_sim.simulate(workload=workload, platform=RING, memory="plugin:local?capacity_gib=2")

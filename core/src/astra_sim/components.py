@@ -163,7 +163,16 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         check_graph(graph)
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
+    if graph.footprint_bytes is not None:
+        memory.require(graph.footprint_bytes, experiment.where("workload"))
     return Components(graph, platform, system, network, compute, memory, run, names)
+
+
+def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
+    """The compute or memory model that a spec string or the path of a file names, made by itself. Raises InputError."""
+    experiment = Experiment()
+    experiment.use(kind, spec, plugins, where=where)
+    return _Maker(experiment, plugins, {}).make(kind, {"compute": Compute, "memory": Memory}[kind])
 
 
 @attrs.frozen

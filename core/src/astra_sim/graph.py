@@ -87,11 +87,15 @@ Operation = Compute | Communicate | Wait | MemoryAccess
 
 @attrs.frozen(eq=False)
 class ExecutionGraph:
-    """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers."""
+    """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
+
+    `footprint_bytes` is the memory that an NPU needs for it, where the workload says so.
+    """
 
     operations: tuple[Operation, ...]
     dimensions: tuple[LogicalDimension, ...]
     layers: tuple[str, ...]
+    footprint_bytes: int | None = None
 
 
 class ProgramBuilder:
@@ -149,9 +153,11 @@ class ProgramBuilder:
             wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
             self._control = (self._add(wait),)
 
-    def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str]) -> ExecutionGraph:
+    def build(
+        self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None
+    ) -> ExecutionGraph:
         """The finished graph."""
-        return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers))
+        return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
 def check_graph(graph: ExecutionGraph) -> None:

@@ -121,9 +121,9 @@ class LayeredProgram:
         """Wait for the collectives issued for a pass of a layer. For `until_first` see `graph.Wait`."""
         self._builder.wait(layer, training_pass, until_first=until_first)
 
-    def build(self) -> ExecutionGraph:
-        """The graph of everything written."""
-        return self._builder.build(self.dimensions, [layer.name for layer in self.layers])
+    def build(self, footprint_bytes: int | None = None) -> ExecutionGraph:
+        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it."""
+        return self._builder.build(self.dimensions, [layer.name for layer in self.layers], footprint_bytes)
 
     def _options(self, layer: int, training_pass: Pass) -> PassOptions:
         options: PassOptions = getattr(self.layers[layer], training_pass.value)

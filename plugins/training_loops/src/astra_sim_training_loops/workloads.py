@@ -22,6 +22,7 @@ class LayersOptions:
     layers: tuple[LayerOptions, ...] = option(help="the layers, first to last")
     name: str = option("", help="name of the workload")
     loop_options: dict[str, Any] = option(factory=dict, help="options of the training loop")
+    footprint_bytes: int | None = option(None, minimum=0, help="memory that each NPU needs; checked where memory is limited", unit="bytes")
     single_precision: bool = option(False, help="scale times and sizes in 32-bit floating point, as ASTRA-sim 1.0 does")
 
 
@@ -46,7 +47,7 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
         provider.create(None, program, *arguments)
     except InputError as error:
         raise located(error, f"loop {options.loop}") from None
-    return program.build()
+    return program.build(options.footprint_bytes)
 
 
 def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:

@@ -80,8 +80,9 @@ def _generate(
     compute: str,
     memory: str | None,
 ) -> str:
+    from astra_sim.components import component
     from astra_sim.errors import suggestion
-    from astra_sim.models import Compute, Memory
+    from astra_sim.plugins import shared_plugins
     from astra_sim.specs import read_text
 
     from astra_sim_compute_systolic.generate.layers import read_csv
@@ -106,13 +107,15 @@ def _generate(
         assert model is not None
         read = read_model(model, _batch(batch, batch_per_npu, npus), _changes(changes))
         name = os.path.splitext(os.path.basename(model))[0]
-    workload = generate_workload(read, policy, machine, element_bytes, _component("compute", compute, Compute))
+    plugins = shared_plugins()
+    workload = generate_workload(read, policy, machine, element_bytes, component("compute", compute, plugins, "--compute"))
+    footprint = workload.footprint_bytes(element_bytes)
     if memory is not None:
-        _component("memory", memory, Memory).require(workload.memory_bytes(element_bytes), f"{name} on {npus} NPUs, {policy}")
+        component("memory", memory, plugins, "--memory").require(footprint, f"{name} on {npus} NPUs, {policy}")
     if text:
         return to_text(workload)
     comment = f"{name}, {policy}, {npus} NPUs in {packages} packages, {element_bytes} bytes an element; times of {compute}."
-    return to_toml(workload, name, comment)
+    return to_toml(workload, name, footprint, comment)
 
 
 def _batch(batch: int | None, batch_per_npu: int | None, npus: int) -> int:
@@ -131,23 +134,4 @@ def _changes(changes: tuple[str, ...]) -> dict[str, int]:
         if not equals or not value.strip().isdecimal():
             raise InputError(f"--set {change}: PARAMETER=NUMBER is right, such as hidden=4096")
         made[name.strip()] = int(value)
-    return made
-
-
-def _component(kind: str, spec: str, cls: type) -> Any:
-    """The compute or memory model that an option names. Raises InputError."""
-    from astra_sim.components import options_of
-    from astra_sim.errors import PluginError
-    from astra_sim.plugins import shared_plugins
-    from astra_sim.specs import sections_of
-
-    plugins = shared_plugins()
-    table = sections_of(kind, spec, "", plugins, f"--{kind}")[kind]
-    name = table.pop("plugin", None)
-    if not isinstance(name, str):
-        raise InputError(f"{spec}: plugin is missing")
-    provider = plugins.get(kind, name)
-    made = provider.create(options_of(provider, table, spec))
-    if not isinstance(made, cls):
-        raise PluginError(f"{kind} plugin {name!r} returned {made!r}, which is not a {kind}")
     return made

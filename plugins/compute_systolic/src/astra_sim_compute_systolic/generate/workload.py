@@ -42,7 +42,7 @@ class GeneratedWorkload:
     policy: str
     layers: tuple[GeneratedLayer, ...]
 
-    def memory_bytes(self, element_bytes: int) -> int:
+    def footprint_bytes(self, element_bytes: int) -> int:
         """What an NPU has to hold at least: weights, their gradients, and the input of every layer until its backward pass."""
         elements = 0
         for layer in self.layers:

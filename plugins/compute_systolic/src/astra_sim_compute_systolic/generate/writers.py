@@ -33,9 +33,10 @@ def to_text(workload: GeneratedWorkload) -> str:
     return "\n".join(lines)
 
 
-def to_toml(workload: GeneratedWorkload, name: str, comment: str) -> str:
+def to_toml(workload: GeneratedWorkload, name: str, footprint_bytes: int, comment: str) -> str:
     """A TOML workload with times and shapes, so that it runs under any compute model."""
     lines = [*(f"# {line}".rstrip() for line in comment.split("\n")), "", f"name = {_quoted(name)}", f'loop = "{workload.policy.lower()}"']
+    lines.append(f"footprint_bytes = {footprint_bytes}")
     for layer in workload.layers:
         lines += ["", "[[layers]]", f"name = {_quoted(layer.name)}", f"update_ns = {UPDATE_NS}"]
         if workload.policy == CUSTOMIZED:

@@ -1,4 +1,4 @@
-"""Measures astra on this machine: python3 dev.py bench.
+"""Runs and engines: python3 dev.py bench engine.
 
 Every figure is the median of several runs, with the smallest beside it. Ratios compare what was measured in this one run.
 """
