@@ -153,9 +153,7 @@ class ProgramBuilder:
             wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
             self._control = (self._add(wait),)
 
-    def build(
-        self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None
-    ) -> ExecutionGraph:
+    def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None) -> ExecutionGraph:
         """The finished graph."""
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 

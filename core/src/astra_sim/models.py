@@ -132,8 +132,10 @@ class Memory(abc.ABC):
         """Picoseconds to read or write `size` bytes of an NPU's own memory."""
 
     def remote_access_ps(self, size: int, write: bool) -> int:
-        """Picoseconds to read or write `size` bytes of remote memory, once it is the access's turn. Raises InputError where there is none."""
-        raise InputError(f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} lacks")
+        """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError where there is none."""
+        raise InputError(
+            f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} lacks"
+        )
 
     def remote_port(self, npu: int) -> int | None:
         """Number of the port of remote memory that an NPU uses: accesses at a port take turns. None: its accesses never wait."""

@@ -80,9 +80,9 @@ def simulate_graph(
 ) -> Trace:
     """Simulate a graph, as little of the platform as gives the same answer.
 
-    One NPU can stand for all on a network without contention, where phases end everywhere at once and no memory is shared. Unless endpoints share a bus, a phase
-    then takes the same time whatever else happens. `engine` is "python", "compiled" or "auto" (compiled where it is installed).
-    `progress` is told (simulated picoseconds, events) now and then.
+    One NPU can stand for all on a network without contention, where phases end everywhere at once and no memory is shared. Unless
+    endpoints share a bus, a phase then takes the same time whatever else happens. `engine` is "python", "compiled" or "auto" (compiled
+    where it is installed). `progress` is told (simulated picoseconds, events) now and then.
     Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
