@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, choose_engine
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
@@ -115,18 +115,31 @@ class Graph:
         self.ports = [random.randrange(-1, self.npus) % 3 - 1 for _ in range(self.npus)]
         self.programs = self._programs()
         self.schedules = [(self._schedule(dimension), dimension) for dimension in random.choices(self.dimensions, k=random.randrange(1, 4))]
+        self.endpoints = [random.choice([None, None, 0, 7]) for _ in self.schedules]
         self.plans = [[self._plan() for _ in tasks] for tasks, _ in self.programs]
 
     def _programs(self) -> list[tuple[list[Task], list[int]]]:
         random = self.random
+        units = random.choice([[-1], [-1], [-1, 0, 1], [0], [0, 7]])
+        letters = random.random() < 0.4
+        peers = [shift(1), shift(-1)] + ([xor(1)] if self.npus % 2 == 0 else [])
         count = random.choice([1, 1, 1, 2]) if not self.together else 1
         programs = []
         for number in range(count):
             tasks = []
             for index in range(random.randrange(1, 9)):
                 kind = random.choice([JOIN, TIMER, ACCESS, COLLECTIVE, COLLECTIVE])
-                after = random.sample(range(index), k=min(index, random.choice([0, 1, 1, 2])))
-                tasks.append(Task(kind, random.choice([0, 0, 10, 20, 1000]), tuple(after)))
+                after = random.sample(range(len(tasks)), k=min(index, random.choice([0, 1, 1, 2])))
+                unit = random.choice(units)
+                tasks.append(Task(kind, random.choice([0, 0, 10, 20, 1000]), tuple(after), unit))
+                if letters and random.random() < 0.5:
+                    # A message and its receive, in either order and not always in units that let both go on.
+                    peer, size, tag = random.choice(peers), random.choice([0, 50, 100]), random.randrange(2)
+                    both = [(SEND, peer), (RECEIVE, peer.inverse())]
+                    random.shuffle(both)
+                    for one, other in both[: random.choice([2, 2, 2, 2, 1])]:
+                        after = random.sample(range(len(tasks)), k=random.choice([0, 1]))
+                        tasks.append(Task(one, 0, tuple(after), random.choice([-1, unit]), other, size, tag))
             programs.append((tasks, list(range(self.npus))[number::count]))
         return programs
 
@@ -220,7 +233,7 @@ class Graph:
                         if schedule < 0:
                             chunk.append(Part(job, queue, -1, delay, trail))
                         else:
-                            phases.append(engine.add_phase(schedules[schedule], queue, self.together))
+                            phases.append(engine.add_phase(schedules[schedule], queue, self.together, self.endpoints[schedule]))
                             chunk.append(Part(job, queue, phases[-1]))
                     chunks.append(chunk)
                 return chunks
@@ -238,6 +251,7 @@ class Graph:
             engine.messages,
             issued,
             [list(times) for times in engine.times(0)],
+            engine.ended_at(),
             engine.parts(0),
             [engine.trail(phase) for phase in phases],
             engine.unfinished(),

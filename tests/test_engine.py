@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift
@@ -100,6 +100,46 @@ def test_accesses_at_one_port_take_turns(make: Make) -> None:
     # NPU 0: 0 to 10, then after the 10 of NPU 1: 20 to 25; NPU 1: 10 to 20, then 25 to 30.
     assert [list(times) for times in engine.times(0)] == [[0, 10, 25], [10, 25, 26]]
     assert engine.now == 31
+
+
+def test_a_unit_does_one_task_at_a_time_lowest_number_first(make: Make) -> None:
+    engine = make(1)
+    tasks = [Task(TIMER, 10, (), 0), Task(TIMER, 5, (0,), 0), Task(TIMER, 10, (), 0), Task(TIMER, 3, (), 1), Task(TIMER, 1)]
+    engine.add_program(tasks, [0], nothing)
+    engine.run()
+    # When the first ends, the second becomes ready and goes before the third, which has waited.
+    assert list(engine.times(0)[1]) == [10, 15, 25, 3, 1]
+    assert engine.ended_at() == [25]
+
+
+def test_a_send_ends_when_its_message_arrives_and_so_does_the_receive(make: Make) -> None:
+    platform = Platform((Dimension(Line(), 3, 1, 1.0, 1.0),))
+    engine = make(3, Fixed(platform))
+    to, source = shift(1), shift(-1)
+    engine.add_program([Task(SEND, 0, (), -1, to, 50), Task(TIMER, 400), Task(RECEIVE, 0, (1,), -1, source, 50)], range(2), nothing)
+    engine.add_program([Task(RECEIVE, 0, (), -1, source, 50), Task(SEND, 0, (0,), -1, to, 50)], [2], nothing)
+    engine.run()
+    assert [list(times) for times in engine.times(0)] == [[0, 0, 400], [150, 400, 400]]
+    assert engine.ended_at() == [400, 400, 300]
+    assert engine.messages == 3
+
+
+def test_messages_between_tasks_wait_for_requests_under_rendezvous(make: Make) -> None:
+    platform = Platform((Dimension(Line(), 2, 1, 1.0, 1.0),))
+    engine = make(2, Fixed(platform), rendezvous=True)
+    engine.add_program([Task(SEND, 0, (), -1, shift(1), 50)], [0], nothing)
+    engine.add_program([Task(TIMER, 1000), Task(RECEIVE, 0, (0,), -1, shift(-1), 50)], [1], nothing)
+    engine.run()
+    assert engine.now == 1000 + (100 + 8192) + (100 + 50)
+
+
+def test_a_receive_of_other_bytes_or_tag_does_not_get_the_message(make: Make) -> None:
+    platform = Platform((Dimension(Line(), 2, 1, 1.0, 1.0),))
+    engine = make(2, Fixed(platform))
+    engine.add_program([Task(SEND, 0, (), -1, shift(1), 50, 3)], [0], nothing)
+    engine.add_program([Task(RECEIVE, 0, (), -1, shift(-1), 50, 4), Task(RECEIVE, 0, (), -1, shift(-1), 51, 3)], [1], nothing)
+    engine.run()
+    assert engine.unfinished() == [(1, 0, True), (1, 1, True)]
 
 
 def test_long_chains_of_joins_need_no_deep_stack(make: Make) -> None:
@@ -295,6 +335,7 @@ def test_what_a_plan_raises_comes_out(make: Make) -> None:
         lambda engine: engine.add_program([Task(JOIN, 0, (0,))], [0], nothing),
         lambda engine: engine.add_program([Task(JOIN, 0)], [2], nothing),
         lambda engine: engine.add_program([Task(JOIN, 0)], [0, 0], nothing),
+        lambda engine: engine.add_program([Task(JOIN, 0, (), 8)], [0], nothing),
         lambda engine: engine.add_ports([0]),
         lambda engine: engine.add_ports([0, 2]),
         lambda engine: engine.add_groups([]),

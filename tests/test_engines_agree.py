@@ -12,6 +12,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import engine as engines
+from astra_sim.engine import SEND
 from random_graphs import Graph, differing
 from support import figures
 
@@ -34,10 +35,12 @@ def test_random_graphs_are_of_all_kinds() -> None:
     for seed in range(200):
         graph = Graph(seed)
         answer = graph.run("compiled")
-        outcome = "stuck" if answer[7] else "done"
+        outcome = "stuck" if answer[8] else "done"
+        letters = any(task.kind == SEND for tasks, _ in graph.programs for task in tasks)
         if answer[2]:
             seen |= {(outcome, graph.network_kind), (outcome, "bus" in graph.options), (outcome, graph.options["rendezvous"], "rendezvous")}
-    assert len(seen) == 2 * (3 + 2 + 2)
+            seen.add((outcome, letters, "letters"))
+    assert len(seen) == 2 * (3 + 2 + 2 + 2)
 
 
 @pytest.mark.parametrize("symmetry", [True, False])

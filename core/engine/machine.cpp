@@ -1,6 +1,7 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -96,7 +97,8 @@ void Machine::add_program(std::vector<Task> tasks, const std::vector<std::vector
   Program program;
   std::vector<std::uint32_t> counts(tasks.size() + 1, 0);
   for (std::size_t task = 0; task < tasks.size(); ++task) {
-    if (tasks[task].delay < 0) invalid("task " + std::to_string(task) + " has a negative delay");
+    if (tasks[task].delay < 0 || tasks[task].bytes < 0) invalid("task " + std::to_string(task) + " has a negative delay or size");
+    program.has_units |= tasks[task].unit >= 0;
     for (const std::int64_t other : after[task]) {
       if (other < 0 || other >= static_cast<std::int64_t>(task)) {
         invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; earlier ones are right");
@@ -120,6 +122,15 @@ void Machine::add_program(std::vector<Task> tasks, const std::vector<std::vector
     if (npus_[static_cast<std::size_t>(npu)].program != kNone) invalid("NPU " + std::to_string(npu) + " has a program already");
     Npu& own = npus_[static_cast<std::size_t>(npu)];
     own.program = number;
+    if (program.has_units) {
+      own.units = static_cast<std::uint32_t>(units_.size());
+      units_.emplace_back();
+    }
+    for (const Task& task : tasks) {
+      if (task.kind != TaskKind::send && task.kind != TaskKind::receive) continue;
+      const std::int32_t peer = peer_of(static_cast<std::uint32_t>(npu), task);
+      if (peer == npu || peer < 0 || peer >= static_cast<std::int64_t>(npus_.size())) invalid("a message to or from NPU " + std::to_string(peer));
+    }
     own.first_task = task_states_.size();
     for (const Task& task : tasks) task_states_.push_back({task.waits, waiting});
     if (own.observed >= 0) {
@@ -189,12 +200,14 @@ std::uint32_t Machine::add_schedule(std::vector<RankProgram> programs, std::uint
   return static_cast<std::uint32_t>(schedules_.size() - 1);
 }
 
-std::uint32_t Machine::add_phase(std::uint32_t schedule, std::int32_t queue, bool together) {
+std::uint32_t Machine::add_phase(std::uint32_t schedule, std::int32_t queue, bool together, Time endpoint_ps) {
+  if (endpoint_ps < 0) invalid("a negative endpoint delay");
   if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
   Phase& phase = phases_.emplace_back();
   phase.schedule = schedule;
   phase.queue = queue;
   phase.together = together;
+  phase.endpoint_ps = endpoint_ps;
   phase.open = phase.ending = static_cast<std::uint32_t>(groups_[schedules_[schedule]->groups].parts());
   return static_cast<std::uint32_t>(phases_.size() - 1);
 }
@@ -213,6 +226,12 @@ void Machine::times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Tim
   const Observed& observed = observed_[static_cast<std::size_t>(npus_[npu].observed)];
   ready = observed.ready;
   ended = observed.ended;
+}
+
+std::vector<Time> Machine::ended_at() const {
+  std::vector<Time> times;
+  for (const Npu& npu : npus_) times.push_back(npu.ended_at);
+  return times;
 }
 
 std::vector<PartRecord> Machine::parts(std::uint32_t npu) const {
@@ -297,6 +316,10 @@ void Machine::happen(const Event& event) {
       return on_arrival(event.phase, event.part, event.slot);
     case request:
       return on_request(event.phase, event.part, event.slot);
+    case letter:
+      return on_letter(event.phase, {event.npu, event.part, event.slot});
+    case letter_request:
+      return on_letter_request(event.phase);
     default:
       return bus_of(event.npu).call(event.slot);
   }
@@ -308,9 +331,57 @@ void Machine::start_all() {
   started_ = true;
   for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
     if (npus_[npu].program == kNone) continue;
-    const std::size_t count = programs_[npus_[npu].program].tasks.size();
-    for (std::uint32_t task = 0; task < count; ++task) {
-      if (programs_[npus_[npu].program].tasks[task].waits == 0) start(npu, task);
+    const Program& program = programs_[npus_[npu].program];
+    for (std::uint32_t task = 0; task < program.tasks.size(); ++task) {
+      if (program.tasks[task].waits != 0) continue;
+      if (program.has_units) {
+        add_ready(units_[npus_[npu].units], npu, task);
+      } else {
+        start(npu, task);
+      }
+    }
+    if (program.has_units) pump_units(npu);
+  }
+}
+
+void Machine::add_ready(Units& units, std::uint32_t npu, std::uint32_t task) {
+  state_of(npu, task).state = ready;
+  if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
+  const std::int8_t unit = programs_[npus_[npu].program].tasks[task].unit;
+  std::vector<std::uint32_t>& heap = units.ready[unit < 0 ? kUnits : unit];
+  heap.push_back(task);
+  std::push_heap(heap.begin(), heap.end(), std::greater<>());
+}
+
+// Take the ready task of the lowest number whose unit is not busy, and make it busy; false where there is none.
+bool Machine::next_ready(const Program& program, Units& units, std::uint32_t& task) {
+  std::vector<std::uint32_t>* best = nullptr;
+  for (std::int32_t unit = 0; unit <= kUnits; ++unit) {
+    std::vector<std::uint32_t>& heap = units.ready[unit];
+    if (heap.empty() || (unit < kUnits && units.busy[unit])) continue;
+    if (!best || heap.front() < best->front()) best = &heap;
+  }
+  if (!best) return false;
+  task = best->front();
+  std::pop_heap(best->begin(), best->end(), std::greater<>());
+  best->pop_back();
+  if (program.tasks[task].unit >= 0) units.busy[program.tasks[task].unit] = true;
+  return true;
+}
+
+// Begin the ready tasks that find their unit free, in order of number.
+void Machine::pump_units(std::uint32_t npu) {
+  const Program& program = programs_[npus_[npu].program];
+  std::uint32_t task = 0;
+  while (next_ready(program, units_[npus_[npu].units], task)) {
+    const TaskKind kind = program.tasks[task].kind;
+    if (kind != TaskKind::join && kind != TaskKind::collective) {
+      begin_task(npu, task);
+    } else if (kind == TaskKind::join || !issue(npu, task)) {
+      end_task(npu, task);
+      for (std::uint32_t next = program.first_successor[task]; next != program.first_successor[task + 1]; ++next) {
+        if (release(npu, program.successors[next])) add_ready(units_[npus_[npu].units], npu, program.successors[next]);
+      }
     }
   }
 }
@@ -324,7 +395,7 @@ void Machine::start(std::uint32_t npu, std::uint32_t first) {
     stack.pop_back();
     state_of(npu, task).state = ready;
     if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
-    if (program.tasks[task].kind == TaskKind::timer || program.tasks[task].kind == TaskKind::access) {
+    if (program.tasks[task].kind != TaskKind::join && program.tasks[task].kind != TaskKind::collective) {
       begin_task(npu, task);
       continue;
     }
@@ -414,6 +485,8 @@ void Machine::start_part(std::uint32_t number) {
 
 void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
   const Task& task = programs_[npus_[npu].program].tasks[number];
+  const std::uint32_t order = ++npus_[npu].task_order;
+  if (task.kind == TaskKind::send || task.kind == TaskKind::receive) return begin_message(npu, number, order);
   Time end = after(task.delay);
   if (task.kind == TaskKind::access && !ports_.empty() && ports_[npu] >= 0) {
     Time& free_at = port_free_at_[static_cast<std::size_t>(ports_[npu])];
@@ -424,7 +497,7 @@ void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
   times.fill(-1);
   times[0] = now_;
   const std::uint32_t trail = trails_.make(times);
-  push_task(end, trail, ++npus_[npu].task_order, npu, kNone, number);
+  push_task(end, trail, order, npu, kNone, number);
   trails_.drop(trail);
 }
 
@@ -458,6 +531,9 @@ void Machine::begin_part(std::uint32_t number) {
 
 void Machine::end_task(std::uint32_t npu, std::uint32_t task) {
   state_of(npu, task).state = ended;
+  npus_[npu].ended_at = now_;
+  const std::int8_t unit = programs_[npus_[npu].program].tasks[task].unit;
+  if (unit >= 0) units_[npus_[npu].units].busy[unit] = false;
   if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ended[task] = now_;
 }
 
@@ -465,8 +541,14 @@ void Machine::finish_task(std::uint32_t npu, std::uint32_t task) {
   end_task(npu, task);
   const Program& program = programs_[npus_[npu].program];
   for (std::uint32_t next = program.first_successor[task]; next != program.first_successor[task + 1]; ++next) {
-    if (release(npu, program.successors[next])) start(npu, program.successors[next]);
+    if (!release(npu, program.successors[next])) continue;
+    if (program.has_units) {
+      add_ready(units_[npus_[npu].units], npu, program.successors[next]);
+    } else {
+      start(npu, program.successors[next]);
+    }
   }
+  if (program.has_units) pump_units(npu);
 }
 
 void Machine::finish_part(std::uint32_t number) {
@@ -748,7 +830,7 @@ void Machine::handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::i
     const Carriage& carriage = rank.program->carriages[static_cast<std::size_t>(rank.handled++)];
     return bus_of(rank.npu).carry(carriage.to_npu, carriage.bytes, memory >= 0, carriage.returned, {phase, part, memory});
   }
-  const Time done = after(options_.endpoint_ps);
+  const Time done = after(phases_[phase].endpoint_ps);
   if (memory < 0) return push(done, credit, rank.npu, phase, part, 0);
   // The pass through memory is scheduled when the endpoint is done.
   Time end;
@@ -768,6 +850,103 @@ void Machine::transmit(std::int32_t source, std::int32_t destination, std::int64
   const std::uint32_t trail = next_trail();
   trails_.hold(trail);
   under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), phase, part, slot, trail});
+}
+
+// -- messages between tasks -------------------------------------------------------------------------------------------
+
+std::int32_t Machine::peer_of(std::uint32_t npu, const Task& task) const {
+  return task.peer.kind == PeerKind::none ? static_cast<std::int32_t>(npu)
+                                          : task.peer.of(static_cast<std::int32_t>(npu), static_cast<std::int32_t>(npus_.size()));
+}
+
+std::uint32_t Machine::mailbox_of(std::int32_t source, std::int32_t destination, const Task& task) {
+  const auto [place, added] =
+      mailbox_numbers_.try_emplace({source, destination, task.tag, task.bytes}, static_cast<std::uint32_t>(mailboxes_.size()));
+  if (added) mailboxes_.emplace_back();
+  return place->second;
+}
+
+void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32_t order) {
+  const Task& task = programs_[npus_[npu].program].tasks[number];
+  const auto own = static_cast<std::int32_t>(npu);
+  const std::int32_t peer = peer_of(npu, task);
+  const Waiting waiting{npu, number, order};
+  if (task.kind == TaskKind::send) {
+    const std::uint32_t place = mailbox_of(own, peer, task);
+    Mailbox& mailbox = mailboxes_[place];
+    if (options_.rendezvous && mailbox.requests == 0) {
+      mailbox.offered.push_back(waiting);
+    } else {
+      if (options_.rendezvous) --mailbox.requests;
+      send_letter(place, waiting);
+    }
+    return;
+  }
+  const std::uint32_t place = mailbox_of(peer, own, task);
+  Mailbox& mailbox = mailboxes_[place];
+  if (mailbox.arrived > 0) {
+    --mailbox.arrived;
+    TrailTimes times;
+    times.fill(-1);
+    times[0] = now_;
+    const std::uint32_t trail = trails_.make(times);
+    push_task(now_, trail, order, npu, kNone, number);
+    trails_.drop(trail);
+  } else {
+    mailbox.posted.push_back(waiting);
+  }
+  if (options_.rendezvous) post_letter(own, peer, kControlBytes, letter_request, place, waiting);
+}
+
+void Machine::send_letter(std::uint32_t mailbox, const Waiting& sender) {
+  const Task& task = programs_[npus_[sender.npu].program].tasks[sender.task];
+  post_letter(static_cast<std::int32_t>(sender.npu), peer_of(sender.npu, task), task.bytes, letter, mailbox, sender);
+}
+
+void Machine::post_letter(std::int32_t source, std::int32_t destination, std::int64_t bytes, Kind kind, std::uint32_t mailbox,
+                          const Waiting& sender) {
+  ++messages_;
+  if (options_.network == NetworkKind::delays) {
+    return push(after(delay_of(source, destination, bytes)), kind, static_cast<std::uint32_t>(source), mailbox, sender.task, sender.order);
+  }
+  outbox_.push_back({messages_, bytes, source, destination, -1, 0});
+  const std::uint32_t trail = next_trail();
+  trails_.hold(trail);
+  under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), mailbox, sender.task, sender.order, trail});
+}
+
+// The request of a receive has reached the sender.
+void Machine::on_letter_request(std::uint32_t number) {
+  Mailbox& mailbox = mailboxes_[number];
+  if (mailbox.offered.empty()) {
+    ++mailbox.requests;
+    return;
+  }
+  const Waiting sender = mailbox.offered.front();
+  mailbox.offered.pop_front();
+  send_letter(number, sender);
+}
+
+// The message of a send has arrived: the send ends, and so does the receive that waits for it.
+void Machine::on_letter(std::uint32_t number, const Waiting& sender) {
+  Mailbox& mailbox = mailboxes_[number];
+  end_letter(sender);
+  if (mailbox.posted.empty()) {
+    ++mailbox.arrived;
+    return;
+  }
+  const Waiting receiver = mailbox.posted.front();
+  mailbox.posted.pop_front();
+  end_letter(receiver);
+}
+
+void Machine::end_letter(const Waiting& task) { push_task(now_, trail_, task.order, task.npu, kNone, task.task); }
+
+std::size_t Machine::HashKey::operator()(const MailboxKey& key) const {
+  std::uint64_t hash = pair_key(static_cast<std::uint32_t>(key.source), static_cast<std::uint32_t>(key.destination));
+  hash = (hash ^ static_cast<std::uint32_t>(key.tag)) * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ hash >> 32 ^ static_cast<std::uint64_t>(key.bytes)) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
 }
 
 Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes) {

@@ -84,7 +84,7 @@ class Machine : private BusHost {
   void add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after, const std::vector<std::int64_t>& npus);
   std::uint32_t add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back);
   std::uint32_t add_schedule(std::vector<RankProgram> programs, std::uint32_t groups);
-  std::uint32_t add_phase(std::uint32_t schedule, std::int32_t queue, bool together);
+  std::uint32_t add_phase(std::uint32_t schedule, std::int32_t queue, bool together, Time endpoint_ps);
   void observe(std::uint32_t npu);
 
   // Run until nothing is left (false), or for some events and the rest of their instant (true).
@@ -94,6 +94,7 @@ class Machine : private BusHost {
   std::uint64_t events() const { return events_; }
   std::uint64_t messages() const { return messages_; }
   void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
+  std::vector<Time> ended_at() const;
   std::vector<PartRecord> parts(std::uint32_t npu) const;
   TrailTimes trail(std::uint32_t phase) const;
   std::vector<Unfinished> unfinished() const;
@@ -102,7 +103,7 @@ class Machine : private BusHost {
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
   static constexpr std::int64_t kTasks = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;
-  enum Kind : std::uint32_t { arrival, request, credit, called };
+  enum Kind : std::uint32_t { arrival, request, credit, called, letter, letter_request };
 
   // States of a receive: what has happened to it.
   static constexpr std::uint8_t kArrived = 1, kPosted = 2, kDone = 4, kGranted = 8, kOffered = 16;
@@ -166,6 +167,7 @@ class Machine : private BusHost {
   struct Phase {
     std::uint32_t schedule;
     std::int32_t queue;
+    Time endpoint_ps;
     bool together;
     bool ended = false;
     std::uint32_t open;      // ranks that have not finished
@@ -219,6 +221,35 @@ class Machine : private BusHost {
     std::uint32_t order = 0;
     std::uint32_t task_order = 0;
     std::int32_t observed = -1;
+    std::uint32_t units = kNone;  // where in units_
+    Time ended_at = -1;
+  };
+
+  // The units of an NPU: which are busy, and heaps of the numbers of ready tasks; the last is for tasks that need none.
+  struct Units {
+    bool busy[kUnits] = {};
+    std::vector<std::uint32_t> ready[kUnits + 1];
+  };
+
+  // A task of an NPU that waits for a message, or to send one; `order` is that of its start.
+  struct Waiting {
+    std::uint32_t npu, task, order;
+  };
+
+  // Messages of one kind between two NPUs: those that have arrived, receives that wait, requests, and sends that wait for one.
+  struct Mailbox {
+    std::uint64_t arrived = 0, requests = 0;
+    std::deque<Waiting> posted, offered;
+  };
+
+  struct MailboxKey {
+    std::int32_t source, destination, tag;
+    std::int64_t bytes;
+    bool operator==(const MailboxKey&) const = default;
+  };
+
+  struct HashKey {
+    std::size_t operator()(const MailboxKey& key) const;
   };
 
   struct UnderWay {
@@ -231,6 +262,10 @@ class Machine : private BusHost {
 
   // tasks and queues
   void start_all();
+  void add_ready(Units& units, std::uint32_t npu, std::uint32_t task);
+  bool next_ready(const Program& program, Units& units, std::uint32_t& task);
+  void pump_units(std::uint32_t npu);
+  void begin_message(std::uint32_t npu, std::uint32_t task, std::uint32_t order);
   void start(std::uint32_t npu, std::uint32_t task);
   bool release(std::uint32_t npu, std::uint32_t task);
   std::uint32_t issue(std::uint32_t npu, std::uint32_t task);
@@ -271,6 +306,13 @@ class Machine : private BusHost {
   void handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::int32_t slot);
   void transmit(std::int32_t source, std::int32_t destination, std::int64_t bytes, Time delay, Kind kind, std::uint32_t phase,
                 std::uint32_t part, std::uint32_t slot);
+  std::int32_t peer_of(std::uint32_t npu, const Task& task) const;
+  std::uint32_t mailbox_of(std::int32_t source, std::int32_t destination, const Task& task);
+  void send_letter(std::uint32_t mailbox, const Waiting& sender);
+  void post_letter(std::int32_t source, std::int32_t destination, std::int64_t bytes, Kind kind, std::uint32_t mailbox, const Waiting& sender);
+  void on_letter(std::uint32_t mailbox, const Waiting& sender);
+  void on_letter_request(std::uint32_t mailbox);
+  void end_letter(const Waiting& task);
   Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
   [[noreturn]] void fail(const char* what) const;
   void exchange();
@@ -314,6 +356,9 @@ class Machine : private BusHost {
   std::vector<Time> port_free_at_;
   std::vector<TaskState> task_states_;
   std::vector<Observed> observed_;
+  std::vector<Units> units_;
+  std::deque<Mailbox> mailboxes_;
+  std::unordered_map<MailboxKey, std::uint32_t, HashKey> mailbox_numbers_;
   std::vector<Plan> plans_;
   std::vector<std::uint32_t> free_plans_;
   std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> issued_;  // for each program, task -> plan

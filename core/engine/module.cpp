@@ -109,12 +109,16 @@ class Machine {
     capsule_ = capsule;
   }
 
-  void add_program(const Numbers& kinds, const Numbers& delays, const std::vector<Numbers>& after, const Numbers& npus) {
-    if (kinds.size() != delays.size()) throw std::invalid_argument("kinds and delays differ in number");
+  // Of each task 7 numbers: kind, delay, unit, kind of peer, its value, tag, bytes.
+  void add_program(const Numbers& rows, const std::vector<Numbers>& after, const Numbers& npus) {
+    if (rows.size() % 7) throw std::invalid_argument("a program with broken rows");
     std::vector<astra::Task> tasks;
-    for (std::size_t task = 0; task < kinds.size(); ++task) {
-      if (kinds[task] < 0 || kinds[task] > 3) throw std::invalid_argument("task " + std::to_string(task) + " is of no kind");
-      tasks.push_back({static_cast<astra::TaskKind>(kinds[task]), delays[task], 0});
+    tasks.reserve(rows.size() / 7);
+    for (std::size_t row = 0; row < rows.size(); row += 7) {
+      const std::int64_t* t = &rows[row];
+      if (t[0] < 0 || t[0] > 5) throw std::invalid_argument("task " + std::to_string(row / 7) + " is of no kind");
+      if (t[2] < -1 || t[2] >= astra::kUnits) throw std::invalid_argument("task " + std::to_string(row / 7) + " needs a unit that is none");
+      tasks.push_back({static_cast<astra::TaskKind>(t[0]), static_cast<std::int8_t>(t[2]), 0, t[1], peer(t[3], t[4]), small(t[5]), t[6]});
     }
     own().add_program(std::move(tasks), after, npus);
   }
@@ -197,8 +201,11 @@ NB_MODULE(_compiled, module) {
       .def("add_program", &Machine::add_program)
       .def("add_groups", &Machine::add_groups)
       .def("add_schedule", &Machine::add_schedule)
-      .def("add_phase", [](Machine& self, std::int64_t schedule, std::int64_t queue,
-                           bool together) { return self.own().add_phase(count(schedule, "schedule"), small(queue), together); })
+      .def("add_phase",
+           [](Machine& self, std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps) {
+             return self.own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps);
+           })
+      .def("ended_at", [](Machine& self) { return self.own().ended_at(); })
       .def("run", &Machine::run)
       .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
       .def_prop_ro("events", [](Machine& self) { return self.own().events(); })

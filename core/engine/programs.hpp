@@ -75,12 +75,18 @@ struct Schedule {
   std::uint32_t groups = 0;
 };
 
-enum class TaskKind : std::uint8_t { join, timer, collective, access };
+enum class TaskKind : std::uint8_t { join, timer, collective, access, send, receive };
+
+constexpr std::int32_t kUnits = 8;  // of an NPU
 
 struct Task {
   TaskKind kind;
+  std::int8_t unit;    // of its NPU, or -1
+  std::int32_t waits;  // tasks it waits for
   std::int64_t delay;
-  std::int32_t waits;
+  Peer peer;           // of a send or receive, among all NPUs
+  std::int32_t tag;
+  std::int64_t bytes;
 };
 
 // A program, and which tasks wait for each: those from successors[first_successor[task]] on.
@@ -89,6 +95,7 @@ struct Program {
   std::vector<std::uint32_t> successors;
   std::vector<std::uint32_t> first_successor;
   std::uint32_t npus = 0;
+  bool has_units = false;
 };
 
 // A part of a chunk: phase number `phase`, or (-1) a time of `delay` that ends with a trail of offsets.

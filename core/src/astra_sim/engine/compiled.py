@@ -8,6 +8,8 @@ from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import _compiled
 from astra_sim.engine.interface import (
     CONTROL_BYTES,
+    RECEIVE,
+    SEND,
     Issue,
     Job,
     Order,
@@ -63,6 +65,7 @@ class CompiledEngine:
         self._memory_ps = memory_ps
         self._has_bus = bus is not None
         self._has_table = False
+        self._endpoint_ps = endpoint_ps
         self._orders: list[Order] = []
         self._jobs: dict[Job, int] = {}
         self._job_list: list[Job] = []
@@ -100,8 +103,13 @@ class CompiledEngine:
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         check_program(tasks, npus, self._npus)
-        after = [list(task.after) for task in tasks]
-        self._machine.add_program([task.kind for task in tasks], [task.delay for task in tasks], after, list(npus))
+        rows: list[int] = []
+        for kind, delay, _, unit, peer, size, tag in tasks:
+            number, value = (0, 0) if peer is None else (_KINDS[peer.operator], peer.normal(self._npus).value)
+            rows += (kind, delay, unit, number, value, tag, size)
+        if any(task.kind in (SEND, RECEIVE) for task in tasks):
+            self._use_table()
+        self._machine.add_program(rows, [list(task.after) for task in tasks], list(npus))
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
@@ -173,15 +181,19 @@ class CompiledEngine:
         carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
         return program.starts, rows, [times[size] for size in program.memory_bytes], [int(number) for number in carried]
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
-        """A phase that runs a schedule, for one part of one chunk. Returns its number."""
-        return self._machine.add_phase(schedule, queue, together)
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+        """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""
+        return self._machine.add_phase(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def times(self, npu: int) -> tuple[list[int], list[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
         return self._machine.times(npu)
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+        return self._machine.ended_at()
 
     def parts(self, npu: int) -> list[PartRecord]:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""

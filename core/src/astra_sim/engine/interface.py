@@ -1,8 +1,10 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
-A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is one of four kinds: `JOIN` ends at
+A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at
 once, `TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after
-another), `COLLECTIVE` issues chunks and ends its delay after the last of them. A chunk passes through its
+another), `SEND` sends a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE`
+issues chunks and ends its delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those
+that are ready the one with the lowest number. A chunk passes through its
 parts one after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may
 lie in a **queue** of its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of
 the queue.
@@ -17,9 +19,9 @@ from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
-from astra_sim.schedule import LoweredProgram
+from astra_sim.schedule import LoweredProgram, Peer
 
-JOIN, TIMER, COLLECTIVE, ACCESS = range(4)
+JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
@@ -49,11 +51,19 @@ The answer depends on nothing else: an engine may remember it.
 
 
 class Task(NamedTuple):
-    """An operation of a program: its kind, its delay in picoseconds, and the tasks it waits for."""
+    """An operation of a program: its kind, its delay in picoseconds, the tasks it waits for, and the unit it needs (-1: none).
+
+    A SEND goes `to` an NPU, a RECEIVE comes from one: they are peers among all NPUs. The k-th send of so many `bytes` with a `tag` from
+    one NPU to another meets the k-th receive of that kind.
+    """
 
     kind: int
     delay: int
     after: Sequence[int] = ()
+    unit: int = -1
+    peer: Peer | None = None
+    bytes: int = 0
+    tag: int = 0
 
 
 class Part(NamedTuple):
@@ -139,10 +149,11 @@ class Engine(Protocol):
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
-        `queue` is what its messages bear. Returns its number, for one part of one chunk.
+        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a credit where it is not the engine's. Returns its
+        number, for one part of one chunk on each NPU.
         """
 
     def run(self, events: int | None = None) -> bool:
@@ -150,6 +161,9 @@ class Engine(Protocol):
 
     def times(self, npu: int) -> tuple[list[int], list[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
 
     def parts(self, npu: int) -> list[PartRecord]:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
@@ -204,16 +218,31 @@ def too_long(now: int) -> RunError:
     return RunError(f"the run takes longer than can be simulated, {MAX_PICOSECONDS / 1000:.3g} ns (it is at {now / 1000:.3g} ns)")
 
 
+MAX_UNITS = 8
+"""Units of an NPU."""
+
+
 def check_program(tasks: Sequence[Task], npus: Sequence[int], count: int) -> None:
     """Raise ValueError where a program is none."""
     for number, task in enumerate(tasks):
-        if task.kind not in (JOIN, TIMER, COLLECTIVE, ACCESS):
-            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN} to {ACCESS} are right")
+        if not JOIN <= task.kind <= RECEIVE:
+            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
+        if not -1 <= task.unit < MAX_UNITS:
+            raise ValueError(f"task {number} needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
         if not 0 <= task.delay <= MAX_PICOSECONDS:
             raise InputError(f"task {number} takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
         for other in task.after:
             if not 0 <= other < number:
                 raise ValueError(f"task {number} waits for task {other}; earlier ones are right")
+        if task.kind in (SEND, RECEIVE):
+            if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
+                raise InputError(f"task {number} moves {task.bytes} bytes; 0 to {MAX_PICOSECONDS} are right")
+            if not -(2**31) <= task.tag < 2**31:
+                raise InputError(f"task {number} has tag {task.tag}; 32 bits with a sign are right")
+            for npu in npus:
+                peer = task.peer.of(npu, count) if task.peer is not None else npu
+                if peer == npu or not 0 <= peer < count:
+                    raise InputError(f"task {number} of NPU {npu} moves a message to or from NPU {peer}; another of the {count} is right")
     for npu in npus:
         if not 0 <= npu < count:
             raise ValueError(f"a program is given to NPU {npu} of {count}")

@@ -16,13 +16,18 @@ together, in that order.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from astra_sim.boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import (
     ACCESS,
     COLLECTIVE,
     CONTROL_BYTES,
+    MAX_UNITS,
+    RECEIVE,
+    SEND,
     TIMER,
     TRAIL_LENGTH,
     Issue,
@@ -48,7 +53,7 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Action, LoweredProgram
 from astra_sim.units import PS_PER_NS
 
-_ARRIVAL, _REQUEST, _CREDIT, _CALLED = range(4)
+_ARRIVAL, _REQUEST, _CREDIT, _CALLED, _LETTER, _LETTER_REQUEST = range(6)
 _TASKS, _ROUND = 1 << 39, 1 << 40
 _NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
 
@@ -76,6 +81,7 @@ class _Task:
         "kind",
         "npu",
         "number",
+        "order",
         "part",
         "place",
         "program",
@@ -100,16 +106,50 @@ class _Task:
         self.waits = len(task.after)
         self.chunks = 0
         self.successors: list[_Task] = []
+        self.order = 0
         self.ready_at = self.started_at = self.ended_at = -1
+
+
+class _Mailbox:
+    """Messages of one kind between two NPUs: those that have `arrived`, receives that wait, requests, and sends that wait for one."""
+
+    __slots__ = ("arrived", "offered", "posted", "requests")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.requests = 0
+        self.posted: deque[_Task] = deque()
+        self.offered: deque[_Task] = deque()
+
+
+class _Units:
+    """The units of an NPU: which are busy, and the ready tasks of each by number; the last is for tasks that need none."""
+
+    __slots__ = ("busy", "ready")
+
+    def __init__(self) -> None:
+        self.busy = [False] * MAX_UNITS
+        self.ready: list[list[tuple[int, _Task]]] = [[] for _ in range(MAX_UNITS + 1)]
+
+    def next(self) -> _Task | None:
+        """Take the ready task of the lowest number whose unit is not busy, and make it busy."""
+        free = [ready for unit, ready in enumerate(self.ready) if ready and (unit == MAX_UNITS or not self.busy[unit])]
+        if not free:
+            return None
+        task = heapq.heappop(min(free))[1]
+        if task.task.unit >= 0:
+            self.busy[task.task.unit] = True
+        return task
 
 
 class _Program:
     """A program and what its collectives issued, until the last NPU has."""
 
-    __slots__ = ("issue", "issued", "npus")
+    __slots__ = ("has_units", "issue", "issued", "npus")
 
-    def __init__(self, npus: int, issue: Issue) -> None:
+    def __init__(self, npus: int, issue: Issue, has_units: bool) -> None:
         self.npus = npus
+        self.has_units = has_units
         self.issue = issue
         self.issued: dict[int, tuple[Sequence[Sequence[Part]], list[int]]] = {}
 
@@ -180,9 +220,9 @@ class _Phase:
     `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
     """
 
-    __slots__ = ("by_npu", "ended_at", "open", "queue", "ranks", "together", "trail")
+    __slots__ = ("by_npu", "ended_at", "endpoint_ps", "open", "queue", "ranks", "together", "trail")
 
-    def __init__(self, queue: int, together: bool) -> None:
+    def __init__(self, queue: int, together: bool, endpoint_ps: int) -> None:
         self.ranks: list[_Rank] = []
         self.by_npu: dict[int, _Rank] = {}
         self.open = 0
@@ -190,6 +230,7 @@ class _Phase:
         self.trail: Trail = ()
         self.queue = queue
         self.together = together
+        self.endpoint_ps = endpoint_ps
 
 
 class ReferenceEngine:
@@ -230,13 +271,16 @@ class ReferenceEngine:
         self._ports: Sequence[int] = [-1] * npus
         self._port_free_at: dict[int, int] = {}
         self._tasks: dict[int, list[_Task]] = {}
+        self._units: dict[int, _Units] = {}
+        self._mailboxes: dict[tuple[int, int, int, int], _Mailbox] = {}
+        self._ended_at = [-1] * npus
         self._parts: dict[int, list[_Task]] = {}
         self._to_start: list[_Task] = []
         self._groups: list[tuple[Sequence[Sequence[int]], bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
         self._phases: list[_Phase] = []
         # messages on their way through an event network, those it has not seen, and a time up to which it has nothing more to deliver
-        self._under_way: dict[int, tuple[int, int, _Rank, int, Trail]] = {}
+        self._under_way: dict[int, tuple[int, int, _Rank | Callable[[], None], int, Trail]] = {}
         self._outbox: list[Message] = []
         self._quiet_until: int | None = -1
 
@@ -258,7 +302,7 @@ class ReferenceEngine:
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         check_program(tasks, npus, self._npus)
-        program = _Program(len(npus), issue)
+        program = _Program(len(npus), issue, any(task.unit >= 0 for task in tasks))
         for npu in npus:
             if npu in self._tasks:
                 raise ValueError(f"NPU {npu} has a program already")
@@ -284,11 +328,11 @@ class ReferenceEngine:
         self._schedules.append((programs, groups))
         return len(self._schedules) - 1
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True) -> int:
-        """A phase that runs a schedule, for one part of one chunk. Returns its number."""
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+        """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""
         programs, number = self._schedules[schedule]
         groups, loop_back = self._groups[number]
-        phase = _Phase(queue, together)
+        phase = _Phase(queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps)
         for group in groups:
             for rank, npu in enumerate(group):
                 phase.by_npu[npu] = made = _Rank(npu, rank, group, programs[rank % len(programs)], phase)
@@ -308,6 +352,10 @@ class ReferenceEngine:
         """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
         tasks = self._tasks[npu]
         return [task.ready_at for task in tasks], [task.ended_at for task in tasks]
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+        return self._ended_at
 
     def parts(self, npu: int) -> list[PartRecord]:
         """The parts of chunks on an NPU, in the order in which they were issued."""
@@ -358,10 +406,9 @@ class ReferenceEngine:
 
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
-        while self._to_start:
-            starting, self._to_start = self._to_start, []
-            for task in sorted(starting, key=lambda task: (task.npu, task.number)):
-                self._start(task)
+        starting, self._to_start = sorted(self._to_start, key=lambda task: (task.npu, task.number)), []
+        for npu, tasks in groupby(starting, key=lambda task: task.npu):
+            self._start_all(npu, list(tasks))
         heap = self._heap
         network = self._network if isinstance(self._network, EventNetwork) else None
         limit = self.events + events if events is not None else -1
@@ -388,6 +435,30 @@ class ReferenceEngine:
 
     # -- tasks and queues ----------------------------------------------------------------------------------------------
 
+    def _start_all(self, npu: int, tasks: Sequence[_Task]) -> None:
+        """Make the first tasks of an NPU ready."""
+        if not tasks or not tasks[0].program.has_units:
+            for task in tasks:
+                self._start(task)
+            return
+        self._pump_units(npu, tasks)
+
+    def _pump_units(self, npu: int, tasks: Sequence[_Task]) -> None:
+        """Make tasks ready, and begin those that find their unit free in order of number."""
+        units = self._units.setdefault(npu, _Units())
+        self._add_ready(units, tasks)
+        while (task := units.next()) is not None:
+            if task.task.kind in (TIMER, ACCESS, SEND, RECEIVE):
+                self._begin(task)
+            elif task.task.kind != COLLECTIVE or not self._issue(task):
+                self._end(task)
+                self._add_ready(units, [successor for successor in task.successors if self._release(successor)])
+
+    def _add_ready(self, units: _Units, tasks: Sequence[_Task]) -> None:
+        for task in tasks:
+            task.ready_at = self.now
+            heapq.heappush(units.ready[task.task.unit], (task.number, task))
+
     def _start(self, task: _Task) -> None:
         """Make a task ready that waits for nothing."""
         stack = [task]
@@ -398,7 +469,7 @@ class ReferenceEngine:
                 self._enqueue(current)
                 self._pump(current.queue)
                 continue
-            if current.part is not None or current.task.kind in (TIMER, ACCESS):
+            if current.part is not None or current.task.kind in (TIMER, ACCESS, SEND, RECEIVE):
                 self._begin(current)
                 continue
             current.started_at = self.now
@@ -436,6 +507,10 @@ class ReferenceEngine:
         npu = task.npu
         order = self._task_orders[npu] = self._task_orders.get(npu, 0) + 1
         run = task.run
+        if task.part is None and task.task.kind in (SEND, RECEIVE):
+            task.order = order
+            (self._begin_send if task.task.kind == SEND else self._begin_receive)(task)
+            return
         if run is None:
             delay, offsets = (task.task.delay, ()) if task.part is None else (task.part.delay, task.part.trail)
             begin, port = self.now, self._ports[npu]
@@ -454,6 +529,10 @@ class ReferenceEngine:
 
     def _end(self, task: _Task) -> None:
         task.ended_at = self.now
+        if task.part is None:
+            self._ended_at[task.npu] = self.now
+            if task.task.unit >= 0:
+                self._units[task.npu].busy[task.task.unit] = False
 
     def _finish(self, task: _Task) -> None:
         self._end(task)
@@ -465,6 +544,9 @@ class ReferenceEngine:
             queue.running -= 1
         if task.part is not None and not task.successors:
             self._chunk_ended(self._tasks[task.npu][task.number])
+        if task.part is None and task.program.has_units:
+            self._pump_units(task.npu, [successor for successor in task.successors if self._release(successor)])
+            return
         entered = []
         for successor in task.successors:
             if successor.part is None:
@@ -610,7 +692,7 @@ class ReferenceEngine:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
         size = run.program.memory_bytes[slot] if slot >= 0 else 0
         if self._bus is None:
-            done = self.now + self._endpoint_ps
+            done = self.now + run.phase.endpoint_ps
             if not size:
                 self._push(done, _CREDIT, run.npu, run)
             else:
@@ -640,6 +722,63 @@ class ReferenceEngine:
 
             bus = self._buses[npu] = SharedBus(self._bus, lambda: self.now // PS_PER_NS, after)
         return bus
+
+    # -- messages between tasks ----------------------------------------------------------------------------------------
+
+    def _mailbox(self, source: int, destination: int, task: Task) -> _Mailbox:
+        return self._mailboxes.setdefault((source, destination, task.tag, task.bytes), _Mailbox())
+
+    def _peer(self, task: _Task) -> int:
+        assert task.task.peer is not None
+        return task.task.peer.of(task.npu, self._npus)
+
+    def _begin_send(self, task: _Task) -> None:
+        mailbox = self._mailbox(task.npu, self._peer(task), task.task)
+        if self._rendezvous and not mailbox.requests:
+            mailbox.offered.append(task)
+        else:
+            mailbox.requests -= self._rendezvous
+            self._send_letter(task)
+
+    def _send_letter(self, task: _Task) -> None:
+        destination = self._peer(task)
+        self._transmit_letter(task.npu, destination, task.task.bytes, _LETTER, lambda: self._delivered(task, destination))
+
+    def _begin_receive(self, task: _Task) -> None:
+        source = self._peer(task)
+        mailbox = self._mailbox(source, task.npu, task.task)
+        if mailbox.arrived:
+            mailbox.arrived -= 1
+            self._push_task(self.now, (self.now,), task.order, task)
+        else:
+            mailbox.posted.append(task)
+        if self._rendezvous:
+            self._transmit_letter(task.npu, source, CONTROL_BYTES, _LETTER_REQUEST, lambda: self._requested(mailbox))
+
+    def _requested(self, mailbox: _Mailbox) -> None:
+        """The request of a receive has reached the sender."""
+        if mailbox.offered:
+            self._send_letter(mailbox.offered.popleft())
+        else:
+            mailbox.requests += 1
+
+    def _delivered(self, task: _Task, destination: int) -> None:
+        """The message of a send has arrived: the send ends, and so does the receive that waits for it."""
+        mailbox = self._mailbox(task.npu, destination, task.task)
+        self._push_task(self.now, self._trail, task.order, task)
+        if mailbox.posted:
+            receive = mailbox.posted.popleft()
+            self._push_task(self.now, self._trail, receive.order, receive)
+        else:
+            mailbox.arrived += 1
+
+    def _transmit_letter(self, source: int, destination: int, size: int, kind: int, arrived: Callable[[], None]) -> None:
+        self.messages += 1
+        if self._route_delay is not None:
+            self._push(self.now + self._route_delay(source, destination, size), kind, source, arrived)
+        else:
+            self._outbox.append(Message(self.messages, source, destination, size))
+            self._under_way[self.messages] = (kind, source, arrived, 0, self._next_trail())
 
     def _exchange_with(self, network: EventNetwork) -> None:
         """Hand new messages to the network, and take all that arrive before anything else happens."""
