@@ -160,7 +160,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     context = attrs.evolve(context, tick_ps=system.tick_ps)
     graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
     try:
-        check_graph(graph)
+        check_graph(graph, platform.npus)
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
     if graph.footprint_bytes is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import attrs
 
 from astra_sim.platform import LogicalDimension
-from astra_sim.schedule import Collective
+from astra_sim.schedule import Collective, Peer
 
 
 class Pass(enum.StrEnum):
@@ -25,7 +25,10 @@ class Pass(enum.StrEnum):
 
 @attrs.define(slots=True)
 class Compute:
-    """Computation of `duration_ps` picoseconds. A duration of 0 takes no event at all. `idle` time belongs to no layer."""
+    """Computation of `duration_ps` picoseconds. A duration of 0 takes no event at all. `idle` time belongs to no layer.
+
+    `cpu` says that the host computes, not the accelerator.
+    """
 
     after: tuple[int, ...]
     duration_ps: int
@@ -33,14 +36,16 @@ class Compute:
     training_pass: Pass = Pass.FORWARD
     iteration: int = 0
     idle: bool = False
+    cpu: bool = False
+    name: str = ""
 
 
 @attrs.define(slots=True)
 class Communicate:
-    """A collective of `bytes` bytes over the logical dimensions `dimensions`.
+    """A collective of `bytes` bytes over the logical dimensions `dimensions`, or among the NPUs of `group`, in the order of ranks.
 
-    It ends `update_ps` after its last chunk (the time in which the layer uses the result). `blocking` says that the program waits
-    for it, `urgent` that it goes before all others.
+    The n-th collective that an NPU issues in a group is the n-th of all its members. It ends `update_ps` after its last chunk (the time in
+    which the layer uses the result). `blocking` says that the program waits for it, `urgent` that it goes before all others.
     """
 
     after: tuple[int, ...]
@@ -53,6 +58,35 @@ class Communicate:
     update_ps: int = 0
     blocking: bool = False
     urgent: bool = False
+    group: tuple[int, ...] | None = None
+    name: str = ""
+
+
+@attrs.define(slots=True)
+class Send:
+    """Sends `bytes` bytes to another NPU, and ends when they have arrived. For `to` see `Peer`: it is a peer among all NPUs.
+
+    The n-th send with some tag and size from one NPU to another meets the n-th such receive there.
+    """
+
+    after: tuple[int, ...]
+    to: Peer
+    bytes: int
+    tag: int = 0
+    layer: int = -1
+    name: str = ""
+
+
+@attrs.define(slots=True)
+class Receive:
+    """Receives `bytes` bytes from another NPU."""
+
+    after: tuple[int, ...]
+    source: Peer
+    bytes: int
+    tag: int = 0
+    layer: int = -1
+    name: str = ""
 
 
 @attrs.define(slots=True)
@@ -80,22 +114,38 @@ class MemoryAccess:
     remote: bool = False
     layer: int = -1
     iteration: int = 0
+    name: str = ""
 
 
-Operation = Compute | Communicate | Wait | MemoryAccess
+Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
+
+
+@attrs.frozen(eq=False)
+class RankProgram:
+    """The program of some NPUs."""
+
+    operations: tuple[Operation, ...]
+    npus: tuple[int, ...]
 
 
 @attrs.frozen(eq=False)
 class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
-    `footprint_bytes` is the memory that an NPU needs for it, where the workload says so.
+    `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
+    NPU 0 is none of them.
     """
 
     operations: tuple[Operation, ...]
     dimensions: tuple[LogicalDimension, ...]
     layers: tuple[str, ...]
     footprint_bytes: int | None = None
+    others: tuple[RankProgram, ...] = ()
+
+    def programs(self, npus: int) -> list[RankProgram]:
+        """The programs of a platform of so many NPUs, that of NPU 0 first."""
+        elsewhere = {npu for program in self.others for npu in program.npus}
+        return [RankProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
 
 
 class ProgramBuilder:
@@ -158,13 +208,27 @@ class ProgramBuilder:
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
-def check_graph(graph: ExecutionGraph) -> None:
-    """Raise ValueError where an operation waits for itself, a later one, or one that does not exist."""
-    for index, operation in enumerate(graph.operations):
-        waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
-        for other in waits:
-            if not 0 <= other < index:
-                raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")
-        for dimension in operation.dimensions if isinstance(operation, Communicate) else ():
-            if not 0 <= dimension < len(graph.dimensions):
-                raise ValueError(f"operation {index} uses dimension {dimension} of {len(graph.dimensions)}")
+def check_graph(graph: ExecutionGraph, npus: int) -> None:
+    """Raise ValueError where an operation waits for what is not before it, or names a dimension or NPU that does not exist."""
+    seen: set[int] = set()
+    for program in graph.others:
+        for npu in program.npus:
+            if not 0 < npu < npus or npu in seen:
+                raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
+            seen.add(npu)
+    for operations in (graph.operations, *(program.operations for program in graph.others)):
+        for index, operation in enumerate(operations):
+            waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
+            for other in waits:
+                if not 0 <= other < index:
+                    raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")
+            if not isinstance(operation, Communicate):
+                continue
+            for dimension in operation.dimensions:
+                if not 0 <= dimension < len(graph.dimensions):
+                    raise ValueError(f"operation {index} uses dimension {dimension} of {len(graph.dimensions)}")
+            members = operation.group or ()
+            if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
+                raise ValueError(
+                    f"operation {index} is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
+                )

@@ -16,7 +16,7 @@ from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, TRAIL_LENGTH, Job, MakeE
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.models import Memory
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import LogicalDimension, Platform, Route
+from astra_sim.platform import Group, LogicalDimension, Platform, Route
 from astra_sim.schedule import Peer, Schedule, lower
 
 _Timing = tuple[int, Trail, int, int]
@@ -53,8 +53,10 @@ class PhaseTimer:
         self._routes = Routes(self._platform)
         self._costs: dict[tuple[Schedule, LogicalDimension], PhaseCost] = {}
 
-    def cost(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
+    def cost(self, schedule: Schedule, dimension: LogicalDimension | Group) -> PhaseCost:
         """The cost of a phase of `schedule` on all groups of `dimension` at once."""
+        if isinstance(dimension, Group):
+            raise ValueError("a phase of a group has no duration of its own")
         key = (schedule, dimension)
         cost = self._costs.get(key)
         if cost is None:
@@ -117,9 +119,9 @@ class PhaseTimer:
         return engine.now, tuple(engine.now - time for time in engine.trail(phase)), first.delay_sum, first.received
 
 
-def is_symmetric(schedule: Schedule, dimension: LogicalDimension, platform: Platform) -> bool:
+def is_symmetric(schedule: Schedule, dimension: LogicalDimension | Group, platform: Platform) -> bool:
     """Whether all ranks do the same over the same routes, so that one can stand for all."""
-    if not schedule.is_shared:
+    if not schedule.is_shared or isinstance(dimension, Group):
         return False
     peers = set()
     for step in schedule.programs[0].steps:
@@ -153,20 +155,22 @@ class Routes:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._routes: dict[tuple[Peer, LogicalDimension], Route] = {}
+        self._routes: dict[tuple[Peer, LogicalDimension | Group], Route] = {}
 
-    def to(self, peer: Peer, dimension: LogicalDimension) -> Route:
+    def to(self, peer: Peer, dimension: LogicalDimension | Group) -> Route:
         """The route to a peer in the group of NPU 0."""
         route = self._routes.get((peer, dimension))
         if route is None:
-            route = self._platform.route(0, dimension.group(0)[peer.of(0, dimension.size)])
+            route = self._platform.route(0, dimension.group(0)[peer.of(dimension.index(0), dimension.size)])
             self._routes[peer, dimension] = route
         return route
 
-    def payload(self, schedule: Schedule, dimension: LogicalDimension, rendezvous: bool) -> list[int]:
+    def payload(self, schedule: Schedule, dimension: LogicalDimension | Group, rendezvous: bool) -> list[int]:
         """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
         sums = [0] * len(self._platform.dimensions)
-        for step in schedule.program(0).steps:
+        if isinstance(dimension, Group) and 0 not in dimension.members:
+            return sums
+        for step in schedule.program(dimension.index(0)).steps:
             if step.send_to is not None:
                 sums[self.to(step.send_to, dimension).dimension] += step.bytes * step.times
             if rendezvous and step.receive_from is not None:
@@ -174,7 +178,7 @@ class Routes:
         return sums
 
 
-def messages(schedule: Schedule, dimension: LogicalDimension, platform: Platform, rendezvous: bool) -> int:
+def messages(schedule: Schedule, dimension: LogicalDimension | Group, platform: Platform, rendezvous: bool) -> int:
     """Messages that all NPUs of the platform send in a phase."""
     groups = platform.npus // dimension.size
     return groups * schedule.total_messages() * (2 if rendezvous else 1)

@@ -91,6 +91,31 @@ class LogicalDimension:
 
 
 @attrs.frozen
+class Group:
+    """NPUs that run collectives together, in the order of ranks: a communicator group. It lies in no dimension."""
+
+    members: tuple[int, ...]
+    physical: int | None = attrs.field(init=False, default=None)
+
+    @property
+    def size(self) -> int:
+        """Ranks."""
+        return len(self.members)
+
+    def group(self, npu: int) -> tuple[int, ...]:
+        """The NPUs of the group, to which `npu` belongs."""
+        return self.members
+
+    def groups(self, npus: int) -> list[tuple[int, ...]]:
+        """The one group there is."""
+        return [self.members]
+
+    def index(self, npu: int) -> int:
+        """The rank of `npu`."""
+        return self.members.index(npu)
+
+
+@attrs.frozen
 class Platform:
     """Dimensions of NPUs, first dimension varying fastest."""
 

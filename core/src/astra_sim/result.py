@@ -79,7 +79,8 @@ class Interval:
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another.
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `npu_finish_ns` is when each
+    simulated NPU had finished.
     """
 
     run_name: str
@@ -94,6 +95,7 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
+    npu_finish_ns: list[float]
     busy_ns: list[list[tuple[float, float]]] = attrs.field(repr=False)
     _graph: ExecutionGraph = attrs.field(repr=False)
     _trace: Trace = attrs.field(repr=False)
@@ -139,12 +141,13 @@ class Result:
         trace, graph = self._trace, self._graph
         for index, operation in enumerate(graph.operations):
             if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
-                layer = graph.layers[operation.layer] if operation.layer >= 0 else ""
+                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
                 kind = operation.collective.value if isinstance(operation, Communicate) else type(operation).__name__.lower()
                 lane = "collectives" if isinstance(operation, Communicate) else "program"
                 yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
         for record in trace.phases:
-            layer = graph.layers[graph.operations[record.operation].layer]
+            operation = graph.operations[record.operation]
+            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
             name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
             lane = f"dimension {record.plan.dimension}"
             yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
@@ -154,7 +157,11 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
     """Add up what happened."""
     graph = components.graph
     layers = _layers(graph, trace)
-    compute_ps = sum(o.duration_ps for o in graph.operations if isinstance(o, Compute) and not o.idle)
+    computes = [
+        (o.duration_ps, end) for o, end in zip(graph.operations, trace.end_ps, strict=True) if isinstance(o, Compute) and not o.idle
+    ]
+    compute_ps = sum(duration for duration, _ in computes)
+    computing = [(end - duration, end) for duration, end in computes]
     dimensions, busy = _dimensions(components, trace)
     network = {
         "plugin": components.names["network"],
@@ -166,7 +173,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         name,
         to_ns(trace.finish_ps),
         to_ns(compute_ps),
-        to_ns(trace.finish_ps - compute_ps),
+        to_ns(trace.finish_ps - _covered(_union(computing))),
         components.platform.npus,
         trace.simulated_npus,
         trace.messages,
@@ -175,6 +182,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         network,
         layers,
         dimensions,
+        [to_ns(max(time, 0)) for time in trace.npu_end_ps],
         busy,
         graph,
         trace,
@@ -237,13 +245,18 @@ def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFig
     for index, logical in enumerate(components.graph.dimensions):
         records = [record for record in trace.phases if record.plan.dimension == index]
         intervals = _union([(r.queued_ps, r.ended_ps) for r in records])
-        covered = sum(end - begin for begin, end in intervals)
         latency = sum(r.ended_ps - r.started_ps for r in records) / len(records) / PS_PER_NS if records else None
         sent = sum(step.bytes * step.times for r in records for step in r.plan.schedule.program(0).steps if step.send_to is not None)
         topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
-        figures.append(DimensionFigures(topology, logical.size, covered / trace.finish_ps if trace.finish_ps else 0.0, latency, sent))
+        figures.append(
+            DimensionFigures(topology, logical.size, _covered(intervals) / trace.finish_ps if trace.finish_ps else 0.0, latency, sent)
+        )
         busy.append([(to_ns(begin), to_ns(end)) for begin, end in intervals])
     return figures, busy
+
+
+def _covered(intervals: list[tuple[int, int]]) -> int:
+    return sum(end - begin for begin, end in intervals)
 
 
 def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, TIMER, Job, MakeEngine, Part, Task, choose_engine
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Job, MakeEngine, Part, Task, choose_engine
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, Wait
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
-from astra_sim.platform import LogicalDimension, Platform
+from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.schedule import Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
 
@@ -42,7 +43,7 @@ class PhaseRecord:
 class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
-    An operation that is a collective begins when it is issued.
+    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation.
     """
 
     finish_ps: int
@@ -50,6 +51,7 @@ class Trace:
     end_ps: list[int]
     active: list[bool]
     phases: list[PhaseRecord]
+    npu_end_ps: list[int]
     payload: list[int]
     messages: int
     simulated_npus: int
@@ -62,6 +64,25 @@ class Scope(enum.Enum):
     PHASES = "one NPU stands for all, and a phase is one event"
     ONE_NPU = "one NPU stands for all, message by message"
     ALL_NPUS = "every NPU and every message"
+
+
+_Plans = list[list[tuple[PhasePlan, PhaseCost | None]]]
+"""The phases of each chunk of a collective, with what they take where that is known beforehand."""
+
+_MOVING, _COMPUTING, _COMPUTING_ON_CPU = range(3)
+"""Units of an NPU that does one operation of each sort at a time."""
+
+
+@attrs.define(slots=True)
+class _Issued:
+    """A collective that programs share: who issued it first, what it became, and how many programs have not issued it."""
+
+    program: int
+    index: int
+    operation: Communicate
+    parts: list[list[Part]]
+    plans: _Plans
+    issuers: int
 
 
 class _NotSymmetric(Exception):
@@ -87,8 +108,7 @@ def simulate_graph(
     """
     make_engine = choose_engine(engine)
     scope = Scope.ALL_NPUS
-    alike = not _uses_remote_memory(graph) or all(port < 0 for port in _ports(memory, platform.npus))
-    if symmetry and alike and isinstance(network, RouteDelayNetwork) and system.phases_end_together:
+    if symmetry and isinstance(network, RouteDelayNetwork) and _npus_are_alike(graph, memory, platform.npus):
         scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
     if scope is not Scope.ALL_NPUS:
         try:
@@ -102,8 +122,20 @@ def simulate_graph(
     return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
 
 
+def _npus_are_alike(graph: ExecutionGraph, memory: Memory, npus: int) -> bool:
+    """Whether all NPUs run one program, without messages between two of them, groups, or memory for which they wait."""
+    if graph.others or any(isinstance(operation, (Send, Receive)) or _is_in_group(operation) for operation in graph.operations):
+        return False
+    return not _uses_remote_memory(graph) or all(port < 0 for port in _ports(memory, npus))
+
+
+def _is_in_group(operation: Operation) -> bool:
+    return isinstance(operation, Communicate) and operation.group is not None
+
+
 def _uses_remote_memory(graph: ExecutionGraph) -> bool:
-    return any(isinstance(operation, MemoryAccess) and operation.remote for operation in graph.operations)
+    programs = (graph.operations, *(program.operations for program in graph.others))
+    return any(isinstance(operation, MemoryAccess) and operation.remote for operations in programs for operation in operations)
 
 
 def _ports(memory: Memory, npus: int) -> list[int]:
@@ -140,9 +172,12 @@ class _Simulation:
             self._timer = PhaseTimer(network, system.endpoint_ps, memory, system.rendezvous, make_engine)
         self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
         self._engine = make_engine(self._npus, network, system.endpoint_ps, memory.reduce_ps, system.rendezvous, system.bus)
-        self._groups: dict[LogicalDimension, int] = {}
-        self._schedules: dict[tuple[Schedule, LogicalDimension], int] = {}
-        self._planned: dict[tuple[int, int, int], tuple[PhasePlan, PhaseCost | None]] = {}
+        self._programs = graph.programs(self._npus) if scope is Scope.ALL_NPUS else [RankProgram(graph.operations, (0,))]
+        self._groups: dict[LogicalDimension | Group, int] = {}
+        self._schedules: dict[tuple[Schedule, LogicalDimension | Group], int] = {}
+        self._shared: dict[tuple[tuple[int, ...] | None, int], _Issued] = {}
+        self._issued: dict[tuple[int, tuple[int, ...] | None], int] = {}
+        self._planned: dict[int, _Plans] = {}
         self._payload = [0] * len(platform.dimensions)
         self._messages = 0
         self._active = [False] * len(graph.operations)
@@ -153,7 +188,9 @@ class _Simulation:
         engine.add_queues([(queue.slots, queue.order) for queue in self._session.queues])
         if _uses_remote_memory(self._graph):
             engine.add_ports(_ports(self._memory, self._npus))
-        engine.add_program([self._task(operation) for operation in self._graph.operations], range(self._npus), self._issue)
+        for number, program in enumerate(self._programs):
+            if program.npus:
+                engine.add_program([self._task(operation) for operation in program.operations], program.npus, partial(self._issue, number))
         while engine.run(EVENTS_PER_REPORT):
             if progress is not None:
                 progress(engine.now, engine.events)
@@ -164,37 +201,82 @@ class _Simulation:
 
     def _task(self, operation: Operation) -> Task:
         """An operation as the engine takes it."""
-        if isinstance(operation, Communicate):
-            return Task(COLLECTIVE, operation.update_ps, operation.after)
-        if isinstance(operation, Wait):
-            return Task(JOIN, 0, operation.after + operation.pending)
-        if isinstance(operation, MemoryAccess):
-            time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
-            return Task(ACCESS if operation.remote else TIMER, time, operation.after)
-        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, operation.after)
+        alone = self._system.one_at_a_time
+        moving, computing = (_MOVING, _COMPUTING) if alone else (-1, -1)
+        match operation:
+            case Communicate():
+                return Task(COLLECTIVE, operation.update_ps, operation.after, moving)
+            case Wait():
+                return Task(JOIN, 0, operation.after + operation.pending)
+            case Send():
+                return Task(SEND, 0, operation.after, moving, operation.to, operation.bytes, operation.tag)
+            case Receive():
+                return Task(RECEIVE, 0, operation.after, -1, operation.source, operation.bytes, operation.tag)
+            case MemoryAccess():
+                time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
+                return Task(ACCESS if operation.remote else TIMER, time, operation.after, moving)
+        unit = _COMPUTING_ON_CPU if alone and operation.cpu else computing
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, operation.after, unit)
 
-    def _issue(self, index: int, now: int) -> list[list[Part]]:
-        """The chunks of a collective, planned when the first NPU issues it."""
-        operation = self._graph.operations[index]
+    def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
+        """The chunks of a collective, planned when the first NPU of its group issues it."""
+        operation = self._programs[program].operations[index]
         assert isinstance(operation, Communicate)
+        if len(self._programs) == 1:
+            parts, plans = self._plan(program, index, operation, now)
+            self._keep(program, index, plans)
+            return parts
+        ordinal = self._issued.get((program, operation.group), 0)
+        self._issued[program, operation.group] = ordinal + 1
+        key = operation.group, ordinal
+        if key not in self._shared:
+            issuers = sum(1 for other in self._programs if operation.group is None or not set(operation.group).isdisjoint(other.npus))
+            self._shared[key] = _Issued(program, index, operation, *self._plan(program, index, operation, now), issuers)
+        issued = self._shared[key]
+        first = issued.operation
+        if (first.collective, first.bytes, first.dimensions) != (operation.collective, operation.bytes, operation.dimensions):
+            raise InputError(
+                f"NPU {self._programs[program].npus[0]}: {self._name(index, program)} is collective number {ordinal + 1} of its group,"
+                f" but that of NPU {self._programs[issued.program].npus[0]} is {self._name(issued.index, issued.program)}"
+            )
+        self._keep(program, index, issued.plans)
+        issued.issuers -= 1
+        if not issued.issuers:
+            del self._shared[key]
+        return issued.parts
+
+    def _keep(self, program: int, index: int, plans: _Plans) -> None:
+        """Remember what a collective of NPU 0 became."""
+        if program == 0:
+            self._planned[index] = plans
+            self._active[index] = bool(plans)
+
+    def _plan(self, program: int, index: int, operation: Communicate, now: int) -> tuple[list[list[Part]], _Plans]:
         name = f"system {type(self._system).__name__}"
         try:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
-            parts = [self._parts(index, number, chunk) for number, chunk in enumerate(chunks)]
+            plans = [[(plan, self._cost(plan)) for plan in chunk.phases] for chunk in chunks]
+            parts = [self._parts(chunk, costs) for chunk, costs in zip(chunks, plans, strict=True)]
         except InputError as error:
-            raise type(error)(f"{self._name(index)}: {error}") from None
+            raise type(error)(f"{self._name(index, program)}: {error}") from None
         except DeadlockError as error:
-            raise DeadlockError(f"{self._name(index)}: {error}", error.waiting) from None
+            raise DeadlockError(f"{self._name(index, program)}: {error}", error.waiting) from None
         if not all(parts):
             raise PluginError(f"{name} planned a chunk without phases")
-        self._active[index] = bool(chunks)
-        return parts
+        return parts, plans
 
-    def _parts(self, index: int, number: int, chunk: ChunkPlan) -> list[Part]:
+    def _cost(self, plan: PhasePlan) -> PhaseCost | None:
+        """What a phase takes, where that is known beforehand."""
+        if self._timer is None:
+            return None
+        if not self._system.phases_end_together and not is_symmetric(plan.schedule, plan.logical, self._platform):
+            raise _NotSymmetric
+        return self._timer.cost(plan.schedule, plan.logical)
+
+    def _parts(self, chunk: ChunkPlan, costs: list[tuple[PhasePlan, PhaseCost | None]]) -> list[Part]:
         parts = []
-        for place, plan in enumerate(chunk.phases):
+        for place, (plan, cost) in enumerate(costs):
             job = Job(chunk.priority, plan.collective, plan.bytes, len(chunk.phases) - 1 - place)
-            cost = self._timer.cost(plan.schedule, plan.logical) if self._timer is not None else None
             if cost is not None:
                 parts.append(Part(job, plan.queue, -1, cost.duration_ps, cost.trail))
                 sent, count = cost.payload, cost.messages
@@ -202,7 +284,6 @@ class _Simulation:
                 parts.append(Part(job, plan.queue, self._phase(plan)))
                 sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
                 count = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
-            self._planned[index, number, place] = plan, cost
             self._messages += count
             for dimension, size in enumerate(sent):
                 self._payload[dimension] += size
@@ -212,14 +293,19 @@ class _Simulation:
         """A phase of the engine."""
         key = plan.schedule, plan.logical
         if key not in self._schedules:
-            one = self._scope is Scope.ONE_NPU
-            if one and not is_symmetric(plan.schedule, plan.logical, self._platform):
+            if self._scope is Scope.ONE_NPU and not is_symmetric(plan.schedule, plan.logical, self._platform):
                 raise _NotSymmetric
-            if plan.logical not in self._groups:
-                groups = [plan.logical.group(0)] if one else plan.logical.groups(self._npus)
-                self._groups[plan.logical] = self._engine.add_groups(groups, plan.logical, loop_back=one)
-            self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups[plan.logical])
-        return self._engine.add_phase(self._schedules[key], plan.queue, self._system.phases_end_together)
+            self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups_of(plan.logical))
+        return self._engine.add_phase(self._schedules[key], plan.queue, self._system.phases_end_together, plan.endpoint_ps)
+
+    def _groups_of(self, logical: LogicalDimension | Group) -> int:
+        """Groups of the engine."""
+        if logical not in self._groups:
+            one = self._scope is Scope.ONE_NPU
+            groups = [logical.group(0)] if one else logical.groups(self._npus)
+            dimension = logical if isinstance(logical, LogicalDimension) else None
+            self._groups[logical] = self._engine.add_groups(groups, dimension, loop_back=one)
+        return self._groups[logical]
 
     # -- after the run -------------------------------------------------------------------------------------------------
 
@@ -227,7 +313,7 @@ class _Simulation:
         engine = self._engine
         phases = []
         for record in engine.parts(0):
-            plan, cost = self._planned[record.task, record.chunk, record.part]
+            plan, cost = self._planned[record.task][record.chunk][record.part]
             measured = record if cost is None else cost
             phases.append(
                 PhaseRecord(
@@ -249,6 +335,7 @@ class _Simulation:
             end,
             self._active,
             phases,
+            engine.ended_at(),
             self._payload,
             engine.messages if self._scope is Scope.ALL_NPUS else self._messages,
             self._npus,
@@ -262,32 +349,51 @@ class _Simulation:
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
+        program_of = {npu: number for number, program in enumerate(self._programs) for npu in program.npus}
+        letters: list[str] = []
         for npu, index, ready in unfinished:
+            program = program_of[npu]
+            operation = self._programs[program].operations[index]
             if not ready:
-                operation = self._graph.operations[index]
                 waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
                 missing = [other for other in waits if (npu, other) in left]
-                waiting.append(f"NPU {npu}: {self._name(index)} waits for " + ", ".join(self._name(o) for o in missing[:3]))
+                waiting.append(
+                    f"NPU {npu}: {self._name(index, program)} waits for " + ", ".join(self._name(o, program) for o in missing[:3])
+                )
+            elif isinstance(operation, (Send, Receive)):
+                peer, what = self._peer(npu, operation), "message" if isinstance(operation, Receive) else "receive"
+                letters.append(f"NPU {npu}: {self._name(index, program)} waits for a {what} of NPU {peer} with tag {operation.tag}")
         stuck: list[str] = []
         for state in engine.stuck():
-            where = f"{self._name(state.task)}, chunk {state.chunk}, phase {state.part + 1}"
+            where = f"{self._name(state.task, program_of[state.npu])}, chunk {state.chunk}, phase {state.part + 1}"
             stuck.extend(f"{line} ({where})" for line in describe(state))
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
-        waiting = stuck + waiting
+        waiting = letters + stuck + waiting
         head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
 
-    def _name(self, index: int) -> str:
+    def _peer(self, npu: int, operation: Send | Receive) -> int:
+        return (operation.to if isinstance(operation, Send) else operation.source).of(npu, self._platform.npus)
+
+    def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""
-        operation = self._graph.operations[index]
+        operation = self._programs[program].operations[index]
         layer = self._graph.layers[operation.layer] if 0 <= operation.layer < len(self._graph.layers) else None
         where = f" of layer {layer}" if layer else ""
         if isinstance(operation, MemoryAccess):
             memory = " of remote memory" if operation.remote else ""
             return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{memory}{where})"
+        if isinstance(operation, (Send, Receive)):
+            return f"operation {index} ({type(operation).__name__.lower()} of {operation.bytes} bytes{where}{_quoted(operation.name)})"
         what = (
             f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
         )
+        if not isinstance(operation, Wait) and operation.name:
+            return f"operation {index} ({what}{_quoted(operation.name)})"
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
+
+
+def _quoted(name: str) -> str:
+    return f", {name!r}" if name else ""

@@ -10,7 +10,7 @@ import attrs
 from astra_sim.engine import Order
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.graph import Communicate
-from astra_sim.platform import LogicalDimension
+from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Schedule
 
 
@@ -18,15 +18,17 @@ from astra_sim.schedule import Collective, Schedule
 class PhasePlan:
     """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
 
-    `dimension` is the index under which the phase counts in reports. `queue` counts over all queues of an NPU.
+    `dimension` is the index under which the phase counts in reports. `queue` counts over all queues of an NPU. `endpoint_ps`
+    is the endpoint delay where it is not the system's.
     """
 
     dimension: int
-    logical: LogicalDimension
+    logical: LogicalDimension | Group
     collective: Collective
     bytes: int
     schedule: Schedule
     queue: int
+    endpoint_ps: int | None = None
 
 
 @attrs.define(slots=True)
@@ -85,12 +87,14 @@ class System(abc.ABC):
 
     `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
     clock to which computing times are truncated. `phases_end_together` says that a phase ends on all NPUs of the machine when the last
-    has finished it.
+    has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing on the CPU, and
+    communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
     """
 
     endpoint_ps: int = 0
     tick_ps: int = 1
     phases_end_together: bool = True
+    one_at_a_time: bool = False
     rendezvous: bool = False
     bus: BusOptions | None = None
 
