@@ -9,7 +9,7 @@ import attrs
 from astra_sim.boundary import call, picoseconds
 from astra_sim.errors import InputError
 from astra_sim.options import option
-from astra_sim.units import GIB
+from astra_sim.units import GIB, PS_PER_NS
 
 
 @attrs.frozen
@@ -122,6 +122,11 @@ class Compute(abc.ABC):
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes. Raises MissingWork where the work lacks what this model needs."""
+
+
+def three_accesses(size: int, gigabytes_per_s: float) -> int:
+    """Picoseconds of one write and two reads of `size` bytes, each cut to whole nanoseconds; 10^9 bytes are a gigabyte."""
+    return 3 * int(size / gigabytes_per_s) * PS_PER_NS
 
 
 class Memory(abc.ABC):

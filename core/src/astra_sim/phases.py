@@ -10,11 +10,12 @@ its dimension and its bytes. Three ways, each used where the next simpler one do
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, TRAIL_LENGTH, Job, MakeEngine, Part, RankState, Task, Trail
 from astra_sim.errors import DeadlockError, ScheduleError
-from astra_sim.models import Memory
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension, Platform, Route
 from astra_sim.schedule import Peer, Schedule, lower
@@ -43,12 +44,14 @@ class PhaseCost:
 class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
-    def __init__(self, network: RouteDelayNetwork, endpoint_ps: int, memory: Memory, rendezvous: bool, make_engine: MakeEngine) -> None:
+    def __init__(
+        self, network: RouteDelayNetwork, endpoint_ps: int, reduce_ps: Callable[[int], int], rendezvous: bool, make_engine: MakeEngine
+    ) -> None:
         self._network = network
         self._make_engine = make_engine
         self._platform: Platform = network.platform
         self._endpoint_ps = endpoint_ps
-        self._memory = memory
+        self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
         self._routes = Routes(self._platform)
         self._costs: dict[tuple[Schedule, LogicalDimension], PhaseCost] = {}
@@ -88,7 +91,7 @@ class PhaseTimer:
             route = self._routes.to(step.send_to, dimension)
             delay = self._network.delay(route, step.bytes)
             request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
-            memory = self._memory.reduce_ps(step.memory_bytes) if step.memory_bytes else 0
+            memory = self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0
             delay_sum += step.times * (request + delay)
             received += step.times
             # What came before the last few messages is beyond the length of a trail.
@@ -106,7 +109,7 @@ class PhaseTimer:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
         group = dimension.group(0)
         npus = group[:ranks]
-        engine = self._make_engine(npus[-1] + 1, self._network, self._endpoint_ps, self._memory.reduce_ps, self._rendezvous)
+        engine = self._make_engine(npus[-1] + 1, self._network, self._endpoint_ps, self._reduce_ps, self._rendezvous)
         groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
         phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
         engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[Part(Job(0, "", 0, 0), phase=phase)]])

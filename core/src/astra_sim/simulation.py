@@ -167,11 +167,12 @@ class _Simulation:
         self._scope = scope
         self._routes = Routes(platform)
         self._timer: PhaseTimer | None = None
+        reduce_ps = system.reduce_ps or memory.reduce_ps
         if scope is Scope.PHASES:
             assert isinstance(network, RouteDelayNetwork)
-            self._timer = PhaseTimer(network, system.endpoint_ps, memory, system.rendezvous, make_engine)
+            self._timer = PhaseTimer(network, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
         self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
-        self._engine = make_engine(self._npus, network, system.endpoint_ps, memory.reduce_ps, system.rendezvous, system.bus)
+        self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
         self._programs = graph.programs(self._npus) if scope is Scope.ALL_NPUS else [RankProgram(graph.operations, (0,))]
         self._groups: dict[LogicalDimension | Group, int] = {}
         self._schedules: dict[tuple[Schedule, LogicalDimension | Group], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -97,6 +97,8 @@ class System(abc.ABC):
     one_at_a_time: bool = False
     rendezvous: bool = False
     bus: BusOptions | None = None
+    reduce_ps: Callable[[int], int] | None = None
+    """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""
 
     @abc.abstractmethod
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:

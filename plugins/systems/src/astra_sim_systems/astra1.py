@@ -16,7 +16,7 @@ from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import LogicalDimension, is_power_of_two
-from astra_sim.schedule import Collective, Request
+from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.single_precision import scaled
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS
@@ -78,7 +78,7 @@ class Astra1System(System):
 
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session."""
-        return _Session(self, dimensions)
+        return Session(self, dimensions)
 
     def dimension_order(self) -> DimensionOrder:
         """The chosen order of dimensions, in its first state."""
@@ -134,15 +134,24 @@ def _default_algorithm(kind: Collective, topology: str, size: int) -> str:
 
 
 @attrs.frozen
-class _Stage:
+class Stage:
     """A dimension as one kind of collective uses it."""
 
     dimension: int
     logical: LogicalDimension
     algorithm: Algorithm
 
+    def schedule(self, request: Request) -> Schedule:
+        """The schedule of a phase here. Raises ScheduleError naming the dimension."""
+        try:
+            return self.algorithm.schedule(request)
+        except AstraError as error:
+            raise located(error, f"dimension {self.dimension}") from None
 
-class _Session(SystemSession):
+
+class Session(SystemSession):
+    """A run's chunks, phases and queues."""
+
     def __init__(self, system: Astra1System, dimensions: Sequence[LogicalDimension]) -> None:
         self._system = system
         self._queues_per_dim = system.context.run.queues_per_dim
@@ -150,36 +159,31 @@ class _Session(SystemSession):
         self._stages = {kind: self._make_stages(kind, dimensions) for kind in Collective}
         self._order = system.dimension_order()
         self._priority = 0
-        self._next_queue = [0] * len(dimensions)
+        self._next_queue: dict[tuple[int, range], int] = {}
         self._instances: dict[tuple[Collective, int], int] = {}
 
-    def _make_stages(self, kind: Collective, dimensions: Sequence[LogicalDimension]) -> list[_Stage]:
+    def _make_stages(self, kind: Collective, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
         """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm."""
         algorithms = self._system.algorithms[kind]
         stages = []
         for index, logical in enumerate(dimensions):
             algorithm = algorithms[min(logical.physical or 0, len(algorithms) - 1)]
             if algorithm.whole_platform:
-                stages.append(_Stage(index, self._system.context.platform.whole(), algorithm))
+                stages.append(Stage(index, self._system.context.platform.whole(), algorithm))
                 break
-            stages.append(_Stage(index, logical, algorithm))
+            stages.append(Stage(index, logical, algorithm))
         return stages
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
-        options = self._system.options
         stages = self._stages[operation.collective]
-        priority = URGENT_PRIORITY if operation.urgent else self._priority
-        if not operation.urgent:
-            self._priority += 1 if options.scheduling_policy == "lifo" else -1
+        priority = self.next_priority(operation)
         dimensions = [stage.logical for stage in stages]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
-        size = operation.bytes // options.splits
-        if size == 0:
-            raise InputError(f"{operation.bytes} bytes cannot be cut into {options.splits} chunks (system: splits)")
+        sizes = self.chunk_sizes(operation, self._system.context.platform.npus)
         self._order.begin(operation.collective, now_ps)
         chunks: list[ChunkPlan] = []
-        rest = operation.bytes
+        size, rest = sizes[0], sum(sizes)
         while rest > 0:
             taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
             if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
@@ -191,7 +195,28 @@ class _Session(SystemSession):
             rest -= taken
         return chunks
 
-    def _phases(self, collective: Collective, size: int, stages: Sequence[_Stage]) -> tuple[PhasePlan, ...]:
+    def next_priority(self, operation: Communicate) -> int:
+        """The priority of the chunks of a collective that is issued now."""
+        if operation.urgent:
+            return URGENT_PRIORITY
+        priority = self._priority
+        self._priority += 1 if self._system.options.scheduling_policy == "lifo" else -1
+        return priority
+
+    def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
+        """Bytes of the chunks of a collective, all equal but for the last. Raises InputError."""
+        splits = self._system.options.splits
+        size = operation.bytes // splits
+        if size == 0:
+            raise InputError(f"{operation.bytes} bytes cannot be cut into {splits} chunks (system: splits)")
+        count, last = divmod(operation.bytes, size)
+        return [size] * count + [last] * (last > 0)
+
+    def queue_places(self, collective: Collective, kind: Collective, count: int) -> range:
+        """The queues that a phase of a collective may use in turn, of `count` of a dimension."""
+        return range(count)
+
+    def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._system.options.collective_optimization == "local_bw_aware":
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
@@ -205,17 +230,16 @@ class _Session(SystemSession):
             size = phase.schedule.output_bytes
         return tuple(phases)
 
-    def _phase(self, collective: Collective, kind: Collective, stage: _Stage, size: int) -> PhasePlan:
-        place = self._next_queue[stage.dimension]
-        self._next_queue[stage.dimension] = (place + 1) % self._queues_per_dim
+    def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
+        places = self.queue_places(collective, kind, self._queues_per_dim)
+        turn = self._next_queue.get((stage.dimension, places), 0)
+        self._next_queue[stage.dimension, places] = (turn + 1) % len(places)
+        place = places[turn]
         clockwise = self._queues_per_dim == 1 or place < self._queues_per_dim // 2
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
         request = Request(kind, stage.logical.size, size, 1 if clockwise else -1, instance % stage.algorithm.variants)
-        try:
-            schedule = stage.algorithm.schedule(request)
-        except AstraError as error:
-            raise located(error, f"dimension {stage.dimension}") from None
+        schedule = stage.schedule(request)
         queue = stage.dimension * self._queues_per_dim + place
         # A schedule may do another collective than it is asked for; queues go by what it does.
         return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue)

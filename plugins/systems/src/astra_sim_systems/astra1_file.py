@@ -10,21 +10,7 @@ from typing import Any
 from astra_sim import InputError
 from astra_sim.errors import suggestion
 
-_ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling", "doubleBinaryTree": "double_binary_tree"}
-_POLICIES = {"LIFO": "lifo", "FIFO": "fifo"}
-_OPTIMIZATIONS = {"baseline": "baseline", "localBWAware": "local_bw_aware"}
-_QUEUE_ORDERS = {
-    "FIFO": "fifo",
-    "RG": "rg",
-    "smallestFirst": "smallest_first",
-    "lessRemainingPhaseFirst": "less_remaining_phase_first",
-}
-_DIMENSION_ORDERS = {
-    "ascending": "ascending",
-    "roundRobin": "round_robin",
-    "offlineGreedy": "offline_greedy",
-    "offlineGreedyFlex": "offline_greedy_flex",
-}
+from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
 
 def _whole(value: str) -> int:
@@ -68,35 +54,19 @@ def _ignored(convert: Callable[[str], Any]) -> Callable[[str], None]:
 
 
 def _algorithms(value: str) -> list[str]:
-    return [_algorithm(part) for part in value.split("_")]
-
-
-def _algorithm(text: str) -> str:
-    """The plugin meant by a name of ASTRA-sim, such as ring, direct4 or oneHalvingDoubling; other names are kept."""
-    match = re.fullmatch(r"(one)?([A-Za-z]+?)([0-9]*)", text)
-    if match is None:
-        return text
-    one, name, window = match.groups()
-    known = name[0].lower() + name[1:] if one else name
-    if known not in _ALGORITHMS or (window and known != "direct"):
-        return text
-    plugin = ("one_" if one else "") + _ALGORITHMS[known]
-    return f"{plugin}?window={window}" if window else plugin
+    return [algorithm(part) for part in value.split("_")]
 
 
 _GAP = "gap_denominator"
 _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "scheduling-policy": ("scheduling_policy", _choice(_POLICIES)),
+    "scheduling-policy": ("scheduling_policy", _choice(POLICIES)),
     "endpoint-delay": ("endpoint_delay_ns", _whole),
     "active-chunks-per-dimension": ("active_chunks_per_dimension", _whole),
     "preferred-dataset-splits": ("splits", _whole),
-    "all-reduce-implementation": ("all_reduce", _algorithms),
-    "all-gather-implementation": ("all_gather", _algorithms),
-    "reduce-scatter-implementation": ("reduce_scatter", _algorithms),
-    "all-to-all-implementation": ("all_to_all", _algorithms),
-    "collective-optimization": ("collective_optimization", _choice(_OPTIMIZATIONS)),
-    "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(_QUEUE_ORDERS)),
-    "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
+    **{key: (option, _algorithms) for key, option in ALGORITHM_KEYS.items()},
+    "collective-optimization": ("collective_optimization", _choice(OPTIMIZATIONS)),
+    "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(QUEUE_ORDERS)),
+    "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(DIMENSION_ORDERS)),
     "gap-denominator": (_GAP, _whole),
     "boost-mode": ("", _ignored(_whole)),
     "model-shared-bus": ("shared_bus", lambda value: _whole(value) == 1),

@@ -15,7 +15,13 @@ def astra_systems() -> list[Provider]:
             "Chunks, phases and queues of ASTRA-sim 1.0; a phase ends on all NPUs at once",
             factory=f"{_HERE}.astra1:Astra1System",
             options=f"{_HERE}.astra1:Astra1Options",
-        )
+        ),
+        Provider(
+            "astra2",
+            "Chunks, phases and queues of ASTRA-sim 2.x; every NPU goes on by itself, with one operation of a sort at a time",
+            factory=f"{_HERE}.astra2:Astra2System",
+            options=f"{_HERE}.astra2:Astra2Options",
+        ),
     ]
 
 

@@ -22,6 +22,9 @@ class ThemisOptions:
     """Options of Themis."""
 
     gap_denominator: int = option(16, minimum=1, help="a gap below 1/this of a chunk is not worth another order")
+    bandwidth: str = option(
+        "npu", choices=("npu", "message"), help="bandwidth of a dimension: of all links of an NPU (ASTRA-sim 1.0), or of a message (2.x)"
+    )
 
 
 @attrs.define(slots=True)
@@ -37,7 +40,10 @@ class Themis(DimensionOrder):
 
     def __init__(self, options: ThemisOptions, platform: Platform) -> None:
         self._gap_denominator = options.gap_denominator
-        totals = [d.topology.links_per_npu() * d.link_bandwidth for d in platform.dimensions]
+        of_npu = options.bandwidth == "npu"
+        totals = [
+            (d.topology.links_per_npu() if of_npu else d.topology.links_per_message()) * d.link_bandwidth for d in platform.dimensions
+        ]
         # A dimension of one NPU may have no links; it is never used.
         reference = next((total for total in totals if total), 1.0)
         self._relative = [total / reference if total else 1.0 for total in totals]

@@ -1,0 +1,94 @@
+"""The system layer of ASTRA-sim 2.x: as that of 1.0, but NPUs go on by themselves, and each does one operation of a sort at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.components import Context, located
+from astra_sim.errors import AstraError
+from astra_sim.graph import Communicate
+from astra_sim.models import three_accesses
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.schedule import Collective, Request
+from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
+from astra_sim.units import PS_PER_NS
+
+from astra_sim_systems.astra1 import Astra1Options, Astra1System, Session
+
+
+@attrs.frozen
+class Astra2Options(Astra1Options):
+    """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
+
+    one_at_a_time: bool = option(
+        True, help="an NPU has one operation under way of computing, of computing on the CPU, and of communication and memory together"
+    )
+    group_endpoint_delay_ns: int = option(10, minimum=0, help="endpoint delay in communicator groups", unit="ns")
+    local_memory_gb_per_s: float | None = option(
+        None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"
+    )
+
+
+class Astra2System(Astra1System):
+    """Rules of ASTRA-sim 2.x."""
+
+    options: Astra2Options
+    phases_end_together = False
+
+    def __init__(self, options: Astra2Options, context: Context) -> None:
+        super().__init__(options, context)
+        self.one_at_a_time = options.one_at_a_time
+        bandwidth = options.local_memory_gb_per_s
+        if bandwidth is not None:
+            self.reduce_ps = lambda size: three_accesses(size, bandwidth)
+
+    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
+        """A new session."""
+        return _Session(self, dimensions)
+
+
+class _Session(Session):
+    _system: Astra2System
+
+    def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
+        """Chunks of one size: at least a byte for each NPU, but for all-gathers; the last is not cut."""
+        splits = self._system.options.splits
+        size, total = operation.bytes // splits, operation.bytes
+        if operation.collective is not Collective.ALL_GATHER and size < npus:
+            size, total = npus, splits * npus
+        if size < 1:
+            raise InputError(f"{operation.bytes} bytes cannot be cut into {splits} chunks (system: splits)")
+        return [size] * -(-total // size)
+
+    def queue_places(self, collective: Collective, kind: Collective, count: int) -> range:
+        """The queues that a phase of a collective may use: all, but in an all-reduce the first half, and the later one for its all-gathers."""
+        if collective is not Collective.ALL_REDUCE or count == 1 or self._system.options.collective_optimization == "baseline":
+            return range(count)
+        return range(count // 2, count) if kind is Collective.ALL_GATHER else range(count // 2)
+
+    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """Cut a collective into chunks and give each its phases."""
+        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
+            return self._issue_in_group(operation, Group(operation.group))
+        if not operation.dimensions:
+            raise InputError("no dimension is involved; at least one is right")
+        return super().issue(operation, now_ps)
+
+    def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
+        """Members in the order in which they are listed are one dimension; chunks go through its first queue."""
+        if group.size == 1:
+            return []
+        priority = self.next_priority(operation)
+        algorithm = self._system.algorithms[operation.collective][0]
+        endpoint_ps = self._system.options.group_endpoint_delay_ns * PS_PER_NS
+        chunks = []
+        for size in self.chunk_sizes(operation, group.size):
+            try:
+                schedule = algorithm.schedule(Request(operation.collective, group.size, size))
+            except AstraError as error:
+                raise located(error, f"group {list(group.members)}") from None
+            plan = PhasePlan(0, group, schedule.collective or operation.collective, size, schedule, 0, endpoint_ps)
+            chunks.append(ChunkPlan(priority, (plan,)))
+        return chunks

@@ -1,0 +1,136 @@
+"""The system file of ASTRA-sim 2.x, in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
+
+_DIMENSION_ORDERS = {
+    "ascending": "ascending",
+    "roundRobin": "round_robin",
+    "themis": "offline_greedy?bandwidth=message",
+    "offlineGreedy": "offline_greedy?bandwidth=message",
+    "offlineGreedyFlex": "offline_greedy_flex?bandwidth=message",
+}
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("a whole number of at least 0 is right")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not value >= 0:
+        raise ValueError("a number of at least 0 is right")
+    return value  # type: ignore[no-any-return]
+
+
+def _flag(value: Any) -> bool:
+    if value not in (0, 1):
+        raise ValueError("0 or 1 is right")
+    return bool(value)
+
+
+def _choice(known: dict[str, str]) -> Callable[[Any], str]:
+    def convert(value: Any) -> str:
+        if value not in known:
+            raise ValueError(suggestion(str(value), known))
+        return known[value]
+
+    return convert
+
+
+def _algorithms(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("a list of names is right")
+    return [algorithm(name) for name in value]
+
+
+_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "scheduling-policy": ("scheduling_policy", _choice({**POLICIES, "EXPLICIT": "lifo"})),
+    "endpoint-delay": ("endpoint_delay_ns", _whole),
+    "active-chunks-per-dimension": ("active_chunks_per_dimension", _whole),
+    "preferred-dataset-splits": ("splits", _whole),
+    **{key: (option, _algorithms) for key, option in ALGORITHM_KEYS.items()},
+    "collective-optimization": ("collective_optimization", _choice(OPTIMIZATIONS)),
+    "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(QUEUE_ORDERS)),
+    "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
+    "model-shared-bus": ("shared_bus", _flag),
+    "L": ("bus_latency_ns", _whole),
+    "o": ("bus_overhead_ns", _whole),
+    "g": ("bus_gap_ns", _whole),
+    "G": ("bus_gap_per_byte_ns", _number),
+    "local-reduction-delay": ("bus_reduction_delay", _whole),
+    "local-mem-bw": ("local_memory_gb_per_s", _number),
+}
+_CUSTOM = {f"{key}-custom": option for key, option in ALGORITHM_KEYS.items()}
+_OTHERS = {"peak-perf": _number, "roofline-enabled": _flag, "trace-enabled": _flag, "replay-only": _flag, "track-local-mem": _flag}
+_WITHOUT_EFFECT = ("trace-enabled", "track-local-mem", "local-mem-trace-filename", "boost-mode", "per-node-custom-implementation")
+_NEEDED = ("preferred-dataset-splits", *ALGORITHM_KEYS)
+
+
+def recognises(text: str) -> bool:
+    """Whether a text is a JSON object with keys of a system."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return not {"preferred-dataset-splits", *ALGORITHM_KEYS, "endpoint-delay"}.isdisjoint(json.loads(text))
+    except (ValueError, RecursionError, TypeError):
+        return "-implementation" in text
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `system`, and `compute` where the file asks for a roofline. Raises InputError naming the key and value."""
+    try:
+        table = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from None
+    system: dict[str, Any] = {"plugin": "astra2"}
+    others: dict[str, Any] = {}
+    for key, value in table.items():
+        option, convert = _KEYS.get(key, ("", _OTHERS.get(key, lambda given: given)))
+        try:
+            converted = convert(value)
+        except ValueError as error:
+            raise InputError(f"{path}: {key} is {value!r}; {error}") from None
+        if option:
+            system[option] = converted
+        others[key] = converted
+    for key in _NEEDED:
+        if key not in table:
+            raise InputError(f"{path}: {key} is missing")
+    for key, option in _CUSTOM.items():
+        if key in table:
+            system[option] = _custom(f"{path}: {key}", table[key])
+    if system.get("local_memory_gb_per_s") == 0:
+        raise InputError(f"{path}: local-mem-bw is 0; more than 0 is right")
+    sections = {"system": system}
+    if others.get("roofline-enabled"):
+        for key in ("peak-perf", "local-mem-bw"):
+            if not others.get(key):
+                raise InputError(f"{path}: {key} is {others.get(key, 'missing')!r}; roofline-enabled needs more than 0")
+        sections["compute"] = {
+            "plugin": "roofline",
+            "rule": "astra2",
+            "peak_tera_ops_per_s": others["peak-perf"],
+            "memory_bandwidth_gb_per_s": others["local-mem-bw"],
+        }
+    elif others.get("replay-only"):
+        sections["compute"] = {"plugin": "recorded"}
+        system["replay_only"] = True
+    return sections
+
+
+def _custom(where: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(prefix, str) for prefix in value):
+        raise InputError(f"{where} is {value!r}; a list of path prefixes is right")
+    return [f"chakra?prefix={prefix}" for prefix in value]
