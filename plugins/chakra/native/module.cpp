@@ -1,0 +1,72 @@
+// The Python module astra_sim_chakra._core: the reader of nodes. astra_sim_chakra/reader.py uses it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "reader.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// A column as bytes; it is given up, so that no more than one is there twice.
+template <class T>
+nb::bytes taken(std::vector<T>& column) {
+  nb::bytes bytes(column.data(), column.size() * sizeof(T));
+  std::vector<T>().swap(column);
+  return bytes;
+}
+
+nb::bytes taken(std::string& text) {
+  nb::bytes bytes(text.data(), text.size());
+  std::string().swap(text);
+  return bytes;
+}
+
+nb::dict take_columns(chakra::Reader& reader) {
+  chakra::Columns& c = reader.columns;
+  nb::dict columns;
+  columns["id"] = taken(c.id);
+  columns["names"] = taken(c.names);
+  columns["name_end"] = taken(c.name_end);
+  columns["type"] = taken(c.type);
+  columns["duration_ns"] = taken(c.duration_ns);
+  columns["control"] = taken(c.control);
+  columns["control_end"] = taken(c.control_end);
+  columns["data"] = taken(c.data);
+  columns["data_end"] = taken(c.data_end);
+  columns["is_cpu_op"] = taken(c.is_cpu_op);
+  columns["num_ops"] = taken(c.num_ops);
+  columns["tensor_size"] = taken(c.tensor_size);
+  columns["comm_type"] = taken(c.comm_type);
+  columns["comm_priority"] = taken(c.comm_priority);
+  columns["comm_size"] = taken(c.comm_size);
+  columns["comm_src"] = taken(c.comm_src);
+  columns["comm_dst"] = taken(c.comm_dst);
+  columns["comm_tag"] = taken(c.comm_tag);
+  columns["group"] = taken(c.group);
+  columns["involved"] = taken(c.involved);
+  columns["others"] = taken(c.others);
+  columns["other_end"] = taken(c.other_end);
+  columns["order"] = taken(c.order);
+  return columns;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  module.doc() = "The compiled reader of Chakra execution traces.";
+  nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
+  nb::class_<chakra::Reader>(module, "Reader")
+      .def(nb::init<std::uint64_t, bool>(), "offset"_a, "keep"_a)
+      .def("feed", [](chakra::Reader& self, const nb::bytes& bytes) { self.feed({bytes.c_str(), bytes.size()}); })
+      .def("finish", &chakra::Reader::finish)
+      .def("columns", &take_columns)
+      .def_prop_ro("groups", [](const chakra::Reader& self) { return self.groups; })
+      .def_prop_ro("involved_dims", [](const chakra::Reader& self) {
+        std::vector<std::vector<bool>> dims;
+        for (const std::string& values : self.involved_dims) dims.emplace_back(values.begin(), values.end());
+        return dims;
+      });
+}

@@ -1,0 +1,31 @@
+"""MLCommons Chakra execution traces: reading, writing, feeding, and converting them.
+
+    from astra_sim_chakra import Feeder, load_ranks, load_trace
+
+    traces = load_ranks("traces/gpt3")      # traces/gpt3.0.et, traces/gpt3.1.et, ...
+    traces.programs, traces.program_of      # ranks that do the same share a program
+    trace = load_trace("traces/gpt3.0.et")
+"""
+
+from astra_sim_chakra.feeder import Feeder
+from astra_sim_chakra.ranks import RankTraces, load_ranks
+from astra_sim_chakra.reader import load_trace, parse_trace
+from astra_sim_chakra.schema import CollectiveType, NodeType
+from astra_sim_chakra.trace import Metadata, Node, Trace
+from astra_sim_chakra.writer import trace_of, write_nodes, write_trace
+
+__all__ = [
+    "CollectiveType",
+    "Feeder",
+    "Metadata",
+    "Node",
+    "NodeType",
+    "RankTraces",
+    "Trace",
+    "load_ranks",
+    "load_trace",
+    "parse_trace",
+    "trace_of",
+    "write_nodes",
+    "write_trace",
+]

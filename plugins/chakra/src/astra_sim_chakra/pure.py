@@ -1,0 +1,294 @@
+"""Reads the nodes of a trace into columns, in Python: used where the package was installed without its compiled part.
+
+`native/reader.cpp` does the same, with the same messages.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterator
+
+from astra_sim_chakra.schema import LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, MEMBERS, NodeType
+from astra_sim_chakra.wire import LENGTH, VARINT, Broken, Field, expect, fields, packed_varints, raw_attribute, read_varint, text, utf8
+from astra_sim_chakra.wire import whole_number as whole_number_of
+
+COLUMNS = {
+    "id": "Q",
+    "name_end": "Q",
+    "type": "b",
+    "duration_ns": "q",
+    "control": "I",
+    "control_end": "Q",
+    "data": "I",
+    "data_end": "Q",
+    "is_cpu_op": "b",
+    "num_ops": "q",
+    "tensor_size": "q",
+    "comm_type": "b",
+    "comm_priority": "i",
+    "comm_size": "q",
+    "comm_src": "i",
+    "comm_dst": "i",
+    "comm_tag": "i",
+    "group": "i",
+    "involved": "i",
+    "other_end": "Q",
+    "order": "I",
+}
+"""Columns of numbers and their `array` type codes. `names` and `others` are bytes."""
+
+_UNSET = {"is_cpu_op": -1, "num_ops": -1, "tensor_size": -1, "comm_type": -1, "comm_priority": 0, "comm_size": -1, "comm_src": -1}
+_UNSET |= {"comm_dst": -1, "comm_tag": 0, "group": -1, "involved": -1}
+_CYCLE_SHOWN = 10
+
+
+class Reader:
+    """Takes the bytes of a file, from `offset` on, piece by piece. Everything it raises is a Broken.
+
+    `keep`: keep the fields for which there is no column.
+    """
+
+    def __init__(self, offset: int, keep: bool) -> None:
+        self.groups: list[str] = []
+        self.involved_dims: list[list[bool]] = []
+        self._offset = offset
+        self._keep = keep
+        self._pending = b""
+        self._columns = {name: array(code) for name, code in COLUMNS.items()}
+        self._names = bytearray()
+        self._others = bytearray()
+        self._control_ids = array("Q")
+        self._data_ids = array("Q")
+        self._group_index: dict[str, int] = {}
+        self._involved_index: dict[tuple[bool, ...], int] = {}
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of the file."""
+        data = self._pending + data
+        begin = 0
+        while True:
+            try:
+                found = read_varint(data, begin)
+            except Broken:
+                raise Broken(f"byte {self._offset}: the length of a message is a varint of more than 64 bits") from None
+            if found is None:
+                break
+            size, at = found
+            if size > MAX_MESSAGE_BYTES:
+                raise Broken(f"byte {self._offset}: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+            if len(data) - at < size:
+                break
+            self._node(data[at : at + size])
+            self._offset += at + size - begin
+            begin = at + size
+        self._pending = data[begin:]
+
+    def finish(self) -> None:
+        """The file has ended: check ids and dependencies, and find an order."""
+        if self._pending:
+            size = len(self._pending)
+            raise Broken(f"byte {self._offset}: the file ends in the middle of a message, of which it has {size} bytes")
+        rows = self._rows()
+        for name, ids in (("control", self._control_ids), ("data", self._data_ids)):
+            self._columns[name] = self._resolved(name, ids, rows)
+        self._columns["order"] = self._order()
+
+    def columns(self) -> dict[str, bytes]:
+        """The columns as bytes."""
+        made = {name: column.tobytes() for name, column in self._columns.items()}
+        return {**made, "names": bytes(self._names), "others": bytes(self._others)}
+
+    def _node(self, message: bytes) -> None:
+        id_ = kind = micros = 0
+        name = ""
+        known: list[tuple[str, Field | None]] = []
+        try:
+            for field in fields(message):
+                other = False
+                match field.number:
+                    case 1:
+                        expect(field, VARINT, "id")
+                        id_ = field.value
+                    case 2:
+                        name = text(field, "name")
+                    case 3:
+                        expect(field, VARINT, "type")
+                        kind = field.value
+                    case 4:
+                        self._control_ids.extend(_dependencies(field, "ctrl_deps"))
+                    case 5:
+                        self._data_ids.extend(_dependencies(field, "data_deps"))
+                    case 7:
+                        expect(field, VARINT, "duration_micros")
+                        micros = field.value
+                    case 10:
+                        expect(field, LENGTH, "attr")
+                        found = raw_attribute(field.value)
+                        other = found[0] not in LIMITS and found[0] not in ("pg_name", "involved_dim")
+                        if not other:
+                            known.append(found)
+                    case _:
+                        other = True
+                if other and self._keep:
+                    self._others += message[field.begin : field.end]
+        except Broken as broken:
+            raise Broken(f"byte {self._offset}: node of {len(message)} bytes: {broken}") from None
+        columns = self._columns
+        row = len(columns["id"])
+        columns["id"].append(id_)
+        self._names += name.encode()
+        columns["name_end"].append(len(self._names))
+        try:
+            if kind > max(NodeType):
+                raise Broken(f"type is {(kind + 2**31) % 2**32 - 2**31}; 0 to {max(NodeType):d} are right")
+            if micros > MAX_MICROSECONDS:
+                raise Broken(f"duration_micros is {micros}; at most {MAX_MICROSECONDS} is right")
+            columns["type"].append(kind)
+            columns["duration_ns"].append(micros * 1000)
+            columns["control_end"].append(len(self._control_ids))
+            columns["data_end"].append(len(self._data_ids))
+            for column, unset in _UNSET.items():
+                columns[column].append(unset)
+            if self._keep:
+                columns["other_end"].append(len(self._others))
+            given = set()
+            for attribute, value in known:
+                if attribute in given:
+                    raise Broken(f"{attribute} is given twice")
+                given.add(attribute)
+                self._attribute(row, attribute, value)
+        except Broken as broken:
+            raise Broken(f"{self._label(row)}: {broken}") from None
+
+    def _attribute(self, row: int, name: str, field: Field | None) -> None:
+        member = MEMBERS[field.number] if field is not None else "attribute without a value"
+        if name == "pg_name":
+            if field is None or member != "string_val":
+                raise Broken(f"pg_name is a {member}; a string_val is right")
+            group = utf8(field.value, "pg_name")
+            self._columns["group"][row] = self._group_index.setdefault(group, len(self.groups))
+            if len(self._group_index) > len(self.groups):
+                self.groups.append(group)
+            return
+        if name == "involved_dim":
+            if field is None or member != "bool_list":
+                raise Broken(f"involved_dim is a {member}; a bool_list is right")
+            dims = tuple(_bools(field.value))
+            self._columns["involved"][row] = self._involved_index.setdefault(dims, len(self.involved_dims))
+            if len(self._involved_index) > len(self.involved_dims):
+                self.involved_dims.append(list(dims))
+            return
+        if name == "is_cpu_op" and field is not None and member == "bool_val":
+            self._columns[name][row] = field.value != 0
+            return
+        value = whole_number_of(field) if field is not None else None
+        least, most = LIMITS[name]
+        if value is None:
+            raise Broken(f"{name} is a {member}; a whole number is right")
+        if not least <= value <= most:
+            raise Broken(f"{name} is {value}; {least} to {most:d} are right")
+        if name != "astra_duration_rest_ns":
+            self._columns[name][row] = value
+            return
+        duration = self._columns["duration_ns"][row]
+        if not 0 <= duration + value <= MAX_64:
+            raise Broken(f"{name} is {value}, which makes the duration negative or too long")
+        self._columns["duration_ns"][row] = duration + value
+
+    def _rows(self) -> dict[int, int]:
+        rows: dict[int, int] = {}
+        first: tuple[int, int] | None = None
+        for row, id_ in enumerate(self._columns["id"]):
+            earlier = rows.setdefault(id_, row)
+            if earlier != row and (first is None or id_ < self._columns["id"][first[0]]):
+                first = row, earlier
+        if first is not None:
+            row, earlier = first
+            raise Broken(f"{self._label(row)}: its id is that of an earlier node, {self._label(earlier)}; every id must be there once")
+        return rows
+
+    def _resolved(self, name: str, ids: array[int], rows: dict[int, int]) -> array[int]:
+        resolved = array("I")
+        for place, id_ in enumerate(ids):
+            row = rows.get(id_)
+            if row is None:
+                waiting = next(r for r, end in enumerate(self._columns[f"{name}_end"]) if end > place)
+                raise Broken(f"{self._label(waiting)}: {name} dependency {id_} is no node of the file")
+            resolved.append(row)
+        return resolved
+
+    def _dependencies_of(self, row: int) -> Iterator[int]:
+        for name in ("control", "data"):
+            ends = self._columns[f"{name}_end"]
+            yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
+
+    def _order(self) -> array[int]:
+        """An order in which every node comes after what it depends on; empty where that of the file is one."""
+        ids = self._columns["id"]
+        if all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
+            return array("I")
+        children: list[list[int]] = [[] for _ in ids]
+        waits = [0] * len(ids)
+        for row in range(len(ids)):
+            for other in self._dependencies_of(row):
+                children[other].append(row)
+                waits[row] += 1
+        ready = [(ids[row], row) for row in range(len(ids)) if not waits[row]]
+        heapq.heapify(ready)
+        order = array("I")
+        while ready:
+            _, row = heapq.heappop(ready)
+            order.append(row)
+            for child in children[row]:
+                waits[child] -= 1
+                if not waits[child]:
+                    heapq.heappush(ready, (ids[child], child))
+        if len(order) < len(ids):
+            raise Broken(self._circle(waits))
+        return order
+
+    def _circle(self, waits: list[int]) -> str:
+        """What is left waits for a cycle: from the first of it, dependencies that are left lead there."""
+        row = next(row for row, count in enumerate(waits) if count)
+        path: list[int] = []
+        seen: dict[int, int] = {}
+        while row not in seen:
+            seen[row] = len(path)
+            path.append(row)
+            row = next(other for other in self._dependencies_of(row) if waits[other])
+        path = path[seen[row] :]
+        message = "dependencies in a circle: " + ", which waits for ".join(self._label(row) for row in path[:_CYCLE_SHOWN])
+        more = f", and {len(path) - _CYCLE_SHOWN} more" if len(path) > _CYCLE_SHOWN else ""
+        return f"{message}{more}, which waits for the first"
+
+    def _label(self, row: int) -> str:
+        ends = self._columns["name_end"]
+        return node_label(self._columns["id"][row], bytes(self._names[ends[row - 1] if row else 0 : ends[row]]).decode())
+
+
+def node_label(id_: int, name: str) -> str:
+    """What to call a node in messages: its id, and the beginning of its name in one line."""
+    encoded = name.encode()
+    if len(encoded) > 60:
+        name = encoded[:60].decode(errors="ignore") + "..."
+    return f"node {id_} '{''.join(' ' if letter < ' ' else letter for letter in name)}'"
+
+
+def _dependencies(field: Field, name: str) -> list[int]:
+    if field.type == VARINT:
+        return [field.value]
+    expect(field, LENGTH, name)
+    return packed_varints(field.value, f"{name} ends")
+
+
+def _bools(data: bytes) -> Iterator[bool]:
+    for field in fields(data):
+        if field.number != 1:
+            continue
+        if field.type == VARINT:
+            yield field.value != 0
+            continue
+        expect(field, LENGTH, "the values of a bool_list")
+        for value in packed_varints(field.value, "the values of a bool_list end"):
+            yield value != 0

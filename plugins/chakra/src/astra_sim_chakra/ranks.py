@@ -1,0 +1,119 @@
+"""The traces of all ranks, `<prefix>.<rank>.et`. Ranks that do the same share one program."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from array import array
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_chakra.reader import load_trace
+from astra_sim_chakra.trace import Column, Trace
+
+
+@attrs.frozen(eq=False)
+class RankTraces:
+    """The traces of `ranks` ranks.
+
+    `programs` are the different ones, in the order of the first rank that has each; `program_of[rank]` is the place of a rank's in it.
+    In a program peers are distances, `(peer - rank) % ranks`: so the ranks of a pipeline stage have the same one.
+    """
+
+    prefix: str
+    ranks: int
+    programs: tuple[Trace, ...]
+    program_of: tuple[int, ...]
+
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
+        program = self.programs[self.program_of[rank]]
+        src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
+        return attrs.evolve(program.with_peers(src, dst, relative=False), path=rank_path(self.prefix, rank))
+
+    def members(self, program: int) -> list[int]:
+        """The ranks that have a program."""
+        return [rank for rank, found in enumerate(self.program_of) if found == program]
+
+
+def rank_path(prefix: str, rank: int) -> str:
+    """The file of a rank."""
+    return f"{prefix}.{rank}.et"
+
+
+def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False) -> RankTraces:
+    """The traces of all ranks: files `<prefix>.<rank>.et`, rank 0 and on.
+
+    `ranks`: how many there must be (None: as many as there are). `keep` as for `load_trace`. Raises InputError: as `load_trace`, where a
+    file is missing or there are too many, and where a peer is no rank.
+    """
+    prefix = os.fspath(prefix)
+    found = find_ranks(prefix)
+    count = (max(found) + 1 if found else 0) if ranks is None else ranks
+    if not found:
+        raise InputError(f"{prefix}: there are no traces; {rank_path(prefix, 0)} and so on are right, one for each rank")
+    for rank in range(count):
+        if rank not in found:
+            raise InputError(f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(found)} is the last there is")
+    if max(found) >= count:
+        raise InputError(f"{rank_path(prefix, max(found))}: there are traces for {max(found) + 1} ranks; {count} are right")
+    by_bytes: dict[bytes, Trace] = {}
+    places: dict[bytes, int] = {}
+    programs: list[Trace] = []
+    program_of = []
+    for rank in range(count):
+        path = rank_path(prefix, rank)
+        of_bytes = _file_digest(path)
+        trace = by_bytes.get(of_bytes)
+        if trace is None:
+            trace = load_trace(path, keep=keep)
+        relative = _relative(trace, rank, count, path)
+        # Of ranks with the same program only one trace is kept, that of the first.
+        state = hashlib.sha256(trace.digest)
+        state.update(relative.comm_src)
+        state.update(relative.comm_dst)
+        key = state.digest()
+        if key not in places:
+            places[key] = len(programs)
+            programs.append(relative)
+            by_bytes[of_bytes] = trace
+        program_of.append(places[key])
+    return RankTraces(prefix, count, tuple(programs), tuple(program_of))
+
+
+def find_ranks(prefix: str) -> set[int]:
+    """The ranks for which there is a file. Raises InputError where the folder cannot be read."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(re.escape(name) + r"\.(0|[1-9][0-9]{0,8})\.et")
+    try:
+        return {int(match[1]) for match in map(pattern.fullmatch, os.listdir(folder or ".")) if match}
+    except OSError as error:
+        raise InputError(f"{folder or '.'}: {error.strerror or error}") from None
+
+
+def _file_digest(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
+    columns: list[Column] = []
+    for name in ("comm_src", "comm_dst"):
+        column: Column = getattr(trace, name)
+        for row in range(len(trace)) if len(column) and max(column) >= ranks else ():
+            if column[row] >= ranks:
+                raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; 0 to {ranks - 1} are right")
+        columns.append(_shifted(column, -rank, ranks))
+    return trace.with_peers(columns[0], columns[1], relative=True)
+
+
+def _shifted(peers: Column, distance: int, ranks: int) -> Column:
+    """Peers a distance further on, around all ranks; -1 stays."""
+    if not len(peers) or max(peers) < 0:
+        return peers
+    return memoryview(array("i", [(peer + distance) % ranks if peer >= 0 else peer for peer in peers])).toreadonly()

@@ -1,0 +1,141 @@
+"""Loads a Chakra execution trace from a file, gzipped or not: a GlobalMetadata, then nodes, each with its length in front."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from astra_sim import InputError
+
+from astra_sim_chakra import pure
+from astra_sim_chakra.schema import MAX_MESSAGE_BYTES
+from astra_sim_chakra.trace import Metadata, Trace, make_trace
+from astra_sim_chakra.wire import LENGTH, Broken, expect, fields, read_attribute, text
+
+_PIECE = 1 << 20
+_GZIP = b"\x1f\x8b"
+_VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
+
+
+def load_trace(path: str | os.PathLike[str], *, keep: bool = False, compiled: bool | None = None) -> Trace:
+    """The trace in a file.
+
+    `keep`: keep fields and attributes for which there is no column, so that they can be written again. `compiled`: use the compiled
+    reader (None: where it is installed). Raises InputError, naming the file, the node and what would be right.
+    """
+    name = os.fspath(path)
+    with open_trace(name) as stream:
+        return _read(stream, name, keep, compiled)
+
+
+def parse_trace(data: bytes, name: str, *, keep: bool = False, compiled: bool | None = None) -> Trace:
+    """The trace in the bytes of a file; `name` stands for the file in messages. Raises InputError."""
+    with _translated(name):
+        return _read(_unpacked(io.BytesIO(data)), name, keep, compiled)
+
+
+@contextmanager
+def open_trace(path: str) -> Iterator[IO[bytes]]:
+    """The bytes of a trace file, unpacked. Everything that is wrong with it becomes an InputError that names it."""
+    with _translated(path), open(path, "rb") as file:
+        yield _unpacked(file)
+
+
+def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
+    """The GlobalMetadata at the beginning of a trace, and where the nodes begin. Raises Broken."""
+    size, offset = _read_length(stream)
+    if size > MAX_MESSAGE_BYTES:
+        raise Broken(f"byte 0: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+    data = stream.read(size)
+    if len(data) < size:
+        raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
+    version, attributes = "", []
+    try:
+        for field in fields(data):
+            if field.number == 1:
+                version = text(field, "version")
+            elif field.number == 2:
+                expect(field, LENGTH, "attr")
+                attributes.append(read_attribute(field.value))
+    except Broken as broken:
+        raise Broken(f"byte 0: the first message is no GlobalMetadata: {broken}") from None
+    metadata = Metadata(version, tuple(attributes))
+    _check_version("version", version)
+    schema = metadata.get("schema")
+    if isinstance(schema, str) and "-chakra." in schema:
+        _check_version("schema", schema.partition("-chakra.")[2])
+    return metadata, offset + size
+
+
+def has_compiled() -> bool:
+    """Whether the compiled reader is installed."""
+    return _compiled() is not None
+
+
+def _compiled() -> Any:
+    try:
+        from astra_sim_chakra import _core
+    except ImportError:
+        return None
+    return _core
+
+
+def _read(stream: IO[bytes], name: str, keep: bool, compiled: bool | None) -> Trace:
+    core = _compiled() if compiled is not False else None
+    if compiled and core is None:
+        raise InputError("astra-sim-chakra is installed without its compiled reader")
+    metadata, offset = read_metadata(stream)
+    reader = pure.Reader(offset, keep) if core is None else core.Reader(offset, keep)
+    while piece := stream.read(_PIECE):
+        reader.feed(piece)
+    reader.finish()
+    return make_trace(name, metadata, reader.columns(), reader.groups, reader.involved_dims)
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except EOFError:
+        raise InputError(f"{name}: the gzip file ends before its end; it was cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{name}: the gzip file is damaged: {error}") from None
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from None
+    except InputError:
+        raise
+    except ValueError as error:  # Broken, of either reader
+        raise InputError(f"{name}: {error}") from None
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    packed = file.read(2) == _GZIP
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+
+
+def _read_length(stream: IO[bytes]) -> tuple[int, int]:
+    """The length in front of the first message, and its size. Raises Broken."""
+    size = 0
+    for count in range(10):
+        byte = stream.read(1)
+        if not byte:
+            raise Broken("the file is empty; a trace begins with a GlobalMetadata" if not count else "the file ends in its first varint")
+        size |= (byte[0] & 0x7F) << (7 * count)
+        if byte[0] < 0x80:
+            return size, count + 1
+    raise Broken("byte 0: the length of a message is a varint of more than 64 bits; this is no Chakra trace")
+
+
+def _check_version(name: str, version: str) -> None:
+    if not version:
+        return
+    numbers = tuple(int(part) for part in version.split(".")) if _VERSION.fullmatch(version) else ()
+    if not (0, 0, 4) <= numbers < (2,):
+        raise Broken(f"{name} is {version[:100]!r}; Chakra 0.0.4 to 1 are right")

@@ -1,0 +1,217 @@
+"""A Chakra execution trace in memory: columns, a row for each node, and nodes one at a time."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim_chakra.pure import COLUMNS, node_label
+from astra_sim_chakra.schema import NodeType
+from astra_sim_chakra.wire import Attribute
+
+Column = memoryview
+"""Numbers, read-only, one for each row."""
+
+
+@attrs.frozen
+class Metadata:
+    """The GlobalMetadata of a trace: schema version ("" where it says none) and attributes."""
+
+    version: str = ""
+    attributes: tuple[Attribute, ...] = ()
+
+    def get(self, name: str) -> Any:
+        """The value of the attribute of that name, None where there is none."""
+        return next((attribute.value for attribute in self.attributes if attribute.name == name), None)
+
+
+@attrs.frozen
+class Dependencies:
+    """Rows that each row depends on: compressed sparse rows. Those of row r are `rows[end[r - 1] : end[r]]`, from 0 for r = 0."""
+
+    end: Column
+    rows: Column
+
+    def __getitem__(self, row: int) -> Column:
+        return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """One node. None: the trace does not say. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
+
+    `others` are further fields in protobuf's wire format, as they stand in the file.
+    """
+
+    id: int
+    name: str = ""
+    type: NodeType
+    duration_ns: int = 0
+    control: tuple[int, ...] = ()
+    data: tuple[int, ...] = ()
+    is_cpu_op: bool | None = None
+    num_ops: int | None = None
+    tensor_size: int | None = None
+    comm_type: int | None = None
+    comm_priority: int = 0
+    comm_size: int | None = None
+    comm_src: int | None = None
+    comm_dst: int | None = None
+    comm_tag: int = 0
+    pg_name: str | None = None
+    involved_dim: tuple[bool, ...] | None = None
+    others: bytes = b""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Trace:
+    """The trace of one rank, checked: ids are unique, dependencies exist and have no cycle.
+
+    A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
+    (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
+    (place in `groups`, names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say. `comm_priority` and
+    `comm_tag` are 0 there.
+
+    `order` lists the rows so that each comes after what it depends on. With `relative_peers`, `comm_src` and `comm_dst` are distances:
+    (peer - rank) modulo the number of ranks.
+    """
+
+    path: str
+    metadata: Metadata
+    id: Column
+    type: Column
+    duration_ns: Column
+    control: Dependencies
+    data: Dependencies
+    is_cpu_op: Column
+    num_ops: Column
+    tensor_size: Column
+    comm_type: Column
+    comm_priority: Column
+    comm_size: Column
+    comm_src: Column
+    comm_dst: Column
+    comm_tag: Column
+    group: Column
+    groups: tuple[str, ...]
+    involved: Column
+    involved_dims: tuple[tuple[bool, ...], ...]
+    order: Sequence[int]
+    relative_peers: bool = False
+    _names: bytes
+    _name_end: Column
+    _others: bytes
+    _other_end: Column
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def name(self, row: int) -> str:
+        """The name of a node."""
+        return self._names[self._name_end[row - 1] if row else 0 : self._name_end[row]].decode()
+
+    def label(self, row: int) -> str:
+        """What to call a node in messages: `node 3 'conv1'`."""
+        return node_label(self.id[row], self.name(row))
+
+    def row(self, id: int) -> int:
+        """The row of the node of that id. Raises KeyError."""
+        first = self.id[0] if len(self) else 0
+        if 0 <= id - first < len(self) and self.id[id - first] == id:
+            return id - first
+        return self._rows[id]
+
+    @functools.cached_property
+    def _rows(self) -> dict[int, int]:
+        return {id_: row for row, id_ in enumerate(self.id)}
+
+    def dependencies(self, row: int) -> list[int]:
+        """The rows that a node waits for, control and data, each once."""
+        return list(dict.fromkeys([*self.control[row], *self.data[row]]))
+
+    def others(self, row: int) -> bytes:
+        """The fields of a node for which there is no column, in wire format; empty unless the trace was loaded with `keep`."""
+        if not len(self._other_end):
+            return b""
+        return self._others[self._other_end[row - 1] if row else 0 : self._other_end[row]]
+
+    def node(self, row: int) -> Node:
+        """A node by its row."""
+        return Node(
+            id=self.id[row],
+            name=self.name(row),
+            type=NodeType(self.type[row]),
+            duration_ns=self.duration_ns[row],
+            control=tuple(self.id[other] for other in self.control[row]),
+            data=tuple(self.id[other] for other in self.data[row]),
+            is_cpu_op=None if self.is_cpu_op[row] < 0 else bool(self.is_cpu_op[row]),
+            num_ops=_given(self.num_ops[row]),
+            tensor_size=_given(self.tensor_size[row]),
+            comm_type=_given(self.comm_type[row]),
+            comm_priority=self.comm_priority[row],
+            comm_size=_given(self.comm_size[row]),
+            comm_src=_given(self.comm_src[row]),
+            comm_dst=_given(self.comm_dst[row]),
+            comm_tag=self.comm_tag[row],
+            pg_name=None if self.group[row] < 0 else self.groups[self.group[row]],
+            involved_dim=None if self.involved[row] < 0 else self.involved_dims[self.involved[row]],
+            others=self.others(row),
+        )
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, in the order of the file."""
+        return (self.node(row) for row in range(len(self)))
+
+    def with_peers(self, comm_src: Column, comm_dst: Column, relative: bool) -> Trace:
+        """The same trace with other peers; everything else is shared."""
+        return attrs.evolve(self, comm_src=comm_src, comm_dst=comm_dst, relative_peers=relative)
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A hash of all nodes but for their peers."""
+        state = hashlib.sha256(repr((self.groups, self.involved_dims)).encode())
+        columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS if hasattr(self, name) and name not in _NOT_HASHED}
+        columns |= {"names": self._names, "name_end": self._name_end, "others": self._others, "other_end": self._other_end}
+        for dependencies in (self.control, self.data):
+            state.update(dependencies.end)
+            state.update(dependencies.rows)
+        for column in columns.values():
+            state.update(len(column).to_bytes(8, "little"))
+            state.update(column)
+        return state.digest()
+
+
+_NOT_HASHED = ("comm_src", "comm_dst", "control", "data", "order")
+
+
+def make_trace(
+    path: str, metadata: Metadata, columns: dict[str, bytes], groups: Sequence[str], involved: Sequence[Sequence[bool]]
+) -> Trace:
+    """A trace from what a reader found."""
+    views = {name: memoryview(columns.pop(name)).cast(code) for name, code in COLUMNS.items()}
+    views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
+    control = Dependencies(views.pop("control_end"), views.pop("control"))
+    data = Dependencies(views.pop("data_end"), views.pop("data"))
+    order = views.pop("order")
+    return Trace(
+        path=path,
+        metadata=metadata,
+        control=control,
+        data=data,
+        groups=tuple(groups),
+        involved_dims=tuple(tuple(dims) for dims in involved),
+        order=order if len(order) else range(len(views["id"])),
+        names=columns["names"],
+        others=columns["others"],
+        name_end=views.pop("_name_end"),
+        other_end=views.pop("_other_end"),
+        **views,
+    )
+
+
+def _given(value: int) -> int | None:
+    return None if value < 0 else value
