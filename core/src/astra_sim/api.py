@@ -35,6 +35,7 @@ def simulate(
     rendezvous: bool | None = None,
     symmetry: bool | None = None,
     engine: str | None = None,
+    groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
@@ -71,6 +72,8 @@ def simulate(
         "symmetry": symmetry,
         "engine": engine,
     }
+    if groups is not None:
+        made.use_groups(groups)
     made.run.update({key: value for key, value in run.items() if value is not None})
     for assignment in set:
         made.set(assignment)

@@ -90,6 +90,7 @@ _COMPONENT = "plugin:NAME[?key=value&...] or a file"
 @click.option("--compute-scale", type=float, help="Factor on every computing time.")
 @click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
 @click.option("--injection-scale", type=float, help="Factor on the endpoint delay.")
+@click.option("--groups", metavar="FILE", type=click.Path(), help="Communicator groups: the NPUs of each by name (JSON, TOML).")
 @click.option("--queues-per-dim", type=int, help="Queues of each dimension.")
 @click.option("--rendezvous", is_flag=True, default=None, help="A message waits for a request from its receiver.")
 @click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")

@@ -12,6 +12,7 @@ from astra_sim.boundary import call
 from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
 from astra_sim.graph import ExecutionGraph, check_graph
+from astra_sim.groups import check_groups
 from astra_sim.models import Compute, Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.options import structure
@@ -66,6 +67,8 @@ class Context:
     run: RunOptions
     compute: Compute
     tick_ps: int = 1
+    groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+    replay_only: bool = False
 
     def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
         """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
@@ -155,9 +158,10 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
-    context = Context(plugins, platform, run, compute)
+    groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
+    context = Context(plugins, platform, run, compute, groups=groups)
     system = maker.given("system", System) or maker.make("system", System, context)
-    context = attrs.evolve(context, tick_ps=system.tick_ps)
+    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only)
     graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
     try:
         check_graph(graph, platform.npus)

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import InputError, suggestion
+from astra_sim.groups import read_groups
 from astra_sim.options import Typed, option, structure
 from astra_sim.plugins import Plugins, shared_plugins
 from astra_sim.specs import Table, parse_toml, read_text, sections_of, set_value
@@ -38,6 +39,7 @@ class RunOptions:
     queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+    groups: dict[str, Any] = option(factory=dict, help="communicator groups: NPUs by name, or the path of a file")
     engine: str = option("auto", choices=("auto", "python", "compiled"), help="auto: the compiled engine where it is installed")
 
 
@@ -72,6 +74,16 @@ class Experiment:
         else:
             self.sections[kind] = value
             self.origin[kind] = f"{kind} object"
+
+    def use_groups(self, value: Any, base: str = "") -> None:
+        """Put communicator groups, or the path of their file, in the section `run`. Raises InputError."""
+        if isinstance(value, (str, os.PathLike)):
+            path = os.path.join(base, os.fspath(value))
+            self.run["groups"] = read_groups(path)
+            self.origin["groups"] = path
+        else:
+            self.run["groups"] = value
+            self.origin["groups"] = "groups"
 
     def set(self, assignment: str) -> None:
         """Apply `section.key=value`, as `--set` does. Raises InputError."""
@@ -127,5 +139,7 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     if not isinstance(run, dict):
         raise InputError(f"{file}: run is {run!r}, not a table")
     experiment.run = dict(run)
+    if "groups" in run:
+        experiment.use_groups(run["groups"], os.path.dirname(file))
     experiment.origin["run"] = f"{file}: run"
     return experiment

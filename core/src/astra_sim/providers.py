@@ -63,6 +63,9 @@ class FileFormat:
 
     `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as
     they could stand in an experiment file. `read` raises InputError naming the path, line or key, and value.
+
+    A format of many files that share a prefix names the end of the first of them, `first_file`: then a path is of this format where
+    that file exists, and `read` gets no text.
     """
 
     name: str
@@ -70,6 +73,7 @@ class FileFormat:
     kinds: tuple[str, ...]
     recognises: Reference
     read: Reference
+    first_file: str | None = None
 
     def is_of(self, text: str) -> bool:
         """Whether a text is of this format. Raises PluginError where the plugin fails."""

@@ -96,6 +96,8 @@ class System(abc.ABC):
     phases_end_together: bool = True
     one_at_a_time: bool = False
     rendezvous: bool = False
+    replay_only: bool = False
+    """Operations of a trace take the time that it recorded, collectives too."""
     bus: BusOptions | None = None
     reduce_ps: Callable[[int], int] | None = None
     """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""

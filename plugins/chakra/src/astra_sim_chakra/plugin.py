@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim import Provider, hookimpl
+from astra_sim import FileFormat, Provider, hookimpl
 
 
 @hookimpl
@@ -12,5 +12,31 @@ def astra_commands() -> list[Provider]:
             "convert",
             "Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.",
             "astra_sim_chakra.convert:convert",
+        )
+    ]
+
+
+@hookimpl
+def astra_workloads() -> list[Provider]:
+    return [
+        Provider(
+            "chakra",
+            "Chakra execution traces, one of every rank",
+            "astra_sim_chakra.workload:chakra",
+            "astra_sim_chakra.workload:ChakraOptions",
+        )
+    ]
+
+
+@hookimpl
+def astra_formats() -> list[FileFormat]:
+    return [
+        FileFormat(
+            "chakra",
+            "Chakra execution traces PREFIX.0.et, PREFIX.1.et, ..., by their prefix",
+            kinds=("workload",),
+            recognises="astra_sim_chakra.workload:recognises",
+            read="astra_sim_chakra.workload:read_prefix",
+            first_file=".0.et",
         )
     ]

@@ -25,6 +25,7 @@ class Astra2Options(Astra1Options):
     one_at_a_time: bool = option(
         True, help="an NPU has one operation under way of computing, of computing on the CPU, and of communication and memory together"
     )
+    replay_only: bool = option(False, help="operations of a trace take the time that it recorded, collectives too")
     group_endpoint_delay_ns: int = option(10, minimum=0, help="endpoint delay in communicator groups", unit="ns")
     local_memory_gb_per_s: float | None = option(
         None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"
@@ -40,6 +41,7 @@ class Astra2System(Astra1System):
     def __init__(self, options: Astra2Options, context: Context) -> None:
         super().__init__(options, context)
         self.one_at_a_time = options.one_at_a_time
+        self.replay_only = options.replay_only
         bandwidth = options.local_memory_gb_per_s
         if bandwidth is not None:
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)

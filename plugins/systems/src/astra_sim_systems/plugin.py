@@ -56,5 +56,12 @@ def astra_formats() -> list[FileFormat]:
             kinds=("system",),
             recognises=f"{_HERE}.astra1_file:recognises",
             read=f"{_HERE}.astra1_file:read",
-        )
+        ),
+        FileFormat(
+            "astra-sim-2-system",
+            "JSON system file of ASTRA-sim 2.x",
+            kinds=("system",),
+            recognises=f"{_HERE}.astra2_file:recognises",
+            read=f"{_HERE}.astra2_file:read",
+        ),
     ]

@@ -1,0 +1,151 @@
+"""The workload `chakra`: execution traces as an execution graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.boundary import call, picoseconds
+from astra_sim.components import Context
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send
+from astra_sim.groups import members_of
+from astra_sim.models import MissingWork, Work
+from astra_sim.schedule import Collective, shift
+from astra_sim.units import PS_PER_NS
+
+from astra_sim_chakra.ranks import load_ranks
+from astra_sim_chakra.schema import CollectiveType, NodeType
+from astra_sim_chakra.trace import Trace
+
+_COLLECTIVES = {
+    CollectiveType.ALL_REDUCE: Collective.ALL_REDUCE,
+    CollectiveType.ALL_GATHER: Collective.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL: Collective.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK: Collective.REDUCE_SCATTER,
+}
+
+
+@attrs.frozen
+class ChakraOptions:
+    """Options of a workload of traces."""
+
+    prefix: str = option(help="the trace of rank N is the file PREFIX.N.et")
+
+
+def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
+    """The graph of all ranks' traces; ranks that do the same share a program. Raises InputError naming file and node."""
+    traces = load_ranks(options.prefix, context.platform.npus)
+    programs = []
+    for number, trace in enumerate(traces.programs):
+        members = traces.members(number)
+        operations = _Builder(trace, members, context).operations()
+        programs.append(RankProgram(tuple(operations), tuple(members)))
+    first, *others = programs
+    return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
+
+
+def read_prefix(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `workload` of traces that begin with `path`."""
+    return {"workload": {"plugin": "chakra", "prefix": path}}
+
+
+def recognises(text: str) -> bool:
+    """Never: a trace is binary, and there is one for every rank."""
+    return False
+
+
+class _Builder:
+    """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
+
+    def __init__(self, trace: Trace, members: Sequence[int], context: Context) -> None:
+        self._trace = trace
+        self._members = members
+        self._context = context
+        self._durations: dict[tuple[int, int, int, bool], int] = {}
+        self._all = tuple(range(len(context.platform.dimensions)))
+        self._path = trace.path
+
+    def operations(self) -> list[Operation]:
+        """All operations."""
+        trace = self._trace
+        rows = sorted(range(len(trace)), key=trace.id.__getitem__)
+        place = {row: number for number, row in enumerate(rows)}
+        if any(place[other] >= place[row] for row in rows for other in trace.dependencies(row)):
+            rows = list(trace.order)
+            place = {row: number for number, row in enumerate(rows)}
+        if not rows:
+            raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
+        return [self._operation(row, tuple(place[other] for other in trace.dependencies(row))) for row in rows]
+
+    def _operation(self, row: int, after: tuple[int, ...]) -> Operation:
+        trace, kind, name = self._trace, self._trace.type[row], self._trace.name(row)
+        on_cpu = trace.is_cpu_op[row] == 1
+        if kind == NodeType.INVALID_NODE:
+            raise self._error(row, "its type is INVALID_NODE, which cannot be run")
+        if kind == NodeType.METADATA_NODE:
+            return Compute(after, 0, name=name)
+        if kind == NodeType.COMP_NODE or self._context.replay_only:
+            return Compute(after, self._duration(row, on_cpu), cpu=on_cpu, name=name)
+        if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
+            return MemoryAccess(after, self._needed(row, "tensor_size"), kind == NodeType.MEM_STORE_NODE, True, name=name)
+        size = self._needed(row, "comm_size")
+        if kind == NodeType.COMM_COLL_NODE:
+            return self._collective(row, after, size, name)
+        sends = kind == NodeType.COMM_SEND_NODE
+        distance = self._needed(row, "comm_dst" if sends else "comm_src")
+        if not distance:
+            raise self._error(row, f"{'comm_dst' if sends else 'comm_src'} is the rank itself; another one is right")
+        return (Send if sends else Receive)(after, shift(distance), size, trace.comm_tag[row], name=name)
+
+    def _collective(self, row: int, after: tuple[int, ...], size: int, name: str) -> Communicate:
+        trace = self._trace
+        kind = CollectiveType(self._needed(row, "comm_type"))
+        if kind not in _COLLECTIVES:
+            known = ", ".join(known.name for known in _COLLECTIVES)
+            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right")
+        if size < 1:
+            raise self._error(row, f"comm_size is {size}; at least 1 is right")
+        scaled = int(size * self._context.run.comm_scale)
+        group_name = trace.groups[trace.group[row]] if trace.group[row] >= 0 else None
+        group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")
+        for npu in self._members if group is not None else ():
+            if group is not None and npu not in group:
+                raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is no member")
+        if group is not None and len(group) == self._context.platform.npus:
+            group = None
+        involved = trace.involved_dims[trace.involved[row]] if trace.involved[row] >= 0 else None
+        dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
+        if not dimensions:
+            raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
+        return Communicate(after, _COLLECTIVES[kind], scaled, dimensions, -1, Pass.FORWARD, group=group, name=name)
+
+    def _duration(self, row: int, on_cpu: bool) -> int:
+        """Picoseconds that a node computes: as recorded (0 is a nanosecond), or as the compute model says."""
+        trace, context = self._trace, self._context
+        key = trace.duration_ns[row], trace.num_ops[row], trace.tensor_size[row], on_cpu
+        if key not in self._durations:
+            recorded, operations, size = (None if value < 0 else value for value in key[:3])
+            if on_cpu or context.replay_only:
+                nanoseconds: float = recorded or 0
+            else:
+                work = Work(recorded, operations, size)
+                what = f"{self._path}: {trace.label(row)}: compute {type(context.compute).__name__}"
+                try:
+                    nanoseconds = call(what, context.compute.duration_ns, work)
+                except MissingWork as error:
+                    raise self._error(row, str(error)) from None
+            scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
+            self._durations[key] = picoseconds(scaled, f"{self._path}: {trace.label(row)}: the computing time")
+        return self._durations[key] or PS_PER_NS
+
+    def _needed(self, row: int, column: str) -> int:
+        value: int = getattr(self._trace, column)[row]
+        if value < 0:
+            raise self._error(row, f"{column} is missing")
+        return value
+
+    def _error(self, row: int, what: str) -> InputError:
+        return InputError(f"{self._path}: {self._trace.label(row)}: {what}")
