@@ -1,0 +1,142 @@
+#include "domain.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "traffic.hpp"
+
+namespace astra::packet {
+
+Domain::Domain(std::shared_ptr<const Shape> shape)
+    : shape_(std::move(shape)),
+      channels_(static_cast<std::size_t>(shape_->channels())),
+      senders_(static_cast<std::size_t>(shape_->all_vcs)),
+      receivers_(static_cast<std::size_t>(shape_->all_vcs)),
+      lanes_(static_cast<std::size_t>(shape_->lanes())),
+      routers_(static_cast<std::size_t>(shape_->routers())),
+      calendar_(shape_->units(), shape_->horizon),
+      statistics_(shape_->channels()) {
+    const Rules& rules = shape_->rules;
+    for (SenderVc& sender : senders_) sender.credits = rules.buffers;
+    occupied_base_.push_back(0);
+    for (int c = 0; c < shape_->channels(); ++c) {
+        occupied_base_.push_back(occupied_base_.back() + static_cast<std::size_t>(shape_->vc_count(c) + 63) / 64);
+    }
+    occupied_.resize(occupied_base_.back());
+    const int width = rules.vnets * rules.vcs;
+    std::size_t choices = 0;
+    std::size_t ports = 0;
+    for (int r = 0; r < shape_->routers(); ++r) {
+        const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+        RouterState& state = routers_[static_cast<std::size_t>(r)];
+        const int inputs = static_cast<int>(spec.inputs.size());
+        ports = std::max(ports, static_cast<std::size_t>(spec.output_ports));
+        state.random = (rules.seed + static_cast<std::uint64_t>(r) + 1) * 0x9E3779B97F4A7C15ULL;
+        if (rules.allocation == Allocation::combined) {
+            state.input_pointer.assign(spec.inputs.size(), 0);
+            state.output_pointer.assign(static_cast<std::size_t>(spec.output_ports), 0);
+        } else {
+            const int expanded = inputs * rules.input_speedup;
+            state.next_vc.assign(static_cast<std::size_t>(expanded), 0);
+            state.vc_pointers.resize(inputs * width, spec.output_ports * width);
+            state.switch_pointers.resize(expanded, spec.output_ports);
+            state.speculative_pointers.resize(expanded, spec.output_ports);
+            choices = std::max(choices, static_cast<std::size_t>(expanded * spec.output_ports));
+        }
+    }
+    best_.assign(ports, -1);
+    choice_.assign(choices, -1);
+}
+
+void Domain::schedule(int unit, Cycle time) {
+    calendar_.add(unit, time);
+    if (time < next_) next_ = time;
+}
+
+std::uint32_t Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number) {
+    const Rules& rules = shape_->rules;
+    const std::int64_t size = std::max<std::int64_t>(bytes, 1);
+    const std::int64_t packets = (size + rules.packet_bytes - 1) / rules.packet_bytes;
+    const std::int64_t last = size - (packets - 1) * rules.packet_bytes;
+    const auto flits = static_cast<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
+    std::uint32_t index;
+    if (free_messages_.empty()) {
+        index = static_cast<std::uint32_t>(messages_.size());
+        messages_.emplace_back();
+    } else {
+        index = free_messages_.back();
+        free_messages_.pop_back();
+    }
+    const std::int32_t last_flits = rules.full_last_packet ? rules.packet_flits : flits;
+    messages_[index] = {source, destination, packets, packets, packets, last_flits, now, now + 1, number};
+    const int l = shape_->lane_of(source, vnet);
+    lanes_[static_cast<std::size_t>(l)].messages.push(index);
+    ++outstanding_;
+    schedule_lane(l, now + 1);
+    return index;
+}
+
+// A message of one packet that may leave in the cycle in which it is created.
+std::uint32_t Domain::create(Cycle created, int lane, int destination, int flits) {
+    std::uint32_t index;
+    if (free_messages_.empty()) {
+        index = static_cast<std::uint32_t>(messages_.size());
+        messages_.emplace_back();
+    } else {
+        index = free_messages_.back();
+        free_messages_.pop_back();
+    }
+    messages_[index] = {shape_->lane[static_cast<std::size_t>(lane)].node, destination, 1, 1, 1, flits, created, created, 0};
+    lanes_[static_cast<std::size_t>(lane)].messages.push(index);
+    ++outstanding_;
+    return index;
+}
+
+void Domain::attach(Traffic* traffic) { traffic_ = traffic; }
+
+void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
+    arrived_ = &arrived;
+    now_ = time;
+    next_ = kNever;
+    const int routers = shape_->routers();
+    const bool combined = shape_->rules.allocation == Allocation::combined;
+    calendar_.take(time, [&](int unit) {
+        if (unit >= routers) {
+            run_lane(unit - routers, time);
+        } else if (combined) {
+            run_combined(unit, time);
+        } else {
+            run_staged(unit, time);
+        }
+    });
+    if (next_ != time + 1) next_ = calendar_.next(time + 1);
+}
+
+std::string Domain::check() const {
+    const Rules& rules = shape_->rules;
+    for (int c = 0; c < shape_->channels(); ++c) {
+        const Channel& channel = channels_[static_cast<std::size_t>(c)];
+        const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+        for (int v = 0; v < shape_->vc_count(c); ++v) {
+            const ReceiverVc& vc = receivers_[vc_index(c, v)];
+            std::int64_t held = senders_[vc_index(c, v)].credits + vc.buffer.size();
+            for (std::uint32_t i = 0; i < channel.flits.size(); ++i) held += channel.flits[i].vc == v;
+            for (std::uint32_t i = 0; i < channel.credits.size(); ++i) held += channel.credits[i].vc == v;
+            if (held != rules.buffers) return spec.name + ": credits, flits and credits under way add up to " + std::to_string(held);
+            if (static_cast<int>(vc.buffer.size()) > rules.buffers) return spec.name + ": more flits than buffers";
+            for (std::uint32_t i = 1; i < vc.buffer.size(); ++i) {
+                const bool follows = vc.buffer[i].packet == vc.buffer[i - 1].packet;
+                if (follows == vc.buffer[i].head || follows == vc.buffer[i - 1].tail) return spec.name + ": flits out of order";
+            }
+        }
+    }
+    if (outstanding_ == 0) {
+        for (std::uint64_t bits : occupied_) {
+            if (bits != 0) return "flits are left though all messages have arrived";
+        }
+        if (free_packets_.size() != packets_.size()) return "packets are left though all messages have arrived";
+    }
+    return "";
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,73 @@
+// A network: domains that share no link, buffer or arbiter, in step. Times are picoseconds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "domain.hpp"
+
+namespace astra::packet {
+
+inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+// A message that cannot be carried.
+struct RouteError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Nothing moves any more, and messages are under way. The text has a line for every channel that waits.
+struct Deadlock : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+class Network {
+public:
+    Network(int npus, int vnets, std::int64_t clock_ps);
+    Network(const Network&) = delete;
+    Network& operator=(const Network&) = delete;
+
+    // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
+    void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
+    // Choose the virtual network by the last dimension in which source and destination differ, not by queue. By dimension: the NPUs of one
+    // step along it, and the size.
+    void choose_by_dimension(std::vector<std::pair<int, int>> dimensions) { dimensions_ = std::move(dimensions); }
+
+    void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue);
+    // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
+    // Deadlock where there is no limit, nothing arrives any more and something should.
+    bool advance(std::int64_t until);
+    std::int64_t next_event() const;
+
+    std::int64_t time = 0;
+    std::vector<std::uint64_t> arrived;
+
+    const std::vector<std::unique_ptr<Domain>>& domains() const { return domains_; }
+    Domain& domain(std::size_t index) { return *domains_[index]; }
+    std::int64_t clock_ps() const { return clock_ps_; }
+    Cycle now() const { return now_; }
+    std::string check() const;
+
+private:
+    struct Place {
+        int domain = -1;
+        int node = -1;
+    };
+
+    int choose_vnet(int source, int destination, int queue) const;
+    const Place& place(int npu, int vnet) const { return places_[static_cast<std::size_t>(npu * vnets_ + vnet)]; }
+    void report_deadlock() const;
+
+    int npus_;
+    int vnets_;
+    std::int64_t clock_ps_;
+    std::vector<std::unique_ptr<Domain>> domains_;
+    std::vector<Place> places_;
+    std::vector<std::pair<int, int>> dimensions_;
+    Cycle now_ = 0;
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,151 @@
+#include "shape.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <stdexcept>
+
+namespace astra::packet {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
+    : rules(given),
+      router(std::move(routers)),
+      sizes(std::move(dimension_sizes)),
+      node_router(std::move(routers_of_nodes)),
+      lane_of_(node_router.size() * at(rules.vnets), -1) {}
+
+int Shape::add_channel(ChannelSpec spec) {
+    const int number = channels();
+    if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
+    if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
+    vc_base.push_back(all_vcs);
+    channel.push_back(std::move(spec));
+    all_vcs += vc_count(number);
+    return number;
+}
+
+void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router) {
+    const int number = lanes();
+    LaneSpec spec{node, vnet, -1, -1};
+    to_router.source = routers() + number;
+    to_router.sink = from_router.source = node_router[at(node)];
+    from_router.sink = routers() + number;
+    spec.out = add_channel(std::move(to_router));
+    spec.in = add_channel(std::move(from_router));
+    lane.push_back(spec);
+    for (int v = 0; v < rules.vnets; ++v) {
+        const ChannelSpec& out = channel[at(spec.out)];
+        if (v >= out.first_vnet && v < out.first_vnet + out.vnets) lane_of_[at(node * rules.vnets + v)] = number;
+    }
+}
+
+void Shape::finish() {
+    number_ports();
+    make_tables();
+    for (const ChannelSpec& spec : channel) {
+        const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
+        const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
+                               rules.interface_credit_delay;
+        horizon = std::max(horizon, 2 * wires + handling);
+    }
+}
+
+void Shape::number_ports() {
+    for (RouterSpec& spec : router) {
+        auto by_sink = [this](int a, int b) { return channel[at(a)].sink_port < channel[at(b)].sink_port; };
+        auto by_source = [this](int a, int b) { return channel[at(a)].source_port < channel[at(b)].source_port; };
+        std::stable_sort(spec.inputs.begin(), spec.inputs.end(), by_sink);
+        std::stable_sort(spec.outputs.begin(), spec.outputs.end(), by_source);
+        for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, channel[at(c)].sink_port + 1);
+        for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, channel[at(c)].source_port + 1);
+    }
+}
+
+// Breadth first, backwards from all routers that have the wanted coordinate, over the links of one dimension.
+void Shape::make_tables() {
+    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+        const int size = sizes[at(d)];
+        std::vector<int> next(router.size() * at(size), -1);
+        std::vector<int> distance(router.size() * at(size), -1);
+        for (int wanted = 0; wanted < size; ++wanted) {
+            std::deque<int> reached;
+            for (int r = 0; r < routers(); ++r) {
+                if (router[at(r)].coordinates[at(d)] == wanted) {
+                    distance[at(r * size + wanted)] = 0;
+                    reached.push_back(r);
+                }
+            }
+            while (!reached.empty()) {
+                const int r = reached.front();
+                reached.pop_front();
+                for (int c : router[at(r)].inputs) {
+                    const ChannelSpec& spec = channel[at(c)];
+                    if (spec.dimension != d || distance[at(spec.source * size + wanted)] >= 0) continue;
+                    distance[at(spec.source * size + wanted)] = distance[at(r * size + wanted)] + 1;
+                    reached.push_back(spec.source);
+                }
+            }
+            for (int r = 0; r < routers(); ++r) {
+                const int here = distance[at(r * size + wanted)];
+                if (here <= 0) continue;
+                for (int c : router[at(r)].outputs) {
+                    const ChannelSpec& spec = channel[at(c)];
+                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) {
+                        next[at(r * size + wanted)] = c;
+                        break;
+                    }
+                }
+            }
+        }
+        table_.push_back(std::move(next));
+        distance_.push_back(std::move(distance));
+    }
+}
+
+int Shape::differing_dimension(int r, int node) const {
+    const std::vector<int>& here = router[at(r)].coordinates;
+    const std::vector<int>& there = router[at(node_router[at(node)])].coordinates;
+    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+        if (here[at(d)] != there[at(d)]) return d;
+    }
+    return -1;
+}
+
+int Shape::first_hop(int r, int node, int vnet) const {
+    const int d = differing_dimension(r, node);
+    if (d < 0) return lane[at(lane_of(node, vnet))].in;
+    return table_[at(d)][at(r * sizes[at(d)] + router[at(node_router[at(node)])].coordinates[at(d)])];
+}
+
+std::vector<int> Shape::next_hops(int r, int node) const {
+    std::vector<int> found;
+    const int d = differing_dimension(r, node);
+    if (d < 0) return found;
+    const int size = sizes[at(d)];
+    const int wanted = router[at(node_router[at(node)])].coordinates[at(d)];
+    const int here = distance_[at(d)][at(r * size + wanted)];
+    for (int c : router[at(r)].outputs) {
+        const ChannelSpec& spec = channel[at(c)];
+        if (spec.dimension == d && distance_[at(d)][at(spec.sink * size + wanted)] == here - 1) found.push_back(c);
+    }
+    return found;
+}
+
+int Shape::hops(int source, int destination, int vnet) const {
+    if (lane_of(source, vnet) < 0 || lane_of(destination, vnet) < 0) return -1;
+    int r = node_router[at(source)];
+    for (int count = 0; count <= routers(); ++count) {
+        if (differing_dimension(r, destination) < 0) return count;
+        const int c = !router[at(r)].spray.empty() ? router[at(r)].spray.front() : first_hop(r, destination, vnet);
+        if (c < 0) return -1;
+        r = channel[at(c)].sink;
+    }
+    return -1;
+}
+
+}  // namespace astra::packet

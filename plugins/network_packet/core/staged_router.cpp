@@ -1,0 +1,168 @@
+// A router with separate stages: route computation, virtual channel allocation, switch allocation, traversal (BookSim's input-queued one).
+
+#include "domain.hpp"
+
+namespace astra::packet {
+
+void Domain::run_staged(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) receive_staged(r, input, now);
+    for (int c : spec.outputs) take_credits(c, now);
+    speculative_.clear();
+    if (shape_->rules.speculative) ask_speculatively(r, now);
+    const bool vcs_given = !routers_[static_cast<std::size_t>(r)].allocating.empty() && allocate_vcs(r, now);
+    const bool switched = allocate_switch(r, now);
+    if (vcs_given || switched) schedule(r, now + 1);
+}
+
+void Domain::receive_staged(int r, int input, Cycle now) {
+    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
+    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
+    if (flits.empty() || flits.front().time > now) return;
+    const Flit flit = flits.front();
+    flits.pop();
+    if (!flits.empty()) schedule(r, flits.front().time);
+    ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
+    vc.buffer.push(flit);
+    occupy(c, flit.vc);
+    if (vc.state == VcState::idle) begin_packet(r, input, flit.vc, now + shape_->rules.routing_delay);
+}
+
+// The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
+void Domain::begin_packet(int r, int input, int vc_number, Cycle since) {
+    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
+    ReceiverVc& vc = receivers_[vc_index(c, vc_number)];
+    vc.state = VcState::allocating;
+    vc.since = since;
+    vc.out = route(r, c, packets_[vc.buffer.front().packet]);
+    vc.out_vc = -1;
+    routers_[static_cast<std::size_t>(r)].allocating.emplace_back(input, vc_number);
+    schedule(r, since);
+}
+
+bool Domain::allocate_vcs(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    const int width = shape_->rules.vnets * shape_->rules.vcs;
+    asks_.clear();
+    for (int i = 0; i < static_cast<int>(state.allocating.size()); ++i) {
+        const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
+        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
+        if (vc.since > now) continue;
+        const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
+        const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+        bool asked = false;
+        for (int out_vc = first; out_vc < end; ++out_vc) {
+            if (senders_[vc_index(vc.out, out_vc)].busy) continue;
+            asks_.push_back({input * width + number, port * width + out_vc, i});
+            asked = true;
+        }
+        if (!asked) wait_for_credit(vc.out);
+    }
+    if (asks_.empty()) return false;
+    matched_.clear();
+    matcher_.match(asks_, state.vc_pointers, shape_->rules.input_first, matched_);
+    for (const Ask& ask : matched_) {
+        auto& [input, number] = state.allocating[static_cast<std::size_t>(ask.tag)];
+        ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
+        vc.state = VcState::active;
+        vc.since = now + 1;
+        vc.out_vc = static_cast<std::int16_t>(ask.output % width);
+        senders_[vc_index(vc.out, vc.out_vc)].busy = true;
+        input = -1;
+    }
+    std::erase_if(state.allocating, [](const auto& entry) { return entry.first < 0; });
+    return !matched_.empty();
+}
+
+bool Domain::has_room(const ReceiverVc& vc) const {
+    const Flit& flit = vc.buffer.front();
+    const int needed = shape_->rules.cut_through && flit.head ? packets_[flit.packet].flits : 1;
+    return senders_[vc_index(vc.out, vc.out_vc)].credits >= needed;
+}
+
+// One request for each input of the switch and output: of several virtual channels, the next in turn.
+void Domain::ask_for_switch(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    const int speedup = shape_->rules.input_speedup;
+    asks_.clear();
+    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+        const int c = spec.inputs[static_cast<std::size_t>(input)];
+        const int width = shape_->vc_count(c);
+        each_occupied(c, [&](int number) {
+            const ReceiverVc& vc = receivers_[vc_index(c, number)];
+            if (vc.state != VcState::active || vc.since > now) return;
+            if (!has_room(vc)) {
+                wait_for_credit(vc.out);
+                return;
+            }
+            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+            const int expanded = input * speedup + number % speedup;
+            int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
+            if (chosen < 0) {
+                chosen = static_cast<int>(asks_.size());
+                asks_.push_back({expanded, port, number});
+                return;
+            }
+            int& other = asks_[static_cast<std::size_t>(chosen)].tag;
+            const int start = state.next_vc[static_cast<std::size_t>(expanded)];
+            if ((number - start + width) % width < (other - start + width) % width) other = number;
+        });
+    }
+    for (const Ask& ask : asks_) choice_[static_cast<std::size_t>(ask.input * spec.output_ports + ask.output)] = -1;
+}
+
+// Heads that ask for a virtual channel ask for the switch too, as if they already had one.
+void Domain::ask_speculatively(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    const int speedup = shape_->rules.input_speedup;
+    for (const auto& [input, number] : routers_[static_cast<std::size_t>(r)].allocating) {
+        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
+        if (vc.since > now) continue;
+        const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
+        for (int out_vc = first; out_vc < end; ++out_vc) {
+            const SenderVc& sender = senders_[vc_index(vc.out, out_vc)];
+            if (sender.busy || sender.credits == 0) continue;
+            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+            speculative_.push_back({input * speedup + number % speedup, port, number});
+            break;
+        }
+    }
+}
+
+bool Domain::allocate_switch(int r, Cycle now) {
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    ask_for_switch(r, now);
+    matched_.clear();
+    if (!asks_.empty()) matcher_.match(asks_, state.switch_pointers, shape_->rules.input_first, matched_);
+    const std::size_t sure = matched_.size();
+    for (const Ask& ask : matched_) cross(r, ask, now);
+    if (speculative_.empty()) return sure > 0;
+
+    std::vector<Ask> guessed;
+    matcher_.match(speculative_, state.speculative_pointers, shape_->rules.input_first, guessed);
+    for (const Ask& ask : guessed) {
+        const int input = ask.input / shape_->rules.input_speedup;
+        const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
+        const ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
+        bool taken = vc.state != VcState::active || !has_room(vc);
+        for (std::size_t i = 0; i < sure; ++i) taken = taken || matched_[i].input == ask.input || matched_[i].output == ask.output;
+        if (!taken) cross(r, ask, now);
+    }
+    return true;
+}
+
+// A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
+void Domain::cross(int r, const Ask& ask, Cycle now) {
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    const int speedup = shape_->rules.input_speedup;
+    const int input = ask.input / speedup;
+    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
+    state.next_vc[static_cast<std::size_t>(ask.input)] = (ask.tag + speedup) % shape_->vc_count(c);
+    forward(c, ask.tag, now);
+    ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
+    if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, input, ask.tag, now + 1 + shape_->rules.routing_delay);
+}
+
+}  // namespace astra::packet
