@@ -1,6 +1,7 @@
 // The Python module.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -50,6 +51,7 @@ Rules rules_of(const nb::dict& table) {
     number("input_speedup", rules.input_speedup);
     number("queue_ahead", rules.queue_ahead);
     number("wait_for_tail_credit", rules.wait_for_tail_credit);
+    number("same_cycle", rules.same_cycle);
     number("speculative", rules.speculative);
     number("input_first", rules.input_first);
     number("cut_through", rules.cut_through);
@@ -200,6 +202,10 @@ NB_MODULE(_core, m) {
              [](Shape& shape, int node, int vnet, const nb::dict& to, const nb::dict& from) {
                  shape.add_lane(node, vnet, channel_of(to), channel_of(from));
              })
+        .def("set_ports", [](Shape& shape, int router, int inputs, int outputs) {
+            shape.router.at(static_cast<std::size_t>(router)).input_ports = inputs;
+            shape.router.at(static_cast<std::size_t>(router)).output_ports = outputs;
+        })
         .def("set_spray", [](Shape& shape, int router, std::vector<int> channels) {
             shape.router.at(static_cast<std::size_t>(router)).spray = std::move(channels);
         })

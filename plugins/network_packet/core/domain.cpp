@@ -53,43 +53,62 @@ void Domain::schedule(int unit, Cycle time) {
     if (time < next_) next_ = time;
 }
 
-std::uint32_t Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number) {
+Message& Domain::new_message(int lane, std::int64_t packets) {
+    std::uint32_t index;
+    if (free_messages_.empty()) {
+        index = static_cast<std::uint32_t>(messages_.size());
+        messages_.emplace_back();
+    } else {
+        index = free_messages_.back();
+        free_messages_.pop_back();
+    }
+    lanes_[static_cast<std::size_t>(lane)].messages.push(index);
+    ++outstanding_;
+    Message& message = messages_[index];
+    message.source = shape_->lane[static_cast<std::size_t>(lane)].node;
+    message.packets = message.unmade = message.missing = packets;
+    return message;
+}
+
+void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
     const Rules& rules = shape_->rules;
     const std::int64_t size = std::max<std::int64_t>(bytes, 1);
     const std::int64_t packets = (size + rules.packet_bytes - 1) / rules.packet_bytes;
     const std::int64_t last = size - (packets - 1) * rules.packet_bytes;
     const auto flits = static_cast<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
-    std::uint32_t index;
-    if (free_messages_.empty()) {
-        index = static_cast<std::uint32_t>(messages_.size());
-        messages_.emplace_back();
-    } else {
-        index = free_messages_.back();
-        free_messages_.pop_back();
-    }
-    const std::int32_t last_flits = rules.full_last_packet ? rules.packet_flits : flits;
-    messages_[index] = {source, destination, packets, packets, packets, last_flits, now, now + 1, number};
     const int l = shape_->lane_of(source, vnet);
-    lanes_[static_cast<std::size_t>(l)].messages.push(index);
-    ++outstanding_;
+    const bool first = lanes_[static_cast<std::size_t>(l)].messages.empty();
+    Message& message = new_message(l, packets);
+    message.destination = destination;
+    message.last_flits = rules.full_last_packet ? rules.packet_flits : flits;
+    message.created = now;
+    message.ready = awake ? now : now + 1;
+    message.number = number;
     schedule_lane(l, now + 1);
-    return index;
+    Lane& lane = lanes_[static_cast<std::size_t>(l)];
+    if (!awake || !first || lane.made_at == now) return;
+    take_credits(shape_->lane[static_cast<std::size_t>(l)].out, now);
+    make_packet(l, now);
+    if (lane.sent_at != now && !lane.packets.empty()) send_from(l, now);
+}
+
+bool Domain::awake(int l, Cycle now) const {
+    const Lane& lane = lanes_[static_cast<std::size_t>(l)];
+    if (lane.run_at == now || !lane.packets.empty()) return true;
+    const RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(shape_->lane[static_cast<std::size_t>(l)].out)].credits;
+    const Cycle usable = now + shape_->rules.interface_credit_delay;
+    for (std::uint32_t i = 0; i < credits.size() && credits[i].time <= usable; ++i) {
+        if (credits[i].time == usable) return true;
+    }
+    return false;
 }
 
 // A message of one packet that may leave in the cycle in which it is created.
-std::uint32_t Domain::create(Cycle created, int lane, int destination, int flits) {
-    std::uint32_t index;
-    if (free_messages_.empty()) {
-        index = static_cast<std::uint32_t>(messages_.size());
-        messages_.emplace_back();
-    } else {
-        index = free_messages_.back();
-        free_messages_.pop_back();
-    }
-    messages_[index] = {shape_->lane[static_cast<std::size_t>(lane)].node, destination, 1, 1, 1, flits, created, created, 0};
-    lanes_[static_cast<std::size_t>(lane)].messages.push(index);
-    ++outstanding_;
-    return index;
+void Domain::create(Cycle created, int lane, int destination, int flits) {
+    Message& message = new_message(lane, 1);
+    message.destination = destination;
+    message.last_flits = flits;
+    message.created = message.ready = created;
 }
 
 void Domain::attach(Traffic* traffic) { traffic_ = traffic; }

@@ -52,6 +52,9 @@ struct Lane {
     RingBuffer<std::uint16_t> vcs;        // of these packets
     int pointer = 0;                      // where to look for an idle virtual channel next
     std::int32_t sent = 0;                // flits of the first packet
+    Cycle run_at = -1;                    // when it was last looked at, made a packet, sent a flit
+    Cycle made_at = -1;
+    Cycle sent_at = -1;
 };
 
 struct RouterState {
@@ -72,9 +75,11 @@ class Domain {
 public:
     explicit Domain(std::shared_ptr<const Shape> shape);
 
-    // Puts a message into its source's queue; it is made into packets from the next cycle on.
-    // Returns its number in this domain.
-    std::uint32_t inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number);
+    // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
+    // one where the interface is `awake` and that matters.
+    void inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
+    // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
+    bool awake(int lane, Cycle now) const;
 
     // The next cycle in which anything happens, or kNever.
     Cycle next() const { return next_; }
@@ -92,7 +97,7 @@ public:
 
     // Synthetic traffic makes messages by itself.
     void attach(Traffic* traffic);
-    std::uint32_t create(Cycle created, int lane, int destination, int flits);
+    void create(Cycle created, int lane, int destination, int flits);
     void schedule_lane(int lane, Cycle time) { schedule(shape_->routers() + lane, time); }
 
 private:
@@ -100,7 +105,7 @@ private:
 
     std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(c)] + vc); }
     void schedule(int unit, Cycle time);
-    void settle();
+    Message& new_message(int lane, std::int64_t packets);
 
     // channels.cpp
     void send_flit(int c, Flit flit, Cycle takes);

@@ -11,6 +11,7 @@ void Domain::run_lane(int l, Cycle now) {
     if (traffic_ != nullptr) traffic_->create(*this, l, now);
     take_credits(spec.out, now);
     Lane& lane = lanes_[static_cast<std::size_t>(l)];
+    lane.run_at = now;
     if (!lane.messages.empty()) make_packet(l, now);
     if (!lane.packets.empty()) send_from(l, now);
 }
@@ -73,6 +74,7 @@ void Domain::make_packet(int l, Cycle now) {
         if (sender.busy || (!rules.queue_ahead && sender.credits == 0)) continue;
         lane.pointer = (vc + 1) % rules.vcs;
         sender.busy = true;
+        lane.made_at = now;
         lane.packets.push(new_packet(message, number, spec.vnet));
         lane.vcs.push(static_cast<std::uint16_t>(vc));
         if (--message.unmade == 0) lane.messages.pop();
@@ -99,6 +101,7 @@ void Domain::send_from(int l, Cycle now) {
     if (flit.head) packet.injected = now;
     send_flit(c, flit, now + 1);
     ++lane.sent;
+    lane.sent_at = now;
     if (flit.tail) {
         lane.sent = 0;
         lane.packets.pop();

@@ -13,6 +13,7 @@ void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<i
         const int npu = npus.at(static_cast<std::size_t>(lane.node));
         places_.at(static_cast<std::size_t>(npu * vnets_ + lane.vnet)) = {number, lane.node};
     }
+    same_cycle_ = shape->rules.same_cycle;
     domains_.push_back(std::make_unique<Domain>(std::move(shape)));
 }
 
@@ -56,15 +57,36 @@ void Network::inject(std::int64_t at, std::uint64_t number, int source, int dest
         throw RouteError(what + in_queue + " has no way: virtual network " + std::to_string(vnet) + " does not join them");
     }
     const Cycle cycle = (at + clock_ps_ - 1) / clock_ps_;
-    now_ = std::max(now_, cycle);
-    domains_[static_cast<std::size_t>(from.domain)]->inject(cycle, from.node, to.node, vnet, bytes, number);
+    if (cycle > now_) {
+        later_.push({cycle, injected_++, number, bytes, source, destination, vnet});
+    } else {
+        send(now_, number, source, destination, vnet, bytes);
+    }
+}
+
+// Hands a message to its interface in cycle `cycle`, which has been run.
+void Network::send(Cycle cycle, std::uint64_t number, int source, int destination, int vnet, std::int64_t bytes) {
+    bool awake = false;
+    for (int v = 0; same_cycle_ && v < vnets_ && !awake; ++v) {
+        const Place& other = place(source, v);
+        if (other.domain < 0) continue;
+        const Domain& domain = *domains_[static_cast<std::size_t>(other.domain)];
+        awake = domain.awake(domain.shape().lane_of(other.node, v), cycle);
+    }
+    const Place& from = place(source, vnet);
+    domains_[static_cast<std::size_t>(from.domain)]->inject(cycle, from.node, place(destination, vnet).node, vnet, bytes, number, awake);
+}
+
+Cycle Network::next_cycle() const {
+    Cycle next = later_.empty() ? kNever : later_.top().cycle;
+    for (const auto& domain : domains_) next = std::min(next, domain->next());
+    return next;
 }
 
 bool Network::advance(std::int64_t until) {
     arrived.clear();
     while (true) {
-        Cycle next = kNever;
-        for (const auto& domain : domains_) next = std::min(next, domain->next());
+        const Cycle next = next_cycle();
         if (next == kNever) {
             if (until == kNoLimit) report_deadlock();
             return false;
@@ -73,6 +95,11 @@ bool Network::advance(std::int64_t until) {
         now_ = next;
         for (const auto& domain : domains_) {
             if (domain->next() == next) domain->run(next, arrived);
+        }
+        while (!later_.empty() && later_.top().cycle == next) {
+            const Later message = later_.top();
+            later_.pop();
+            send(next, message.number, message.source, message.destination, message.vnet, message.bytes);
         }
         if (!arrived.empty()) {
             time = next * clock_ps_;
@@ -83,8 +110,7 @@ bool Network::advance(std::int64_t until) {
 }
 
 std::int64_t Network::next_event() const {
-    Cycle next = kNever;
-    for (const auto& domain : domains_) next = std::min(next, domain->next());
+    const Cycle next = next_cycle();
     return next == kNever ? kNoLimit : next * clock_ps_;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <queue>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -56,6 +57,20 @@ private:
         int domain = -1;
         int node = -1;
     };
+    // A message that is sent in a cycle that has not been run yet.
+    struct Later {
+        Cycle cycle;
+        std::uint64_t order;
+        std::uint64_t number;
+        std::int64_t bytes;
+        int source;
+        int destination;
+        int vnet;
+        bool operator>(const Later& other) const { return cycle != other.cycle ? cycle > other.cycle : order > other.order; }
+    };
+
+    Cycle next_cycle() const;
+    void send(Cycle cycle, std::uint64_t number, int source, int destination, int vnet, std::int64_t bytes);
 
     int choose_vnet(int source, int destination, int queue) const;
     const Place& place(int npu, int vnet) const { return places_[static_cast<std::size_t>(npu * vnets_ + vnet)]; }
@@ -67,7 +82,10 @@ private:
     std::vector<std::unique_ptr<Domain>> domains_;
     std::vector<Place> places_;
     std::vector<std::pair<int, int>> dimensions_;
-    Cycle now_ = 0;
+    std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
+    std::uint64_t injected_ = 0;
+    bool same_cycle_ = false;
+    Cycle now_ = -1;  // all cycles up to this one have been run
 };
 
 }  // namespace astra::packet
