@@ -219,9 +219,11 @@ NB_MODULE(_core, m) {
             network.add_domain(shape, npus);
         })
         .def("choose_by_dimension", &Network::choose_by_dimension)
+        .def("wake_senders", &Network::wake_senders)
         .def("inject", &Network::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
         .def("advance", &advance, "until"_a.none())
         .def("check", &Network::check)
+        .def_prop_ro("clock_ps", &Network::clock_ps)
         .def("statistics", &statistics);
 
     m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");

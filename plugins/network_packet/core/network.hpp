@@ -37,6 +37,9 @@ public:
     // step along it, and the size.
     void choose_by_dimension(std::vector<std::pair<int, int>> dimensions) { dimensions_ = std::move(dimensions); }
 
+    // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
+    void wake_senders() { wake_senders_ = true; }
+
     void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue);
     // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
     // Deadlock where there is no limit, nothing arrives any more and something should.
@@ -85,6 +88,7 @@ private:
     std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
     std::uint64_t injected_ = 0;
     bool same_cycle_ = false;
+    bool wake_senders_ = false;
     Cycle now_ = -1;  // all cycles up to this one have been run
 };
 

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import attrs
+from astra_sim import InputError, option
+from astra_sim.platform import Dimension
+from astra_sim.schedule import Peer
 
 from astra_sim_network_packet._core import Network, Shape
 
@@ -47,6 +50,122 @@ class GarnetNetwork:
     def vnets(self) -> int:
         """Virtual networks."""
         return sum(self.queues)
+
+
+@attrs.frozen
+class GarnetDimension:
+    """One of the three dimensions of a Garnet network: rings of their own for every queue, or switches that all share."""
+
+    network: GarnetNetwork = attrs.field(repr=False)
+    index: int
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "switch" if self.network.topology == "NV_Switch" and self.index > 0 else "ring"
+
+    @property
+    def size(self) -> int:
+        """Positions."""
+        return self.network.sizes[self.index]
+
+    @property
+    def queue_directions(self) -> tuple[int, ...]:
+        """For each queue of the system layer, which way round it goes: +1 clockwise, -1 anticlockwise."""
+        count = self.network.queues[self.index]
+        return (1,) * count if self.index == 0 else (1,) * (count // 2) + (-1,) * (count - count // 2)
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links on the way: two by a switch, along the ring in its only or its shorter direction otherwise."""
+        if self.name == "switch":
+            return 2
+        ahead = (destination - source) % self.size
+        return ahead if self.index == 0 else min(ahead, self.size - ahead)
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Distances are, at a switch everything is."""
+        return peer.operator == "shift" or (peer.operator == "xor" and self.name == "switch")
+
+    def links_per_message(self) -> int:
+        """One: a message stays on its ring, and a packet takes one switch."""
+        return 1
+
+    def links_per_npu(self) -> int:
+        """A ring, or a switch, for each queue."""
+        return self.network.queues[self.index]
+
+
+@attrs.frozen
+class Torus3dOptions:
+    """Options of a Torus3D. A cycle is 1 ns."""
+
+    npus: int = option(minimum=1, help="NPUs")
+    packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
+    package_rows: int = option(1, minimum=1, help="rows of packages")
+    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
+    horizontal_rings: int = option(1, minimum=1, help="rings along a row, each way")
+    vertical_rings: int = option(1, minimum=1, help="rings along a column, each way")
+    tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
+    package_link_width_bits: int = option(256, minimum=1, help="width of the other links", unit="bits/ns")
+    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
+    package_link_latency_ns: int = option(1, minimum=1, help="latency of the other links", unit="ns")
+
+
+@attrs.frozen
+class NvSwitchOptions:
+    """Options of an NV_Switch. A cycle is 1 ns."""
+
+    npus: int = option(minimum=1, help="NPUs")
+    packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
+    package_rows: int = option(1, minimum=1, help="rows of packages")
+    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
+    links_per_tile: int = option(1, minimum=1, help="switches, each with a link to every NPU")
+    horizontal_rings: int = option(1, minimum=1, help="virtual networks for each switch")
+    tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
+    package_link_width_bits: int = option(256, minimum=1, help="width of the links to switches", unit="bits/ns")
+    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
+    package_link_latency_ns: int = option(1, minimum=1, help="latency of the links to switches", unit="ns")
+
+
+def torus3d(options: Torus3dOptions) -> list[Dimension]:
+    """The three dimensions of a Torus3D."""
+    return _dimensions("Torus3D", options, options.vertical_rings, 1)
+
+
+def nv_switch(options: NvSwitchOptions) -> list[Dimension]:
+    """The two dimensions of an NV_Switch. Raises InputError for more than one row."""
+    if options.package_rows > 1:
+        raise InputError(f"package_rows is {options.package_rows}; 1 is right for an NV_Switch, which has no queues for a third dimension")
+    return _dimensions("NV_Switch", options, 1, options.links_per_tile)
+
+
+def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rings: int, links_per_tile: int) -> list[Dimension]:
+    if o.npus % o.packages:
+        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; a divisor of {o.npus} is right for packages")
+    if o.packages % o.package_rows:
+        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; a divisor of {o.packages} is right for package_rows")
+    network = GarnetNetwork(
+        topology,
+        o.npus,
+        o.packages,
+        o.package_rows,
+        o.local_rings,
+        vertical_rings,
+        o.horizontal_rings,
+        links_per_tile,
+        o.tile_link_width_bits,
+        o.package_link_width_bits,
+        o.local_link_latency_ns,
+        o.package_link_latency_ns,
+    )
+    made = []
+    # The switches of NV_Switch join all packages: their dimension is the last.
+    for index, size in enumerate(network.sizes[: 2 if topology == "NV_Switch" else 3]):
+        width = o.tile_link_width_bits if index == 0 else o.package_link_width_bits
+        latency = o.local_link_latency_ns if index == 0 else o.package_link_latency_ns
+        shape = GarnetDimension(network, index)
+        made.append(Dimension(shape, size, shape.links_per_npu(), width / 8, latency, o.local_link_latency_ns))
+    return made
 
 
 class Link(NamedTuple):

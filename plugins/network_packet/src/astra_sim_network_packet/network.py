@@ -1,0 +1,90 @@
+"""The packet network as a backend: builds the core's network for a platform, and passes messages to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import DeadlockError
+from astra_sim.network import EventNetwork
+from astra_sim.platform import Platform
+
+from astra_sim_network_packet import _core, garnet_topologies
+from astra_sim_network_packet.options import PacketOptions
+
+GARNET_START_PS = 13_000
+"""Garnet's workload starts in cycle 13."""
+
+
+class PacketNetwork(EventNetwork):
+    """Messages as packets of flits through routers with virtual channels and credits.
+
+    Messages may also be put on it by hand: `inject` and `advance` without `begin`.
+    """
+
+    def __init__(self, options: PacketOptions, platform: Platform) -> None:
+        super().__init__(platform)
+        self.settings = options.settings()
+        self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
+        self._build = _builder(self, platform)
+        self._core = self._build()
+
+    def begin(self) -> int:
+        """A run of the kernel's begins. Returns the time at which its workload starts (picoseconds)."""
+        self._core = self._build()
+        self._core.wake_senders()
+        return self._start_ps
+
+    def inject(self, time: int, messages: Sequence[tuple[int, ...]]) -> None:
+        """Take messages (number, source, destination, bytes[, queue]) that are sent at `time` (picoseconds)."""
+        for number, source, destination, size, *queue in messages:
+            try:
+                self._core.inject(time, number, source, destination, size, queue[0] if queue else -1)
+            except _core.RouteError as error:
+                raise InputError(str(error)) from None
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next instant at which messages arrive. Raises DeadlockError where they cannot."""
+        try:
+            arrived: tuple[int, list[int]] | None = self._core.advance(until)
+        except _core.Deadlock as error:
+            raise DeadlockError(str(error), [line.strip() for line in str(error).split("\n")[1:]]) from None
+        return arrived
+
+    def function_table(self) -> Any:
+        """A capsule with the network function table of the kernel's header, for one run that begins now."""
+        self.begin()
+        return _core.function_table(self._core)
+
+    def check(self) -> None:
+        """Raise AssertionError if flits or credits have been lost, or buffers hold more than they can."""
+        problem = self._core.check()
+        if problem:
+            raise AssertionError(problem)
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the run so far."""
+        figures = self._core.statistics()
+        packets = max(1, figures["packets"])
+        cycle_ns = self._core.clock_ps / 1000
+        return {
+            "packets": figures["packets"],
+            "flits": figures["flits"],
+            "flit_hops": figures["flit_hops"],
+            "average_hops": figures["hops"] / packets,
+            "average_queueing_ns": figures["queueing_cycles"] / packets * cycle_ns,
+            "average_network_ns": figures["network_cycles"] / packets * cycle_ns,
+        }
+
+
+def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
+    """What makes the core's network for a platform."""
+    settings = network.settings
+    first = platform.dimensions[0].topology
+    if isinstance(first, garnet_topologies.GarnetDimension):
+        garnet = first.network
+        clock_ps = settings.clock_ps or 1000
+        rules = settings.rules(garnet.vnets, clock_ps)
+        return lambda: garnet_topologies.build(garnet, rules, 8 * settings.flit_bytes)
+    raise InputError("not yet")
