@@ -10,7 +10,7 @@ from astra_sim.errors import DeadlockError
 from astra_sim.network import EventNetwork
 from astra_sim.platform import Platform
 
-from astra_sim_network_packet import _core, garnet_topologies
+from astra_sim_network_packet import _core, fabric, garnet_topologies
 from astra_sim_network_packet.options import PacketOptions
 
 GARNET_START_PS = 13_000
@@ -87,4 +87,5 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
         clock_ps = settings.clock_ps or 1000
         rules = settings.rules(garnet.vnets, clock_ps)
         return lambda: garnet_topologies.build(garnet, rules, 8 * settings.flit_bytes)
-    raise InputError("not yet")
+    shape = fabric.shape_of(platform, settings, lanes_by_dimension=settings.allocation == "combined")
+    return lambda: fabric.build(platform, settings, shape)
