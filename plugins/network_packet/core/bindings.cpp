@@ -60,6 +60,7 @@ Rules rules_of(const nb::dict& table) {
     number("packet_bytes", rules.packet_bytes);
     number("flit_bytes", rules.flit_bytes);
     number("full_last_packet", rules.full_last_packet);
+    number("extrapolate", rules.extrapolate);
     number("seed", rules.seed);
     return rules;
 }
@@ -83,7 +84,6 @@ ChannelSpec channel_of(const nb::dict& table) {
     set("dateline", spec.dateline);
     set("source_port", spec.source_port);
     set("sink_port", spec.sink_port);
-    set("name", spec.name);
     return spec;
 }
 
@@ -113,7 +113,7 @@ nb::dict statistics(const Network& network) {
         for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(static_cast<int>(i));
         for (int c = 0; c < domain->shape().channels(); ++c) {
             const ChannelSpec& spec = domain->shape().channel[static_cast<std::size_t>(c)];
-            channels.append(nb::make_tuple(number, spec.name, spec.dimension, spec.source, spec.sink,
+            channels.append(nb::make_tuple(number, domain->shape().name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink,
                                            figures.of(c, Statistics::kChannelFlits), figures.of(c, Statistics::kChannelPackets),
                                            figures.of(c, Statistics::kChannelWaiting),
                                            static_cast<double>(spec.flit_time.cycles) +
@@ -163,7 +163,7 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table)
     nb::list channels;
     for (int c = 0; c < shape->channels(); ++c) {
         const ChannelSpec& spec = shape->channel[static_cast<std::size_t>(c)];
-        channels.append(nb::make_tuple(spec.name, spec.dimension, spec.source, spec.sink, domain.statistics().of(c, Statistics::kChannelFlits)));
+        channels.append(nb::make_tuple(shape->name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink, domain.statistics().of(c, Statistics::kChannelFlits)));
     }
     nb::dict found;
     found["periods"] = periods;
@@ -197,7 +197,7 @@ NB_MODULE(_core, m) {
 
     nb::class_<Shape>(m, "Shape", "What never changes: routers, channels, interfaces, routes and timing rules.")
         .def_static("make", &make_shape, "rules"_a, "coordinates"_a, "sizes"_a, "node_router"_a)
-        .def("add_channel", [](Shape& shape, const nb::dict& spec) { return shape.add_channel(channel_of(spec)); })
+        .def("add_channel", [](Shape& shape, const nb::dict& spec) { return shape.add_channel(channel_of(spec), nb::cast<std::string>(spec["name"])); })
         .def("add_lane",
              [](Shape& shape, int node, int vnet, const nb::dict& to, const nb::dict& from) {
                  shape.add_lane(node, vnet, channel_of(to), channel_of(from));

@@ -35,7 +35,10 @@ void Domain::send_flit(int c, Flit flit, Cycle takes) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
     const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
     flit.time = arrival(spec, channel.free, takes, shape_->rules.clock_ps);
-    if (channel.flits.empty()) schedule(spec.sink, flit.time);
+    if (channel.flits.empty()) {
+        flit_due_[static_cast<std::size_t>(c)] = flit.time;
+        schedule(spec.sink, flit.time);
+    }
     channel.flits.push(flit);
     statistics_.add(c, Statistics::kChannelFlits, 1);
     if (flit.head) statistics_.add(c, Statistics::kChannelPackets, 1);
@@ -48,6 +51,7 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     const Rules& rules = shape_->rules;
     const Cycle handling = shape_->is_router(spec.source) ? rules.credit_delay : rules.interface_credit_delay;
     const Cycle usable = arrival(spec, channel.credit_free, takes, rules.clock_ps) + handling;
+    if (channel.credits.empty()) credit_due_[static_cast<std::size_t>(c)] = usable;
     channel.credits.push({usable, vc, frees});
     if (channel.sender_waits) {
         channel.sender_waits = false;
@@ -55,7 +59,23 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     }
 }
 
+// The first flit on a channel, which has arrived. Its receiver is called again for the next.
+Flit Domain::take_flit(int c) {
+    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
+    const Flit flit = flits.front();
+    flits.pop();
+    Cycle& due = flit_due_[static_cast<std::size_t>(c)];
+    due = kNever;
+    if (!flits.empty()) {
+        due = flits.front().time;
+        schedule(shape_->channel[static_cast<std::size_t>(c)].sink, due);
+    }
+    return flit;
+}
+
 void Domain::take_credits(int c, Cycle now) {
+    Cycle& due = credit_due_[static_cast<std::size_t>(c)];
+    if (due > now) return;
     RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(c)].credits;
     while (!credits.empty() && credits.front().time <= now) {
         SenderVc& sender = senders_[vc_index(c, credits.front().vc)];
@@ -63,6 +83,7 @@ void Domain::take_credits(int c, Cycle now) {
         if (credits.front().frees && shape_->rules.wait_for_tail_credit) sender.busy = false;
         credits.pop();
     }
+    due = credits.empty() ? kNever : credits.front().time;
 }
 
 void Domain::wait_for_credit(int c) {

@@ -12,7 +12,9 @@ namespace astra::packet {
 void Domain::run_combined(int r, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
     RouterState& state = routers_[static_cast<std::size_t>(r)];
-    for (int c : spec.inputs) receive_combined(r, c, now);
+    for (int c : spec.inputs) {
+        if (flit_due_[static_cast<std::size_t>(c)] <= now) receive_combined(r, c, take_flit(c), now);
+    }
     for (int c : spec.outputs) take_credits(c, now);
 
     requests_.clear();
@@ -29,6 +31,7 @@ void Domain::run_combined(int r, Cycle now) {
     if (requests_.empty()) return;
     for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
         int& best = best_[static_cast<std::size_t>(requests_[static_cast<std::size_t>(i)].output)];
+        if (best >= 0) state.output_choice[static_cast<std::size_t>(requests_[static_cast<std::size_t>(i)].output)] = now;
         if (best < 0 || requests_[static_cast<std::size_t>(i)].distance < requests_[static_cast<std::size_t>(best)].distance) best = i;
     }
     for (const Request& request : requests_) {
@@ -48,12 +51,7 @@ void Domain::run_combined(int r, Cycle now) {
     schedule(r, now + 1);
 }
 
-void Domain::receive_combined(int r, int c, Cycle now) {
-    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
-    if (flits.empty() || flits.front().time > now) return;
-    const Flit flit = flits.front();
-    flits.pop();
-    if (!flits.empty()) schedule(r, flits.front().time);
+void Domain::receive_combined(int r, int c, Flit flit, Cycle now) {
     ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
     if (flit.head) {
         vc.state = VcState::active;
@@ -99,6 +97,7 @@ int Domain::choose_vc(int r, int input, Cycle now) {
     });
     int chosen = -1;
     int nearest = all;
+    int choices = 0;
     for (int i = 0; i < count; ++i) {
         const Candidate& candidate = candidates[static_cast<std::size_t>(i)];
         const ReceiverVc& vc = receivers_[vc_index(c, candidate.vc)];
@@ -107,6 +106,7 @@ int Domain::choose_vc(int r, int input, Cycle now) {
             wait_for_credit(vc.out);
             continue;
         }
+        ++choices;
         int distance = in.first_vnet * rules.vcs + candidate.vc - pointer;
         if (distance < 0) distance += all;
         if (distance < nearest) {
@@ -114,6 +114,7 @@ int Domain::choose_vc(int r, int input, Cycle now) {
             chosen = candidate.vc;
         }
     }
+    if (choices > 1) routers_[static_cast<std::size_t>(r)].input_choice[static_cast<std::size_t>(input)] = now;
     if (chosen >= 0) pointer = pointer + 1 == all ? 0 : pointer + 1;
     return chosen;
 }

@@ -22,8 +22,8 @@ std::vector<std::string> Domain::waiting() const {
     }
     auto line = [&](int c) {
         const auto& [next, flits] = waits.at(c);
-        return shape_->channel[static_cast<std::size_t>(c)].name + " (" + std::to_string(flits) + " flits) waits for " +
-               shape_->channel[static_cast<std::size_t>(next)].name;
+        return shape_->name[static_cast<std::size_t>(c)] + " (" + std::to_string(flits) + " flits) waits for " +
+               shape_->name[static_cast<std::size_t>(next)];
     };
     for (const auto& [start, ignored] : waits) {
         std::vector<int> path;

@@ -1,6 +1,7 @@
 #include "domain.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <stdexcept>
 
 #include "traffic.hpp"
@@ -10,6 +11,8 @@ namespace astra::packet {
 Domain::Domain(std::shared_ptr<const Shape> shape)
     : shape_(std::move(shape)),
       channels_(static_cast<std::size_t>(shape_->channels())),
+      flit_due_(channels_.size(), kNever),
+      credit_due_(channels_.size(), kNever),
       senders_(static_cast<std::size_t>(shape_->all_vcs)),
       receivers_(static_cast<std::size_t>(shape_->all_vcs)),
       lanes_(static_cast<std::size_t>(shape_->lanes())),
@@ -35,6 +38,8 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
         if (rules.allocation == Allocation::combined) {
             state.input_pointer.assign(spec.inputs.size(), 0);
             state.output_pointer.assign(static_cast<std::size_t>(spec.output_ports), 0);
+            state.input_choice.assign(spec.inputs.size(), -1);
+            state.output_choice.assign(static_cast<std::size_t>(spec.output_ports), -1);
         } else {
             const int expanded = inputs * rules.input_speedup;
             state.next_vc.assign(static_cast<std::size_t>(expanded), 0);
@@ -77,6 +82,7 @@ void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64
     const std::int64_t last = size - (packets - 1) * rules.packet_bytes;
     const auto flits = static_cast<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
     const int l = shape_->lane_of(source, vnet);
+    steady_.forget();
     const bool first = lanes_[static_cast<std::size_t>(l)].messages.empty();
     Message& message = new_message(l, packets);
     message.destination = destination;
@@ -114,9 +120,17 @@ void Domain::create(Cycle created, int lane, int destination, int flits) {
 void Domain::attach(Traffic* traffic) { traffic_ = traffic; }
 
 void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
+    if (passing_ > 0) steady_.pass(*this, std::exchange(passing_, 0));
     arrived_ = &arrived;
+    step(time);
+    if (packet_made_by_ < 0 || !shape_->rules.extrapolate || traffic_ != nullptr || next_ == kNever) return;
+    if (steady_.look(*this, packet_made_by_, time)) passing_ = steady_.periods;
+}
+
+void Domain::step(Cycle time) {
     now_ = time;
     next_ = kNever;
+    packet_made_by_ = -1;
     const int routers = shape_->routers();
     const bool combined = shape_->rules.allocation == Allocation::combined;
     calendar_.take(time, [&](int unit) {
@@ -131,21 +145,32 @@ void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
     if (next_ != time + 1) next_ = calendar_.next(time + 1);
 }
 
+void Domain::catch_up(Cycle time) {
+    if (passing_ == 0) return;
+    const std::int64_t whole = std::min(passing_, (time - now_) / steady_.period);
+    passing_ = 0;
+    steady_.pass(*this, whole);
+    steady_.forget();
+    std::vector<std::uint64_t> none;
+    arrived_ = &none;
+    while (next_ <= time) step(next_);
+}
+
 std::string Domain::check() const {
     const Rules& rules = shape_->rules;
     for (int c = 0; c < shape_->channels(); ++c) {
         const Channel& channel = channels_[static_cast<std::size_t>(c)];
-        const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+        const std::string& name = shape_->name[static_cast<std::size_t>(c)];
         for (int v = 0; v < shape_->vc_count(c); ++v) {
             const ReceiverVc& vc = receivers_[vc_index(c, v)];
             std::int64_t held = senders_[vc_index(c, v)].credits + vc.buffer.size();
             for (std::uint32_t i = 0; i < channel.flits.size(); ++i) held += channel.flits[i].vc == v;
             for (std::uint32_t i = 0; i < channel.credits.size(); ++i) held += channel.credits[i].vc == v;
-            if (held != rules.buffers) return spec.name + ": credits, flits and credits under way add up to " + std::to_string(held);
-            if (static_cast<int>(vc.buffer.size()) > rules.buffers) return spec.name + ": more flits than buffers";
+            if (held != rules.buffers) return name + ": credits, flits and credits under way add up to " + std::to_string(held);
+            if (static_cast<int>(vc.buffer.size()) > rules.buffers) return name + ": more flits than buffers";
             for (std::uint32_t i = 1; i < vc.buffer.size(); ++i) {
                 const bool follows = vc.buffer[i].packet == vc.buffer[i - 1].packet;
-                if (follows == vc.buffer[i].head || follows == vc.buffer[i - 1].tail) return spec.name + ": flits out of order";
+                if (follows == vc.buffer[i].head || follows == vc.buffer[i - 1].tail) return name + ": flits out of order";
             }
         }
     }

@@ -14,6 +14,7 @@
 #include "ring_buffer.hpp"
 #include "shape.hpp"
 #include "statistics.hpp"
+#include "steady_state.hpp"
 
 namespace astra::packet {
 
@@ -61,6 +62,8 @@ struct RouterState {
     // Combined: by input, where to start among virtual channels; by output port, where to start among input ports.
     std::vector<int> input_pointer;
     std::vector<int> output_pointer;
+    std::vector<Cycle> input_choice;   // when each of them last had a choice, so that it mattered
+    std::vector<Cycle> output_choice;
     // Staged.
     std::vector<std::pair<int, int>> allocating;  // (input, virtual channel) of heads that want an output virtual channel
     std::vector<int> next_vc;                     // by input of the switch: where to start among virtual channels
@@ -82,7 +85,9 @@ public:
     bool awake(int lane, Cycle now) const;
 
     // The next cycle in which anything happens, or kNever.
-    Cycle next() const { return next_; }
+    Cycle next() const { return passing_ == 0 ? next_ : next_ + passing_ * steady_.period; }
+    // Bring a domain that passes over periods to the end of cycle `time`, in which nothing arrives.
+    void catch_up(Cycle time);
     // Run one cycle, which must be next(). Numbers of messages that have arrived are appended to `arrived`.
     void run(Cycle time, std::vector<std::uint64_t>& arrived);
     // Messages that have not arrived.
@@ -106,8 +111,10 @@ private:
     std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(c)] + vc); }
     void schedule(int unit, Cycle time);
     Message& new_message(int lane, std::int64_t packets);
+    void step(Cycle time);
 
     // channels.cpp
+    Flit take_flit(int c);
     void send_flit(int c, Flit flit, Cycle takes);
     void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
     void take_credits(int c, Cycle now);
@@ -122,19 +129,21 @@ private:
     void consume(int l, Cycle now);
     void make_packet(int l, Cycle now);
     void send_from(int l, Cycle now);
-    std::uint32_t new_packet(Message& message, std::uint32_t number, int vnet);
+    std::uint32_t new_packet(Message& message, std::uint32_t number, int vnet, Cycle now);
 
     // combined_router.cpp
     void run_combined(int r, Cycle now);
-    void receive_combined(int r, int c, Cycle now);
+    void receive_combined(int r, int c, Flit flit, Cycle now);
     int choose_vc(int r, int input, Cycle now);
     int idle_vc(int in, const ReceiverVc& vc) const;
 
     // staged_router.cpp
     void run_staged(int r, Cycle now);
-    void receive_staged(int r, int c, Cycle now);
+    void receive_staged(int r, int input, Cycle now);
     void begin_packet(int r, int input, int vc, Cycle since);
     bool allocate_vcs(int r, Cycle now);
+    bool allocate_apart(int r, Cycle now);
+    void give_vc(int r, int place, int out_vc, Cycle now);
     bool allocate_switch(int r, Cycle now);
     void ask_for_switch(int r, Cycle now);
     void ask_speculatively(int r, Cycle now);
@@ -149,6 +158,8 @@ private:
 
     std::shared_ptr<const Shape> shape_;
     std::vector<Channel> channels_;
+    std::vector<Cycle> flit_due_;    // by channel: when the first flit on it arrives, and the first credit; kNever where there is none
+    std::vector<Cycle> credit_due_;
     std::vector<SenderVc> senders_;
     std::vector<ReceiverVc> receivers_;
     std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels that hold flits, by channel
@@ -160,6 +171,9 @@ private:
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
     Calendar calendar_;
+    SteadyState steady_;
+    std::int64_t passing_ = 0;   // periods to be passed over before the next cycle
+    int packet_made_by_ = -1;    // a lane that has made a packet in this cycle
     Statistics statistics_;
     Cycle now_ = -1;  // the last cycle that was run
     Cycle next_ = kNever;

@@ -18,26 +18,24 @@ void Domain::run_lane(int l, Cycle now) {
 
 void Domain::consume(int l, Cycle now) {
     const int c = shape_->lane[static_cast<std::size_t>(l)].in;
-    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
-    if (flits.empty() || flits.front().time > now) return;
-    const Flit flit = flits.front();
-    flits.pop();
-    if (!flits.empty()) schedule(shape_->routers() + l, flits.front().time);
+    if (flit_due_[static_cast<std::size_t>(c)] > now) return;
+    const Flit flit = take_flit(c);
     send_credit(c, flit.vc, flit.tail, now + 1);
     if (!flit.tail) return;
     const Packet& packet = packets_[flit.packet];
     Message& message = messages_[packet.message];
-    statistics_.received(packet.injected - message.created, now - packet.injected, packet.flits, packet.hops);
+    statistics_.received(packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
     if (traffic_ != nullptr) traffic_->received(message, packet, now);
     free_packets_.push_back(flit.packet);
     if (--message.missing == 0) {
         arrived_->push_back(message.number);
         free_messages_.push_back(packet.message);
         --outstanding_;
+        steady_.forget();
     }
 }
 
-std::uint32_t Domain::new_packet(Message& message, std::uint32_t number, int vnet) {
+std::uint32_t Domain::new_packet(Message& message, std::uint32_t number, int vnet, Cycle now) {
     std::uint32_t index;
     if (free_packets_.empty()) {
         index = static_cast<std::uint32_t>(packets_.size());
@@ -49,6 +47,7 @@ std::uint32_t Domain::new_packet(Message& message, std::uint32_t number, int vne
     Packet& packet = packets_[index];
     packet = Packet{};
     packet.message = number;
+    packet.made = packet.injected = now;
     packet.destination = message.destination;
     packet.flits = message.unmade == 1 ? message.last_flits : shape_->rules.packet_flits;
     packet.sequence = message.packets - message.unmade;
@@ -75,7 +74,8 @@ void Domain::make_packet(int l, Cycle now) {
         lane.pointer = (vc + 1) % rules.vcs;
         sender.busy = true;
         lane.made_at = now;
-        lane.packets.push(new_packet(message, number, spec.vnet));
+        lane.packets.push(new_packet(message, number, spec.vnet, now));
+        packet_made_by_ = l;
         lane.vcs.push(static_cast<std::uint16_t>(vc));
         if (--message.unmade == 0) lane.messages.pop();
         if (!lane.messages.empty() && rules.queue_ahead) schedule(shape_->routers() + l, now + 1);

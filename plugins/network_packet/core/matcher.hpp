@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace astra::packet {
@@ -30,6 +31,11 @@ public:
     void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
         const int inputs = static_cast<int>(pointers.of_input.size());
         const int outputs = static_cast<int>(pointers.of_output.size());
+        if (apart(asks, inputs, outputs)) {
+            matched = asks;
+            move_on(matched, pointers, inputs, outputs);
+            return;
+        }
         const std::size_t widest = static_cast<std::size_t>(std::max(inputs, outputs));
         if (first_.size() < widest) {
             first_.resize(widest, kNone);
@@ -42,14 +48,33 @@ public:
         } else {
             choose(asks, by_output, [](const Ask& a) { return a.output; }, by_input, [](const Ask& a) { return a.input; }, matched);
         }
+        move_on(matched, pointers, inputs, outputs);
+    }
+
+private:
+    static constexpr int kNone = 1 << 30;
+
+    // Whether no two ask from the same input or for the same output; false where that is too much to say.
+    static bool apart(const std::vector<Ask>& asks, int inputs, int outputs) {
+        if (inputs > 64 || outputs > 64) return asks.size() == 1;
+        std::uint64_t taken_inputs = 0;
+        std::uint64_t taken_outputs = 0;
+        for (const Ask& ask : asks) {
+            const std::uint64_t input = 1ULL << ask.input;
+            const std::uint64_t output = 1ULL << ask.output;
+            if ((taken_inputs & input) != 0 || (taken_outputs & output) != 0) return false;
+            taken_inputs |= input;
+            taken_outputs |= output;
+        }
+        return true;
+    }
+
+    static void move_on(const std::vector<Ask>& matched, Pointers& pointers, int inputs, int outputs) {
         for (const Ask& ask : matched) {
             pointers.of_output[at(ask.output)] = ask.input + 1 == inputs ? 0 : ask.input + 1;
             pointers.of_input[at(ask.input)] = ask.output + 1 == outputs ? 0 : ask.output + 1;
         }
     }
-
-private:
-    static constexpr int kNone = 1 << 30;
 
     static std::size_t at(int index) { return static_cast<std::size_t>(index); }
     static int distance(int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; }

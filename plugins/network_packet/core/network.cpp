@@ -66,11 +66,13 @@ void Network::inject(std::int64_t at, std::uint64_t number, int source, int dest
 
 // Hands a message to its interface in cycle `cycle`, which has been run.
 void Network::send(Cycle cycle, std::uint64_t number, int source, int destination, int vnet, std::int64_t bytes) {
+    domains_[static_cast<std::size_t>(place(source, vnet).domain)]->catch_up(cycle);
     bool awake = same_cycle_ && wake_senders_;
     for (int v = 0; same_cycle_ && v < vnets_ && !awake; ++v) {
         const Place& other = place(source, v);
         if (other.domain < 0) continue;
-        const Domain& domain = *domains_[static_cast<std::size_t>(other.domain)];
+        Domain& domain = *domains_[static_cast<std::size_t>(other.domain)];
+        domain.catch_up(cycle);
         awake = domain.awake(domain.shape().lane_of(other.node, v), cycle);
     }
     const Place& from = place(source, vnet);

@@ -19,12 +19,13 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       node_router(std::move(routers_of_nodes)),
       lane_of_(node_router.size() * at(rules.vnets), -1) {}
 
-int Shape::add_channel(ChannelSpec spec) {
+int Shape::add_channel(const ChannelSpec& spec, std::string called) {
     const int number = channels();
     if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
     if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
     vc_base.push_back(all_vcs);
-    channel.push_back(std::move(spec));
+    channel.push_back(spec);
+    name.push_back(std::move(called));
     all_vcs += vc_count(number);
     return number;
 }
@@ -35,8 +36,8 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
     to_router.source = routers() + number;
     to_router.sink = from_router.source = node_router[at(node)];
     from_router.sink = routers() + number;
-    spec.out = add_channel(std::move(to_router));
-    spec.in = add_channel(std::move(from_router));
+    spec.out = add_channel(to_router, "interface of node " + std::to_string(node));
+    spec.in = add_channel(from_router, "interface at node " + std::to_string(node));
     lane.push_back(spec);
     for (int v = 0; v < rules.vnets; ++v) {
         const ChannelSpec& out = channel[at(spec.out)];
@@ -47,6 +48,15 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
 void Shape::finish() {
     number_ports();
     make_tables();
+    if (router.size() * node_router.size() <= kMostHops) {
+        std::vector<int> hop(router.size() * node_router.size());
+        for (int r = 0; r < routers(); ++r) {
+            for (int node = 0; node < nodes(); ++node) {
+                hop[at(r) * node_router.size() + at(node)] = differing_dimension(r, node) < 0 ? kHere : look_up(r, node, 0);
+            }
+        }
+        hop_ = std::move(hop);
+    }
     for (const ChannelSpec& spec : channel) {
         const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
         const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
@@ -116,7 +126,7 @@ int Shape::differing_dimension(int r, int node) const {
     return -1;
 }
 
-int Shape::first_hop(int r, int node, int vnet) const {
+int Shape::look_up(int r, int node, int vnet) const {
     const int d = differing_dimension(r, node);
     if (d < 0) return lane[at(lane_of(node, vnet))].in;
     return table_[at(d)][at(r * sizes[at(d)] + router[at(node_router[at(node)])].coordinates[at(d)])];

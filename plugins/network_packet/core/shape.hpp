@@ -52,6 +52,7 @@ struct Rules {
     std::int64_t packet_bytes = 1;
     std::int64_t flit_bytes = 1;
     bool full_last_packet = true;
+    bool extrapolate = true;  // pass over periods in which the same happens again
     std::uint64_t seed = 1;
 };
 
@@ -74,7 +75,6 @@ struct ChannelSpec {
     bool dateline = false;  // the one at which the ring is thought to begin
     int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
     int sink_port = 0;
-    std::string name;
 };
 
 struct RouterSpec {
@@ -98,7 +98,7 @@ public:
     Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
 
     // Add a channel between routers (units) or an interface's pair of channels. All of them before `finish`.
-    int add_channel(ChannelSpec channel);
+    int add_channel(const ChannelSpec& spec, std::string name);
     void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
     // Ports, routing tables. Throws std::invalid_argument if a node cannot be reached.
     void finish();
@@ -115,7 +115,11 @@ public:
 
     // The next channel of the shortest way in the first dimension in which router and node differ; -1: no way; the node's own
     // interface if they do not differ.
-    int first_hop(int at, int node, int vnet) const;
+    int first_hop(int at, int node, int vnet) const {
+        if (hop_.empty()) return look_up(at, node, vnet);
+        const int c = hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+        return c == kHere ? lane[static_cast<std::size_t>(lane_of(node, vnet))].in : c;
+    }
     // All next channels of shortest ways in that dimension.
     std::vector<int> next_hops(int at, int node) const;
     int hops(int source, int destination, int vnet) const;
@@ -123,6 +127,7 @@ public:
     Rules rules;
     std::vector<RouterSpec> router;
     std::vector<ChannelSpec> channel;
+    std::vector<std::string> name;  // of channels
     std::vector<LaneSpec> lane;
     std::vector<int> sizes;        // of dimensions
     std::vector<int> node_router;  // by node
@@ -131,11 +136,16 @@ public:
     Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
 private:
+    static constexpr int kHere = -2;
+    static constexpr std::size_t kMostHops = 1 << 22;
+
+    int look_up(int at, int node, int vnet) const;
     void number_ports();
     void make_tables();
     int differing_dimension(int at, int node) const;
 
     std::vector<int> lane_of_;
+    std::vector<int> hop_;  // [router * nodes + node]: what look_up says, kHere for the own interface; empty on large networks
     std::vector<std::vector<int>> table_;     // [dimension][router * size + coordinate]: channel
     std::vector<std::vector<int>> distance_;  // the same: links still to cross in the dimension
 };

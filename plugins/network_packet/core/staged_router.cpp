@@ -6,7 +6,9 @@ namespace astra::packet {
 
 void Domain::run_staged(int r, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) receive_staged(r, input, now);
+    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+        if (flit_due_[static_cast<std::size_t>(spec.inputs[static_cast<std::size_t>(input)])] <= now) receive_staged(r, input, now);
+    }
     for (int c : spec.outputs) take_credits(c, now);
     speculative_.clear();
     if (shape_->rules.speculative) ask_speculatively(r, now);
@@ -17,11 +19,7 @@ void Domain::run_staged(int r, Cycle now) {
 
 void Domain::receive_staged(int r, int input, Cycle now) {
     const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
-    if (flits.empty() || flits.front().time > now) return;
-    const Flit flit = flits.front();
-    flits.pop();
-    if (!flits.empty()) schedule(r, flits.front().time);
+    const Flit flit = take_flit(c);
     ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
     vc.buffer.push(flit);
     occupy(c, flit.vc);
@@ -44,35 +42,91 @@ bool Domain::allocate_vcs(int r, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     const int width = shape_->rules.vnets * shape_->rules.vcs;
-    asks_.clear();
+    std::uint64_t outputs = 0;
+    int ready = 0;
+    bool apart = spec.output_ports <= 64;
+    for (const auto& [input, number] : state.allocating) {
+        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
+        if (vc.since > now) continue;
+        ++ready;
+        const std::uint64_t bit = 1ULL << (shape_->channel[static_cast<std::size_t>(vc.out)].source_port % 64);
+        apart = apart && (outputs & bit) == 0;
+        outputs |= bit;
+    }
+    if (ready == 0) return false;
+    bool any = false;
+    if (apart) {
+        any = allocate_apart(r, now);
+    } else {
+        asks_.clear();
+        for (int i = 0; i < static_cast<int>(state.allocating.size()); ++i) {
+            const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
+            const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
+            if (vc.since > now) continue;
+            const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
+            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+            bool asked = false;
+            for (int out_vc = first; out_vc < end; ++out_vc) {
+                if (senders_[vc_index(vc.out, out_vc)].busy) continue;
+                asks_.push_back({input * width + number, port * width + out_vc, i});
+                asked = true;
+            }
+            if (!asked) wait_for_credit(vc.out);
+        }
+        matched_.clear();
+        matcher_.match(asks_, state.vc_pointers, shape_->rules.input_first, matched_);
+        for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width, now);
+        any = !matched_.empty();
+    }
+    if (any) std::erase_if(state.allocating, [](const auto& entry) { return entry.first < 0; });
+    return any;
+}
+
+// The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
+bool Domain::allocate_apart(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    const int width = shape_->rules.vnets * shape_->rules.vcs;
+    const int inputs = static_cast<int>(state.vc_pointers.of_input.size());
+    const int outputs = static_cast<int>(state.vc_pointers.of_output.size());
+    bool any = false;
     for (int i = 0; i < static_cast<int>(state.allocating.size()); ++i) {
         const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
         const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
         if (vc.since > now) continue;
         const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
-        const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
-        bool asked = false;
+        const int base = shape_->channel[static_cast<std::size_t>(vc.out)].source_port * width;
+        const int self = input * width + number;
+        int& pointer = state.vc_pointers.of_input[static_cast<std::size_t>(self)];
+        int chosen = -1;
         for (int out_vc = first; out_vc < end; ++out_vc) {
             if (senders_[vc_index(vc.out, out_vc)].busy) continue;
-            asks_.push_back({input * width + number, port * width + out_vc, i});
-            asked = true;
+            if (chosen < 0) chosen = out_vc;
+            if (base + out_vc >= pointer) {
+                chosen = out_vc;
+                break;
+            }
         }
-        if (!asked) wait_for_credit(vc.out);
+        if (chosen < 0) {
+            wait_for_credit(vc.out);
+            continue;
+        }
+        pointer = base + chosen + 1 == outputs ? 0 : base + chosen + 1;
+        state.vc_pointers.of_output[static_cast<std::size_t>(base + chosen)] = self + 1 == inputs ? 0 : self + 1;
+        give_vc(r, i, chosen, now);
+        any = true;
     }
-    if (asks_.empty()) return false;
-    matched_.clear();
-    matcher_.match(asks_, state.vc_pointers, shape_->rules.input_first, matched_);
-    for (const Ask& ask : matched_) {
-        auto& [input, number] = state.allocating[static_cast<std::size_t>(ask.tag)];
-        ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
-        vc.state = VcState::active;
-        vc.since = now + 1;
-        vc.out_vc = static_cast<std::int16_t>(ask.output % width);
-        senders_[vc_index(vc.out, vc.out_vc)].busy = true;
-        input = -1;
-    }
-    std::erase_if(state.allocating, [](const auto& entry) { return entry.first < 0; });
-    return !matched_.empty();
+    return any;
+}
+
+void Domain::give_vc(int r, int place, int out_vc, Cycle now) {
+    auto& [input, number] = routers_[static_cast<std::size_t>(r)].allocating[static_cast<std::size_t>(place)];
+    ReceiverVc& vc = receivers_[vc_index(shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)], number)];
+    vc.state = VcState::active;
+    vc.since = now + 1;
+    vc.out_vc = static_cast<std::int16_t>(out_vc);
+    senders_[vc_index(vc.out, out_vc)].busy = true;
+    input = -1;
 }
 
 bool Domain::has_room(const ReceiverVc& vc) const {
@@ -98,7 +152,7 @@ void Domain::ask_for_switch(int r, Cycle now) {
                 return;
             }
             const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
-            const int expanded = input * speedup + number % speedup;
+            const int expanded = speedup == 1 ? input : input * speedup + number % speedup;
             int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
             if (chosen < 0) {
                 chosen = static_cast<int>(asks_.size());
@@ -107,7 +161,8 @@ void Domain::ask_for_switch(int r, Cycle now) {
             }
             int& other = asks_[static_cast<std::size_t>(chosen)].tag;
             const int start = state.next_vc[static_cast<std::size_t>(expanded)];
-            if ((number - start + width) % width < (other - start + width) % width) other = number;
+            const int nearer = number < start ? number - start + width : number - start;
+            if (nearer < (other < start ? other - start + width : other - start)) other = number;
         });
     }
     for (const Ask& ask : asks_) choice_[static_cast<std::size_t>(ask.input * spec.output_ports + ask.output)] = -1;
@@ -157,9 +212,10 @@ bool Domain::allocate_switch(int r, Cycle now) {
 void Domain::cross(int r, const Ask& ask, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     const int speedup = shape_->rules.input_speedup;
-    const int input = ask.input / speedup;
+    const int input = speedup == 1 ? ask.input : ask.input / speedup;
     const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-    state.next_vc[static_cast<std::size_t>(ask.input)] = (ask.tag + speedup) % shape_->vc_count(c);
+    const int next = ask.tag + speedup;
+    state.next_vc[static_cast<std::size_t>(ask.input)] = next < shape_->vc_count(c) ? next : next - shape_->vc_count(c);
     forward(c, ask.tag, now);
     ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
     if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, input, ask.tag, now + 1 + shape_->rules.routing_delay);

@@ -17,7 +17,7 @@ struct Statistics {
         kFlits,           // received
         kHops,            // links between routers crossed by received packets
         kFlitHops,        // flits put on links between routers
-        kQueueing,        // cycles of received packets from the creation of the message to the departure of the head
+        kQueueing,        // cycles of received packets from when they were made to the departure of the head
         kInNetwork,       // cycles of received packets from there to the arrival of the tail
         kQueueingBucket,
         kInNetworkBucket = kQueueingBucket + kBuckets,

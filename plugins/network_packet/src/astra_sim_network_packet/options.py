@@ -68,6 +68,7 @@ class PacketOptions:
     speculative: bool = option(False, help="staged allocation: heads ask for the switch while they ask for a virtual channel")
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: who chooses first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
+    extrapolate: bool = option(True, help="pass over periods in which the network does the same again; the answers are equal")
     seed: int = option(1, minimum=0, maximum=2**62, help="for routes that are drawn")
 
     def settings(self) -> Settings:
@@ -145,5 +146,6 @@ class Settings:
             "packet_bytes": self.packet_bytes,
             "flit_bytes": self.flit_bytes,
             "full_last_packet": self.full_last_packet,
+            "extrapolate": options.extrapolate,
             "seed": options.seed,
         }
