@@ -38,6 +38,8 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     dimensions = platform.dimensions
     vnets = len(dimensions) if lanes_by_dimension else 1
     clock_ps = clock_of(settings, platform)
+    longest = max((d.link_latency_ns * link.length for d in dimensions for link in graph_of(d)[1]), default=0.0)
+    settings = settings.sized(2000 * longest / clock_ps)
     rules = settings.rules(vnets, clock_ps)
     coordinates = [[platform.coordinate(npu, d) for d in range(len(dimensions))] for npu in range(platform.npus)]
     graphs = [graph_of(dimension) for dimension in dimensions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -14,8 +15,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "deadlock_freedom": "dateline",
         "packet_bytes": 4096,
         "flit_bytes": 256,
-        "vcs": 4,
-        "buffers": 32,
+        "vcs": 0,
+        "buffers": 16,
         "clock_ps": 0,
         "full_last_packet": False,
     },
@@ -51,7 +52,9 @@ class PacketOptions:
     flit_bytes: int | None = option(None, minimum=1, maximum=1 << 30, help="size of a flit", unit="bytes")
     packet_bytes: int | None = option(None, minimum=1, maximum=1 << 40, help="size of a packet; messages are cut into these", unit="bytes")
     full_last_packet: bool | None = option(None, help="the last packet of a message is as long as the others")
-    vcs: int | None = option(None, minimum=1, maximum=1024, help="virtual channels of each virtual network")
+    vcs: int | None = option(
+        None, minimum=1, maximum=1024, help="virtual channels of each virtual network; preset default: as many as keep the longest link busy"
+    )
     buffers: int | None = option(None, minimum=1, maximum=1_000_000, help="buffer of a virtual channel", unit="flits")
     router_latency: int = option(1, minimum=1, maximum=10_000, help="combined allocation: time through an idle router", unit="cycles")
     routing_delay: int = option(1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles")
@@ -99,14 +102,22 @@ class Settings:
         """Flits of a full packet."""
         return -(-self.packet_bytes // self.flit_bytes)
 
+    def sized(self, round_trip: float) -> Settings:
+        """The same with enough virtual channels, where their number is open, for packets on a link of so many cycles there and back."""
+        if self.vcs:
+            return self
+        halves = 2 if self.deadlock_freedom == "dateline" else 1
+        in_flight = 1 + math.ceil((round_trip + 8) / self.packet_flits)
+        return attrs.evolve(self, vcs=min(512, halves * max(2, in_flight)))
+
     def check(self) -> None:
         """Raise InputError if the values do not go together."""
         options = self.options
         if self.packet_bytes < self.flit_bytes:
             raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; at least that is right")
-        if self.deadlock_freedom == "dateline" and self.vcs < 2:
+        if self.deadlock_freedom == "dateline" and self.vcs == 1:
             raise InputError(f"deadlock_freedom is 'dateline', which takes 2 virtual channels at least, and vcs is {self.vcs}")
-        if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs < 2):
+        if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
             raise InputError("deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2")
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
         if needs_whole and self.buffers < self.packet_flits:
