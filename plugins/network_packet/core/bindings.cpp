@@ -52,6 +52,7 @@ Rules rules_of(const nb::dict& table) {
     number("queue_ahead", rules.queue_ahead);
     number("wait_for_tail_credit", rules.wait_for_tail_credit);
     number("same_cycle", rules.same_cycle);
+    number("credit_parts", rules.credit_parts);
     number("speculative", rules.speculative);
     number("input_first", rules.input_first);
     number("cut_through", rules.cut_through);

@@ -50,6 +50,15 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
     const Rules& rules = shape_->rules;
     const Cycle handling = shape_->is_router(spec.source) ? rules.credit_delay : rules.interface_credit_delay;
+    if (channel.parts) {
+        take_parts(c, takes - 1);
+        channel.parts->push(takes + spec.serializer, vc, frees);
+        if (channel.sender_waits) {
+            channel.sender_waits = false;
+            schedule(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handling);
+        }
+        return;
+    }
     const Cycle usable = arrival(spec, channel.credit_free, takes, rules.clock_ps) + handling;
     if (channel.credits.empty()) credit_due_[static_cast<std::size_t>(c)] = usable;
     channel.credits.push({usable, vc, frees});
@@ -73,7 +82,19 @@ Flit Domain::take_flit(int c) {
     return flit;
 }
 
+// Credits of which the last part leaves up to cycle `now` are on their way.
+void Domain::take_parts(int c, Cycle now) {
+    Channel& channel = channels_[static_cast<std::size_t>(c)];
+    const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+    const Cycle rest = spec.latency.cycles + spec.serializer + shape_->rules.credit_delay;
+    channel.parts->run(now, [&](Cycle leaves, std::uint16_t vc, bool frees) {
+        if (channel.credits.empty()) credit_due_[static_cast<std::size_t>(c)] = leaves + rest;
+        channel.credits.push({leaves + rest, vc, frees});
+    });
+}
+
 void Domain::take_credits(int c, Cycle now) {
+    if (channels_[static_cast<std::size_t>(c)].parts) take_parts(c, now);
     Cycle& due = credit_due_[static_cast<std::size_t>(c)];
     if (due > now) return;
     RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(c)].credits;
@@ -88,7 +109,10 @@ void Domain::take_credits(int c, Cycle now) {
 
 void Domain::wait_for_credit(int c) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
-    if (channel.credits.empty()) {
+    if (channel.credits.empty() && channel.parts && !channel.parts->empty()) {
+        const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+        schedule(spec.source, channel.parts->next() + spec.latency.cycles + spec.serializer + shape_->rules.credit_delay);
+    } else if (channel.credits.empty()) {
         channel.sender_waits = true;
     } else {
         schedule(shape_->channel[static_cast<std::size_t>(c)].source, channel.credits.front().time);

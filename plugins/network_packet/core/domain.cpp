@@ -21,6 +21,10 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
       statistics_(shape_->channels()) {
     const Rules& rules = shape_->rules;
     for (SenderVc& sender : senders_) sender.credits = rules.buffers;
+    for (int c = 0; rules.credit_parts && c < shape_->channels(); ++c) {
+        const int parts = static_cast<int>(shape_->channel[static_cast<std::size_t>(c)].flit_time.cycles);
+        if (parts > 1) channels_[static_cast<std::size_t>(c)].parts.emplace(parts, shape_->vc_count(c));
+    }
     occupied_base_.push_back(0);
     for (int c = 0; c < shape_->channels(); ++c) {
         occupied_base_.push_back(occupied_base_.back() + static_cast<std::size_t>(shape_->vc_count(c) + 63) / 64);
@@ -164,6 +168,7 @@ std::string Domain::check() const {
         for (int v = 0; v < shape_->vc_count(c); ++v) {
             const ReceiverVc& vc = receivers_[vc_index(c, v)];
             std::int64_t held = senders_[vc_index(c, v)].credits + vc.buffer.size();
+            if (channel.parts) held += channel.parts->owed(v);
             for (std::uint32_t i = 0; i < channel.flits.size(); ++i) held += channel.flits[i].vc == v;
             for (std::uint32_t i = 0; i < channel.credits.size(); ++i) held += channel.credits[i].vc == v;
             if (held != rules.buffers) return name + ": credits, flits and credits under way add up to " + std::to_string(held);

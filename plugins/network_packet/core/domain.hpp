@@ -5,10 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "calendar.hpp"
+#include "credit_parts.hpp"
 #include "flit.hpp"
 #include "matcher.hpp"
 #include "ring_buffer.hpp"
@@ -27,6 +29,7 @@ struct Channel {
     Span free;         // when the wires can take the next flit
     Span credit_free;  // and, the other way, the next credit
     bool sender_waits = false;  // wake the sender when a credit comes
+    std::optional<CreditParts> parts;  // credits on a narrow link, where its serializers may reorder them
 };
 
 // A virtual channel as its sender sees it.
@@ -118,6 +121,7 @@ private:
     void send_flit(int c, Flit flit, Cycle takes);
     void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
     void take_credits(int c, Cycle now);
+    void take_parts(int c, Cycle now);
     void wait_for_credit(int c);
 
     // routing.cpp

@@ -10,6 +10,14 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+// Which of several shortest ways to take: by destination, so that destinations spread over them, and at each distance differently.
+std::size_t spread(int destination, int distance, std::size_t ways) {
+    if (ways == 1) return 0;
+    std::uint64_t mixed = static_cast<std::uint64_t>(destination);
+    for (int i = 1; i < distance; ++i) mixed /= ways;
+    return mixed % ways;
+}
+
 }  // namespace
 
 Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
@@ -103,13 +111,12 @@ void Shape::make_tables() {
             for (int r = 0; r < routers(); ++r) {
                 const int here = distance[at(r * size + wanted)];
                 if (here <= 0) continue;
+                std::vector<int> shortest;
                 for (int c : router[at(r)].outputs) {
                     const ChannelSpec& spec = channel[at(c)];
-                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) {
-                        next[at(r * size + wanted)] = c;
-                        break;
-                    }
+                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) shortest.push_back(c);
                 }
+                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())];
             }
         }
         table_.push_back(std::move(next));

@@ -67,11 +67,11 @@ void SteadyState::take(const Domain& domain, Cycle now) {
         writer.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
                    static_cast<std::int64_t>(channel.credits.size()) << 32);
         for (std::uint32_t i = 0; i < channel.flits.size(); ++i) flit(channel.flits[i]);
-        // Credits that can be used but have not been looked at are like those that have been.
         for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
             writer.time(channel.credits[i].time);
             writer.put(channel.credits[i].vc | (channel.credits[i].frees ? 1 << 16 : 0));
         }
+        if (channel.parts) channel.parts->each(now, [&](std::int64_t value) { writer.put(value); });
         for (int v = 0; v < shape.vc_count(c); ++v) {
             const SenderVc& sender = domain.senders_[domain.vc_index(c, v)];
             const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
@@ -200,6 +200,7 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
         for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
         for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
+        if (channel.parts) channel.parts->shift(later);
         channel.free.cycles += later;
         channel.credit_free.cycles += later;
         Cycle& flit_due = domain.flit_due_[static_cast<std::size_t>(c)];
