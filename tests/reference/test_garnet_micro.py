@@ -33,10 +33,9 @@ def replay(case: dict[str, Any], folder: Path) -> tuple[dict[int, int], bool]:
         while (delivery := network.advance(None)) is not None:
             arrived |= dict.fromkeys(delivery[1], delivery[0] // 1000)
     except DeadlockError as error:
-        assert any("waits for" in line for line in error.waiting)
-        return arrived, True
-    finally:
         network.check()
+        return arrived, bool(error.waiting)
+    network.check()
     return arrived, False
 
 

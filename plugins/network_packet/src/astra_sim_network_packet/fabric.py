@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
@@ -133,15 +132,24 @@ class _Time:
             raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; more links are right")
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
-            raise InputError(f"a flit takes {flit_ps} ps on the slowest link, and a cycle is {self._clock_ps} ps; at most {MAX_CLOCK_RATIO} times that is right")
-        return {**self._latency(dimension.link_latency_ns * link.length), "flit_cycles": flit_ps // self._clock_ps, "flit_ps": flit_ps % self._clock_ps}
+            raise InputError(
+                f"a flit takes {flit_ps} ps on the slowest link, and a cycle is {self._clock_ps} ps; at most {MAX_CLOCK_RATIO} times that is right"
+            )
+        return {
+            **self._latency(dimension.link_latency_ns * link.length),
+            "flit_cycles": flit_ps // self._clock_ps,
+            "flit_ps": flit_ps % self._clock_ps,
+        }
 
     def interface(self, dimension: Dimension | None) -> dict[str, int]:
         """Between an NPU and its router."""
         given = self._settings.options.interface_latency_ns
         if given is None and self._settings.allocation == "staged":
             given = self._clock_ps / 1000
-        return {**self._latency(given if given is not None else dimension.nic_latency_ns if dimension is not None else 0.0), "flit_cycles": 1}
+        return {
+            **self._latency(given if given is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
+            "flit_cycles": 1,
+        }
 
     def _latency(self, nanoseconds: float) -> dict[str, int]:
         picoseconds = round(nanoseconds * 1000)

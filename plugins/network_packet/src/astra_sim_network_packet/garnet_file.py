@@ -49,7 +49,10 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     routing, line = found.pop("routing-algorithm", (_ROUTINGS[topology], 0))
     if routing != _ROUTINGS[topology]:
         raise InputError(f"{path}:{line}: routing-algorithm is {routing!r}; {topology} goes with {_ROUTINGS[topology]}")
-    sections: dict[str, dict[str, Any]] = {"platform": {"plugin": _TOPOLOGIES[topology]}, "network": {"plugin": "packet", "preset": "garnet"}}
+    sections: dict[str, dict[str, Any]] = {
+        "platform": {"plugin": _TOPOLOGIES[topology]},
+        "network": {"plugin": "packet", "preset": "garnet"},
+    }
     for name, (section, key, default) in _NUMBERS.items():
         if name in found:
             value, line = found[name]

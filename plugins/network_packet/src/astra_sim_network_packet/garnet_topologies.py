@@ -212,7 +212,7 @@ class Ports:
 
 def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
     """Every ring: its virtual network, step (+1 or -1), whether it is local, and its NPUs in order."""
-    local, columns, rows = network.sizes
+    local, columns, _ = network.sizes
     directions = [(v, 1, 0) for v in range(network.local_rings)]
     if network.topology == "Torus3D":
         vnet = network.local_rings
@@ -238,7 +238,7 @@ def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Net
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
         for place, npu in enumerate(members):
-            links.append(Link(npu, members[(place + step) % len(members)], vnet, is_local))
+            links.append(Link(npu, members[(place + step) % len(members)], vnet, is_local))  # noqa: PERF401
     switched = network.topology == "NV_Switch"
     if switched:
         for npu in range(network.npus):
@@ -301,8 +301,18 @@ def _ring(vnet: int, members: Sequence[int], links: Sequence[Link], ports: Ports
     for link in links:
         ends = {"source": place_of[link.source], "sink": place_of[link.sink]}
         name = f"router {ends['source']} to {ends['sink']} of the ring"
-        shape.add_channel({**wires.link(link.local), **ports.of(link), **ends, "dimension": 0, "first_vnet": vnet, "ring": True,
-                           "dateline": ends["sink"] == 0 or ends["source"] == 0 and ends["sink"] == count - 1, "name": name})
+        shape.add_channel(
+            {
+                **wires.link(link.local),
+                **ports.of(link),
+                **ends,
+                "dimension": 0,
+                "first_vnet": vnet,
+                "ring": True,
+                "dateline": ends["sink"] == 0 or (ends["source"] == 0 and ends["sink"] == count - 1),
+                "name": name,
+            }
+        )
     shape.finish()
     return shape
 
@@ -320,8 +330,18 @@ def _switches(network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires
     spray: dict[int, list[int]] = {npu: [] for npu in range(nodes)}
     for link in links:
         name = " to ".join(f"router {end}" if end < nodes else f"switch {end - nodes}" for end in (link.source, link.sink))
-        channel = shape.add_channel({**wires.link(False), **ports.of(link), "source": link.source, "sink": link.sink, "dimension": 0,
-                                     "first_vnet": first, "vnets": network.vnets - first, "name": name})
+        channel = shape.add_channel(
+            {
+                **wires.link(False),
+                **ports.of(link),
+                "source": link.source,
+                "sink": link.sink,
+                "dimension": 0,
+                "first_vnet": first,
+                "vnets": network.vnets - first,
+                "name": name,
+            }
+        )
         if link.source < nodes:
             spray[link.source].append(channel)
     for npu, channels in spray.items():

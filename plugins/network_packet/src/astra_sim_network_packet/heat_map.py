@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,10 @@ def _shade(share: float) -> str:
 
 def _pyplot() -> Any:
     try:
-        import matplotlib as mpl
+        importlib.import_module("matplotlib").use("Agg")
+        return importlib.import_module("matplotlib.pyplot")
     except ImportError:
         return None
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def draw_curve(loads: Sequence[Load], path: str) -> bool:

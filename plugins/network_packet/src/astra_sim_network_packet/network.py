@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 from astra_sim import InputError
 from astra_sim.errors import DeadlockError
 from astra_sim.network import EventNetwork
@@ -64,18 +65,70 @@ class PacketNetwork(EventNetwork):
             raise AssertionError(problem)
 
     def statistics(self) -> dict[str, object]:
-        """Figures of the run so far."""
+        """Figures of the run so far.
+
+        Latencies of packets, from when they are made: queueing until the head leaves the interface, network until the tail arrives.
+        Bucket b of a histogram counts packets of 2^(b-1) to 2^b - 1 cycles, bucket 0 those of none.
+        """
         figures = self._core.statistics()
         packets = max(1, figures["packets"])
         cycle_ns = self._core.clock_ps / 1000
+        loads = self.link_loads()
+        shares = [link.utilisation for link in loads]
         return {
+            "cycle_ns": cycle_ns,
             "packets": figures["packets"],
             "flits": figures["flits"],
             "flit_hops": figures["flit_hops"],
             "average_hops": figures["hops"] / packets,
             "average_queueing_ns": figures["queueing_cycles"] / packets * cycle_ns,
             "average_network_ns": figures["network_cycles"] / packets * cycle_ns,
+            "queueing_histogram": _trimmed(figures["queueing_histogram"]),
+            "network_histogram": _trimmed(figures["network_histogram"]),
+            "links": len(loads),
+            "average_link_utilisation": sum(shares) / len(shares) if shares else 0.0,
+            "highest_link_utilisation": max(shares, default=0.0),
         }
+
+    def link_loads(self) -> list[LinkUse]:
+        """What every link between routers has carried so far."""
+        figures = self._core.statistics()
+        cycles = max(1, figures["cycles"])
+        return [
+            LinkUse(domain, name, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
+            for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in figures["channels"]
+            if dimension >= 0
+        ]
+
+    def reports(self) -> dict[str, str]:
+        """Files for a run's output folder, by name: `links.csv`."""
+        header = ",".join(field.name for field in attrs.fields(LinkUse))
+        rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in self.link_loads()]
+        return {"links.csv": "\n".join([header, *rows]) + "\n"}
+
+
+@attrs.frozen
+class LinkUse:
+    """A link between routers: its domain and ends there, and what it has carried.
+
+    `utilisation` is the share of time in which its wires were busy, `buffer_occupancy` the mean number of flits in the buffers behind it.
+    """
+
+    domain: int
+    name: str
+    dimension: int
+    source: int
+    sink: int
+    flits: int
+    packets: int
+    utilisation: float
+    buffer_occupancy: float
+
+
+def _trimmed(histogram: Sequence[int]) -> list[int]:
+    """Without empty buckets at the end."""
+    last = max((bucket for bucket, count in enumerate(histogram) if count), default=-1)
+    return list(histogram[: last + 1])
 
 
 def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:

@@ -48,22 +48,31 @@ class PacketOptions:
     """Options of the packet network. What is not given is as the preset says."""
 
     preset: str = option("default", choices=tuple(_PRESETS), help="timing rules of routers and interfaces, and defaults of the rest")
-    clock_ps: int | None = option(None, minimum=0, maximum=10**9, help="cycle of routers and interfaces; 0: a flit on the widest link", unit="ps")
+    clock_ps: int | None = option(
+        None, minimum=0, maximum=10**9, help="cycle of routers and interfaces; 0: a flit on the widest link", unit="ps"
+    )
     flit_bytes: int | None = option(None, minimum=1, maximum=1 << 30, help="size of a flit", unit="bytes")
     packet_bytes: int | None = option(None, minimum=1, maximum=1 << 40, help="size of a packet; messages are cut into these", unit="bytes")
     full_last_packet: bool | None = option(None, help="the last packet of a message is as long as the others")
     vcs: int | None = option(
-        None, minimum=1, maximum=1024, help="virtual channels of each virtual network; preset default: as many as keep the longest link busy"
+        None,
+        minimum=1,
+        maximum=1024,
+        help="virtual channels of each virtual network; preset default: as many as keep the longest link busy",
     )
     buffers: int | None = option(None, minimum=1, maximum=1_000_000, help="buffer of a virtual channel", unit="flits")
     router_latency: int = option(1, minimum=1, maximum=10_000, help="combined allocation: time through an idle router", unit="cycles")
-    routing_delay: int = option(1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles")
+    routing_delay: int = option(
+        1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles"
+    )
     credit_delay: int | None = option(None, minimum=0, maximum=10_000, help="time a router takes for a credit", unit="cycles")
     interface_latency_ns: float | None = option(None, minimum=0, help="latency between NPU and router; default: that of the NIC", unit="ns")
     flow_control: str = option(
         "wormhole", choices=("wormhole", "cut_through"), help="cut_through: a packet goes on only where all of it finds room"
     )
-    routing: str = option("dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of the shortest ways, the emptier port")
+    routing: str = option(
+        "dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of the shortest ways, the emptier port"
+    )
     deadlock_freedom: str | None = option(
         None, choices=("none", "dateline", "bubble"), help="on rings: halves of the virtual channels, or a free buffer for who enters"
     )
@@ -118,7 +127,9 @@ class Settings:
         if self.deadlock_freedom == "dateline" and self.vcs == 1:
             raise InputError(f"deadlock_freedom is 'dateline', which takes 2 virtual channels at least, and vcs is {self.vcs}")
         if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
-            raise InputError("deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2")
+            raise InputError(
+                "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
+            )
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
         if needs_whole and self.buffers < self.packet_flits:
             raise InputError(f"buffers is {self.buffers}; cut_through and bubble need room for a packet of {self.packet_flits} flits")

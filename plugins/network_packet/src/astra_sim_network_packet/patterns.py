@@ -1,4 +1,4 @@
-"""Synthetic traffic patterns: for every source the destination of its packets, or None where it is drawn from all nodes (itself among them)."""
+"""Synthetic traffic patterns: for every source the destination of its packets; None: drawn from all nodes, itself among them."""
 
 from __future__ import annotations
 

@@ -297,6 +297,8 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     if isinstance(topology, Graph):
         return topology.switches, topology.links, False
     size = dimension.size
+    if hasattr(topology, "queue_directions"):
+        raise InputError(f"the {topology.name} of a Garnet network has ways by queue only; traffic takes a torus, mesh or switch")
     width = float(topology.links_per_message())
     if topology.name == "ring":
         if size == 2:
@@ -308,4 +310,5 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
         return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
     if topology.name == "switch":
         return (1, [link for place in range(size) for link in both_ways(place, size, width)], False) if size > 1 else (0, [], False)
-    raise InputError(f"topology {topology.name!r} is not known to the packet network; ring, fully_connected, switch, mesh, fat_tree, dragonfly and graph are")
+    known = "ring, fully_connected, switch, mesh, fat_tree, dragonfly, graph"
+    raise InputError(f"topology {topology.name!r} is not known to the packet network; known: {known}")

@@ -27,7 +27,9 @@ MAX_RATES = 1000
 
 @click.command()
 @click.option("--platform", required=True, metavar="S", help="Platform: plugin:NAME[?key=value&...] or a file.")
-@click.option("--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options.")
+@click.option(
+    "--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options."
+)
 @click.option("--pattern", default="uniform", metavar="NAME", show_default=True, help=f"{', '.join(patterns.PATTERNS)} or permutation.")
 @click.option("--permutation", metavar="FILE", help="Destinations by source, for pattern permutation.")
 @click.option("--rate", "rates", required=True, metavar="R", help="Flits per node and cycle: 0.1, or 0.1,0.2, or FROM:TO:STEP.")
@@ -39,7 +41,9 @@ MAX_RATES = 1000
 @click.option("--hot-node", type=int, default=0, show_default=True, help="The NPU that is the hot spot.")
 @click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets that go there, for pattern hot_spot.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of what is drawn.")
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures.")
+@click.option(
+    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def traffic(
     platform: str,
