@@ -10,7 +10,7 @@ from test_garnet import FULL, cases
 
 pytest.importorskip("astra_sim_network_packet")
 
-LATENCY, THROUGHPUT, USABLE = 0.03, 0.02, 0.8
+LATENCY, THROUGHPUT, USABLE, FEW_PACKETS = 0.03, 0.02, 0.8, 3000
 PATTERNS = {"uniform": "uniform", "neighbor": "neighbour", "tornado": "tornado", "transpose": "transpose", "bitcomp": "bit_complement"}
 
 
@@ -56,7 +56,8 @@ def test_latency_below_saturation_and_throughput() -> None:
         tried += 1
         load = run(case)
         error = load.packet_latency / case["packet_latency_avg"] - 1, load.accepted_rate / case["accepted_flit_rate"] - 1
-        chance = 3 / load.packets**0.5  # three standard deviations of the number of packets, here and there
+        # Where both programs draw few packets, three standard deviations of their number.
+        chance = 3 / load.packets**0.5 if load.packets < FEW_PACKETS else 0.0
         if abs(error[0]) > LATENCY + chance or abs(error[1]) > THROUGHPUT + chance:
             wrong[case["id"]] = error
     assert tried > 10

@@ -133,7 +133,7 @@ class _Time:
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
             raise InputError(
-                f"a flit takes {flit_ps} ps on the slowest link, and a cycle is {self._clock_ps} ps; at most {MAX_CLOCK_RATIO} times that is right"
+                f"a flit takes {flit_ps} ps on the slowest link; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right"
             )
         return {
             **self._latency(dimension.link_latency_ns * link.length),

@@ -226,8 +226,9 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
         if size == 1:
             continue
         for first in range(network.npus):
-            if first // stride % size == 0:
-                found.append((vnet, step, dimension == 0, [first + place * stride for place in range(size)]))
+            if first // stride % size:
+                continue
+            found.append((vnet, step, dimension == 0, [first + place * stride for place in range(size)]))
     return found
 
 
@@ -237,8 +238,7 @@ def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Net
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
-        for place, npu in enumerate(members):
-            links.append(Link(npu, members[(place + step) % len(members)], vnet, is_local))  # noqa: PERF401
+        links += [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
     switched = network.topology == "NV_Switch"
     if switched:
         for npu in range(network.npus):
@@ -274,7 +274,7 @@ class _Wires:
         return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
 
     def credits_matter(self, rules: dict[str, Any]) -> bool:
-        """Whether some narrow link can come to wait for a credit within a long message; otherwise it is of no consequence when they come."""
+        """Whether some narrow link can come to wait for a credit within a long message. Otherwise it does not matter when they come."""
         for local in (True, False):
             link = self.link(local)
             parts = link["flit_cycles"]

@@ -149,7 +149,7 @@ class FatTreeOptions(LinkOptions):
 
 
 def fat_tree(options: FatTreeOptions) -> list[Dimension]:
-    """Switches of level l at word w are joined to those of level l + 1 whose words differ from w in digit l at most (Petrini, Vanneschi)."""
+    """Switch w of level l is joined to those of level l + 1 whose numbers differ from w in digit l at most (Petrini and Vanneschi)."""
     arity, levels = options.arity, options.levels
     size = arity**levels
     if size > MAX_POSITIONS:
