@@ -69,6 +69,7 @@ struct RouterState {
     std::vector<Cycle> output_choice;
     // Staged.
     std::vector<std::pair<int, int>> allocating;  // (input, virtual channel) of heads that want an output virtual channel
+    std::vector<std::pair<int, int>> switching;   // (input, virtual channel) of those that have one, and flits
     std::vector<int> next_vc;                     // by input of the switch: where to start among virtual channels
     Pointers vc_pointers;
     Pointers switch_pointers;

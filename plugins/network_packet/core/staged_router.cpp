@@ -21,6 +21,7 @@ void Domain::receive_staged(int r, int input, Cycle now) {
     const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
     const Flit flit = take_flit(c);
     ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
+    if (vc.state == VcState::active && vc.buffer.empty()) routers_[static_cast<std::size_t>(r)].switching.emplace_back(input, flit.vc);
     vc.buffer.push(flit);
     occupy(c, flit.vc);
     if (vc.state == VcState::idle) begin_packet(r, input, flit.vc, now + shape_->rules.routing_delay);
@@ -120,7 +121,9 @@ bool Domain::allocate_apart(int r, Cycle now) {
 }
 
 void Domain::give_vc(int r, int place, int out_vc, Cycle now) {
-    auto& [input, number] = routers_[static_cast<std::size_t>(r)].allocating[static_cast<std::size_t>(place)];
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    auto& [input, number] = state.allocating[static_cast<std::size_t>(place)];
+    state.switching.emplace_back(input, number);
     ReceiverVc& vc = receivers_[vc_index(shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)], number)];
     vc.state = VcState::active;
     vc.since = now + 1;
@@ -141,29 +144,27 @@ void Domain::ask_for_switch(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     const int speedup = shape_->rules.input_speedup;
     asks_.clear();
-    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+    for (const auto& [input, number] : state.switching) {
         const int c = spec.inputs[static_cast<std::size_t>(input)];
+        const ReceiverVc& vc = receivers_[vc_index(c, number)];
+        if (vc.since > now) continue;
+        if (!has_room(vc)) {
+            wait_for_credit(vc.out);
+            continue;
+        }
+        const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+        const int expanded = speedup == 1 ? input : input * speedup + number % speedup;
+        int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
+        if (chosen < 0) {
+            chosen = static_cast<int>(asks_.size());
+            asks_.push_back({expanded, port, number});
+            continue;
+        }
         const int width = shape_->vc_count(c);
-        each_occupied(c, [&](int number) {
-            const ReceiverVc& vc = receivers_[vc_index(c, number)];
-            if (vc.state != VcState::active || vc.since > now) return;
-            if (!has_room(vc)) {
-                wait_for_credit(vc.out);
-                return;
-            }
-            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
-            const int expanded = speedup == 1 ? input : input * speedup + number % speedup;
-            int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
-            if (chosen < 0) {
-                chosen = static_cast<int>(asks_.size());
-                asks_.push_back({expanded, port, number});
-                return;
-            }
-            int& other = asks_[static_cast<std::size_t>(chosen)].tag;
-            const int start = state.next_vc[static_cast<std::size_t>(expanded)];
-            const int nearer = number < start ? number - start + width : number - start;
-            if (nearer < (other < start ? other - start + width : other - start)) other = number;
-        });
+        int& other = asks_[static_cast<std::size_t>(chosen)].tag;
+        const int start = state.next_vc[static_cast<std::size_t>(expanded)];
+        const int nearer = number < start ? number - start + width : number - start;
+        if (nearer < (other < start ? other - start + width : other - start)) other = number;
     }
     for (const Ask& ask : asks_) choice_[static_cast<std::size_t>(ask.input * spec.output_ports + ask.output)] = -1;
 }
@@ -188,6 +189,7 @@ void Domain::ask_speculatively(int r, Cycle now) {
 
 bool Domain::allocate_switch(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
+    if (state.switching.empty() && speculative_.empty()) return false;
     ask_for_switch(r, now);
     matched_.clear();
     if (!asks_.empty()) matcher_.match(asks_, state.switch_pointers, shape_->rules.input_first, matched_);
@@ -218,6 +220,13 @@ void Domain::cross(int r, const Ask& ask, Cycle now) {
     state.next_vc[static_cast<std::size_t>(ask.input)] = next < shape_->vc_count(c) ? next : next - shape_->vc_count(c);
     forward(c, ask.tag, now);
     ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
+    if (vc.state == VcState::idle || vc.buffer.empty()) {
+        std::vector<std::pair<int, int>>& switching = state.switching;
+        std::size_t place = 0;
+        while (switching[place] != std::pair{input, ask.tag}) ++place;
+        switching[place] = switching.back();
+        switching.pop_back();
+    }
     if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, input, ask.tag, now + 1 + shape_->rules.routing_delay);
 }
 
