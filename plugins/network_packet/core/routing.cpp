@@ -25,6 +25,8 @@ int Domain::route(int r, int in, Packet& packet) {
     const ChannelSpec& from = shape.channel[static_cast<std::size_t>(in)];
     if (!router.spray.empty()) {
         out = router.spray[routers_[static_cast<std::size_t>(r)].sprayed++ % router.spray.size()];
+    } else if (shape.rules.choice == RouteChoice::first || !shape.several_ways(r, packet.destination)) {
+        // There is nothing to choose.
     } else if (shape.rules.choice == RouteChoice::random_entry && from.dimension != spec->dimension) {
         const std::vector<int> all = shape.next_hops(r, packet.destination);
         if (all.size() > 1) out = all[next_random(routers_[static_cast<std::size_t>(r)].random) >> 33 & (all.size() - 1)];

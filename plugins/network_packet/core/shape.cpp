@@ -64,6 +64,12 @@ void Shape::finish() {
             }
         }
         hop_ = std::move(hop);
+        if (rules.choice != RouteChoice::first) {
+            several_.resize(hop_.size());
+            for (std::size_t i = 0; i < hop_.size(); ++i) {
+                several_[i] = next_hops(static_cast<int>(i / node_router.size()), static_cast<int>(i % node_router.size())).size() > 1;
+            }
+        }
     }
     for (const ChannelSpec& spec : channel) {
         const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;

@@ -123,6 +123,10 @@ public:
     }
     // All next channels of shortest ways in that dimension.
     std::vector<int> next_hops(int at, int node) const;
+    // Whether there may be more than one.
+    bool several_ways(int at, int node) const {
+        return several_.empty() || several_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+    }
     int hops(int source, int destination, int vnet) const;
 
     Rules rules;
@@ -147,6 +151,7 @@ private:
 
     std::vector<int> lane_of_;
     std::vector<int> hop_;  // [router * nodes + node]: what look_up says, kHere for the own interface; empty on large networks
+    std::vector<bool> several_;  // the same: whether there are several next channels; empty on large networks or where it does not matter
     std::vector<std::vector<int>> table_;     // [dimension][router * size + coordinate]: channel
     std::vector<std::vector<int>> distance_;  // the same: links still to cross in the dimension
 };
