@@ -121,6 +121,48 @@ def test_credits_are_conserved_at_any_time(load: tuple[str, str, list[tuple[int,
         made.check()
 
 
+@st.composite
+def ring_loads(draw: st.DrawFn) -> list[tuple[int, int, int, int, int]]:
+    """Messages (time, source, destination, bytes, queue) on a torus of 2 x 2 x 3: of one NPU, or the same of all, or of some."""
+    strides = {0: (1, 2), 1: (2, 2), 2: (2, 2), 3: (4, 3), 4: (4, 3)}
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        queue = draw(st.integers(0, 4))
+        time, size = draw(st.integers(0, 50)) * 1000, draw(st.one_of(st.integers(1, 10_000), st.integers(1, 500_000)))
+        stride, ring = strides[queue]
+        for npu in draw(st.one_of(st.just(range(12)), st.sets(st.integers(0, 11), min_size=1))):
+            place = npu // stride % ring
+            step = -1 if queue in {2, 4} else 1  # one hop, which cannot deadlock
+            found.append((time, npu, npu + (((place + step) % ring) - place) * stride, size, queue))
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(ring_loads(), st.sampled_from([1, 2, 8]), st.sampled_from([2, 4, 64]), st.sampled_from([256, 2048]))
+def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, int, int, int]], vcs: int, buffers: int, width: int) -> None:
+    answers = []
+    for quick in (True, False):
+        dimensions = torus3d(Torus3dOptions(npus=12, packages=6, package_rows=3, tile_link_width_bits=width, package_link_width_bits=256))
+        made = network(
+            dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=vcs, buffers=buffers, representatives=quick, extrapolate=quick
+        )
+        answer: list[Any] = []
+        # What arrives brings a second message of the same, a little later, as a collective's steps do.
+        for number, (time, *message, size, queue) in sorted(enumerate(load), key=lambda entry: entry[1][0]):
+            made.inject(time, [(number, *message, size, queue)])
+        again = True
+        while (delivery := made.advance(None)) is not None:
+            answer.append(delivery)
+            if again:
+                again = delivery[0] < 60_000
+                for number in delivery[1]:
+                    _, *message, size, queue = load[number % 1000]
+                    made.inject(delivery[0] + 10_000, [(number + 1000, *message, size, queue)])
+        made.check()
+        answers.append((answer, made.statistics(), made.link_loads()))
+    assert answers[0] == answers[1]
+
+
 @given(
     hops=st.integers(1, 3),
     latency=st.integers(1, 30),

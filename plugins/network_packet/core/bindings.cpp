@@ -108,19 +108,18 @@ nb::object advance(Network& network, std::optional<std::int64_t> until) {
 nb::dict statistics(const Network& network) {
     std::vector<std::int64_t> totals(Statistics::kTotals);
     nb::list channels;
-    int number = 0;
-    for (const auto& domain : network.domains()) {
-        const Statistics& figures = domain->statistics();
+    for (std::size_t number = 0; number < network.domains(); ++number) {
+        const Statistics figures = network.statistics(number);
+        const Shape& shape = network.shape(number);
         for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(static_cast<int>(i));
-        for (int c = 0; c < domain->shape().channels(); ++c) {
-            const ChannelSpec& spec = domain->shape().channel[static_cast<std::size_t>(c)];
-            channels.append(nb::make_tuple(number, domain->shape().name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink,
+        for (int c = 0; c < shape.channels(); ++c) {
+            const ChannelSpec& spec = shape.channel[static_cast<std::size_t>(c)];
+            channels.append(nb::make_tuple(number, shape.name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink,
                                            figures.of(c, Statistics::kChannelFlits), figures.of(c, Statistics::kChannelPackets),
                                            figures.of(c, Statistics::kChannelWaiting),
                                            static_cast<double>(spec.flit_time.cycles) +
                                                static_cast<double>(spec.flit_time.ps) / static_cast<double>(network.clock_ps())));
         }
-        ++number;
     }
     auto histogram = [&](int from) { return std::vector<std::int64_t>(totals.begin() + from, totals.begin() + from + Statistics::kBuckets); };
     nb::dict found;
@@ -215,7 +214,7 @@ NB_MODULE(_core, m) {
         .def_prop_ro("channels", &Shape::channels);
 
     nb::class_<Network>(m, "Network", "Messages on their way. Times in picoseconds.")
-        .def(nb::init<int, int, std::int64_t>(), "npus"_a, "vnets"_a, "clock_ps"_a)
+        .def(nb::init<int, int, std::int64_t, bool>(), "npus"_a, "vnets"_a, "clock_ps"_a, "representatives"_a)
         .def("add_domain", [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) {
             network.add_domain(shape, npus);
         })

@@ -160,6 +160,16 @@ void Domain::catch_up(Cycle time) {
     while (next_ <= time) step(next_);
 }
 
+std::vector<std::int64_t> Domain::signature(Cycle now) {
+    for (int c = 0; c < shape_->channels(); ++c) take_credits(c, now);
+    packets_.clear();
+    free_packets_.clear();
+    messages_.clear();
+    free_messages_.clear();
+    steady_.forget();
+    return SteadyState::signature(*this, now);
+}
+
 std::string Domain::check() const {
     const Rules& rules = shape_->rules;
     for (int c = 0; c < shape_->channels(); ++c) {

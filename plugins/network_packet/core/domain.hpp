@@ -99,6 +99,12 @@ public:
     const Shape& shape() const { return *shape_; }
     const Statistics& statistics() const { return statistics_; }
 
+    // No message is under way and nothing is left to do (credits may still be on their way).
+    bool rests() const { return outstanding_ == 0 && next() == kNever; }
+    // All that decides what will happen, relative to `now`, of a domain at rest.
+    std::vector<std::int64_t> signature(Cycle now);
+    void clear_statistics() { statistics_ = Statistics(shape_->channels()); }
+
     // For each link that blocks something for ever, what holds it: "A waits for B", a line each, forming a cycle where there is one.
     std::vector<std::string> waiting() const;
     // Checks what must always hold; returns what does not, or nothing.

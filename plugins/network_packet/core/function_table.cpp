@@ -52,10 +52,11 @@ std::size_t statistics(void* pointer, const astra_statistic** figures) {
     double packets = 0;
     double flits = 0;
     double flit_hops = 0;
-    for (const auto& domain : state.network->domains()) {
-        packets += static_cast<double>(domain->statistics().total(Statistics::kPackets));
-        flits += static_cast<double>(domain->statistics().total(Statistics::kFlits));
-        flit_hops += static_cast<double>(domain->statistics().total(Statistics::kFlitHops));
+    for (std::size_t i = 0; i < state.network->domains(); ++i) {
+        const Statistics figures = state.network->statistics(i);
+        packets += static_cast<double>(figures.total(Statistics::kPackets));
+        flits += static_cast<double>(figures.total(Statistics::kFlits));
+        flit_hops += static_cast<double>(figures.total(Statistics::kFlitHops));
     }
     state.figures = {{"packets", packets}, {"flits", flits}, {"flit_hops", flit_hops}};
     *figures = state.figures.data();

@@ -27,7 +27,8 @@ struct Deadlock : std::runtime_error {
 
 class Network {
 public:
-    Network(int npus, int vnets, std::int64_t clock_ps);
+    // With `representatives`, domains of one form that do the same are simulated once.
+    Network(int npus, int vnets, std::int64_t clock_ps, bool representatives);
     Network(const Network&) = delete;
     Network& operator=(const Network&) = delete;
 
@@ -49,16 +50,29 @@ public:
     std::int64_t time = 0;
     std::vector<std::uint64_t> arrived;
 
-    const std::vector<std::unique_ptr<Domain>>& domains() const { return domains_; }
-    Domain& domain(std::size_t index) { return *domains_[index]; }
+    // Domains as they were added: form, and counters so far.
+    std::size_t domains() const { return instances_.size(); }
+    const Shape& shape(std::size_t index) const { return group_of(index).domain->shape(); }
+    Statistics statistics(std::size_t index) const;
     std::int64_t clock_ps() const { return clock_ps_; }
     Cycle now() const { return now_; }
     std::string check() const;
 
 private:
     struct Place {
-        int domain = -1;
+        int instance = -1;
         int node = -1;
+    };
+    // A domain that was added. Those that have done the same so far are members of one group, and one state stands for all.
+    struct Instance {
+        int group = 0;
+        std::vector<std::int64_t> earlier;  // counters before it came into its group
+    };
+    struct Group {
+        std::unique_ptr<Domain> domain;
+        std::vector<int> members;
+        std::vector<std::vector<std::uint64_t>> numbers;  // of a message, by member; its number in the domain is its place here
+        std::vector<std::uint64_t> free;
     };
     // A message that is sent in a cycle that has not been run yet.
     struct Later {
@@ -73,7 +87,12 @@ private:
     };
 
     Cycle next_cycle() const;
-    void send(Cycle cycle, std::uint64_t number, int source, int destination, int vnet, std::int64_t bytes);
+    const Group& group_of(std::size_t instance) const { return groups_[static_cast<std::size_t>(instances_[instance].group)]; }
+    Group& group_of(std::size_t instance) { return groups_[static_cast<std::size_t>(instances_[instance].group)]; }
+    bool awake(int npu, Cycle cycle);
+    void send_all(Cycle cycle);
+    void merge(int group, Cycle cycle);
+    int split(int group, const std::vector<int>& members);
 
     int choose_vnet(int source, int destination, int queue) const;
     const Place& place(int npu, int vnet) const { return places_[static_cast<std::size_t>(npu * vnets_ + vnet)]; }
@@ -82,7 +101,10 @@ private:
     int npus_;
     int vnets_;
     std::int64_t clock_ps_;
-    std::vector<std::unique_ptr<Domain>> domains_;
+    bool representatives_;
+    std::vector<Instance> instances_;
+    std::vector<Group> groups_;
+    std::vector<std::uint64_t> keys_;
     std::vector<Place> places_;
     std::vector<std::pair<int, int>> dimensions_;
     std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "domain.hpp"
 
@@ -111,6 +112,16 @@ void SteadyState::take(const Domain& domain, Cycle now) {
             for (int pointer : *pointers) writer.put(pointer);
         }
     }
+}
+
+std::vector<std::int64_t> SteadyState::signature(const Domain& domain, Cycle now) {
+    SteadyState state;
+    state.take(domain, now);
+    for (const RouterState& router : domain.routers_) {
+        state.current_.insert(state.current_.end(), router.input_pointer.begin(), router.input_pointer.end());
+        state.current_.insert(state.current_.end(), router.output_pointer.begin(), router.output_pointer.end());
+    }
+    return std::move(state.current_);
 }
 
 bool SteadyState::same_pointers(const Domain& domain) const {

@@ -20,6 +20,8 @@ public:
     void forget();
     // Cycle `now` has been run and a packet was made by `lane`. Returns whether `periods` periods of `period` cycles can be passed over.
     bool look(Domain& domain, int lane, Cycle now);
+    // The snapshot that is compared, and round-robin pointers.
+    static std::vector<std::int64_t> signature(const Domain& domain, Cycle now);
     // Pass over so many of these periods.
     void pass(Domain& domain, std::int64_t count) const;
 

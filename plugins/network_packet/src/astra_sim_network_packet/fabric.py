@@ -97,7 +97,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
     """A network of that shape, at rest."""
     lanes_by_dimension = settings.allocation == "combined"
-    network = Network(platform.npus, len(platform.dimensions) if lanes_by_dimension else 1, clock_of(settings, platform))
+    network = Network(platform.npus, len(platform.dimensions) if lanes_by_dimension else 1, clock_of(settings, platform), True)
     network.add_domain(shape, list(range(platform.npus)))
     if lanes_by_dimension:
         network.choose_by_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])

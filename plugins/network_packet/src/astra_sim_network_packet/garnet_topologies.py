@@ -234,7 +234,7 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
 
 def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Network:
     """The network, as domains."""
-    made = Network(network.npus, network.vnets, rules["clock_ps"])
+    made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
@@ -279,8 +279,8 @@ class _Wires:
             link = self.link(local)
             parts = link["flit_cycles"]
             loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + rules["router_latency"]
-            in_packet = min(rules["buffers"], rules["packet_flits"]) * parts
-            if parts > 1 and (in_packet < loop + parts or (rules["vcs"] - 1) * rules["packet_flits"] * parts < loop + parts):
+            stalls_in_packet = rules["buffers"] < rules["packet_flits"] and rules["buffers"] * parts < loop + parts
+            if parts > 1 and (stalls_in_packet or (rules["vcs"] - 1) * rules["packet_flits"] * parts < 4 * loop):
                 return True
         return False
 

@@ -81,6 +81,7 @@ class PacketOptions:
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: who chooses first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
     extrapolate: bool = option(True, help="pass over periods in which the network does the same again; the answers are equal")
+    representatives: bool = option(True, help="rings of Garnet's torus that do the same are simulated once; the answers are equal")
     seed: int = option(1, minimum=0, maximum=2**62, help="for routes that are drawn")
 
     def settings(self) -> Settings:
@@ -169,5 +170,6 @@ class Settings:
             "flit_bytes": self.flit_bytes,
             "full_last_packet": self.full_last_packet,
             "extrapolate": options.extrapolate,
+            "representatives": options.representatives,
             "seed": options.seed,
         }
