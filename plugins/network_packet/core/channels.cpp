@@ -94,7 +94,7 @@ void Domain::take_parts(int c, Cycle now) {
 }
 
 void Domain::take_credits(int c, Cycle now) {
-    if (channels_[static_cast<std::size_t>(c)].parts) take_parts(c, now);
+    if (shape_->rules.credit_parts && channels_[static_cast<std::size_t>(c)].parts) take_parts(c, now);
     Cycle& due = credit_due_[static_cast<std::size_t>(c)];
     if (due > now) return;
     RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(c)].credits;

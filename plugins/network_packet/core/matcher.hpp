@@ -56,7 +56,8 @@ private:
 
     // Whether no two ask from the same input or for the same output; false where that is too much to say.
     static bool apart(const std::vector<Ask>& asks, int inputs, int outputs) {
-        if (inputs > 64 || outputs > 64) return asks.size() == 1;
+        if (asks.size() == 1) return true;
+        if (inputs > 64 || outputs > 64) return false;
         std::uint64_t taken_inputs = 0;
         std::uint64_t taken_outputs = 0;
         for (const Ask& ask : asks) {

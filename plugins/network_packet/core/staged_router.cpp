@@ -9,7 +9,9 @@ void Domain::run_staged(int r, Cycle now) {
     for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
         if (flit_due_[static_cast<std::size_t>(spec.inputs[static_cast<std::size_t>(input)])] <= now) receive_staged(r, input, now);
     }
-    for (int c : spec.outputs) take_credits(c, now);
+    for (int c : spec.outputs) {
+        if (credit_due_[static_cast<std::size_t>(c)] <= now) take_credits(c, now);
+    }
     speculative_.clear();
     if (shape_->rules.speculative) ask_speculatively(r, now);
     const bool vcs_given = !routers_[static_cast<std::size_t>(r)].allocating.empty() && allocate_vcs(r, now);
@@ -50,6 +52,7 @@ bool Domain::allocate_vcs(int r, Cycle now) {
         const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
         if (vc.since > now) continue;
         ++ready;
+        if (state.allocating.size() == 1) break;
         const std::uint64_t bit = 1ULL << (shape_->channel[static_cast<std::size_t>(vc.out)].source_port % 64);
         apart = apart && (outputs & bit) == 0;
         outputs |= bit;
