@@ -22,8 +22,7 @@ void Domain::run_combined(int r, Cycle now) {
         const int vc = choose_vc(r, input, now);
         if (vc < 0) continue;
         const int in = spec.inputs[static_cast<std::size_t>(input)];
-        const int out = receivers_[vc_index(in, vc)].out;
-        const int port = shape_->channel[static_cast<std::size_t>(out)].source_port;
+        const int port = receivers_[vc_index(in, vc)].out_port;
         int distance = shape_->channel[static_cast<std::size_t>(in)].sink_port - state.output_pointer[static_cast<std::size_t>(port)];
         if (distance < 0) distance += spec.input_ports;
         requests_.push_back({port, in, vc, distance});
@@ -56,8 +55,7 @@ void Domain::receive_combined(int r, int c, Flit flit, Cycle now) {
     if (flit.head) {
         vc.state = VcState::active;
         vc.since = now;
-        vc.out = route(r, c, packets_[flit.packet]);
-        vc.out_vc = -1;
+        set_route(r, c, vc, packets_[flit.packet]);
     }
     vc.buffer.push(flit);
     occupy(c, flit.vc);
@@ -121,13 +119,13 @@ int Domain::choose_vc(int r, int input, Cycle now) {
 
 // The lowest idle virtual channel that a head may take, or -1.
 int Domain::idle_vc(int in, const ReceiverVc& vc) const {
-    const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
-    const ChannelSpec& out = shape_->channel[static_cast<std::size_t>(vc.out)];
-    // Bubble flow control: who enters a ring leaves one buffer in it free.
-    const bool enters = out.ring && shape_->channel[static_cast<std::size_t>(in)].dimension != out.dimension;
-    int needed = shape_->rules.bubble && enters ? 2 : 1;
+    int needed = 1;
+    if (shape_->rules.bubble) {  // who enters a ring leaves one buffer in it free
+        const ChannelSpec& out = shape_->channel[static_cast<std::size_t>(vc.out)];
+        if (out.ring && shape_->channel[static_cast<std::size_t>(in)].dimension != out.dimension) needed = 2;
+    }
     int lowest = -1;
-    for (int number = first; number < end; ++number) {
+    for (int number = vc.first_vc; number < vc.end_vc; ++number) {
         if (senders_[vc_index(vc.out, number)].busy) continue;
         if (lowest < 0) lowest = number;
         if (--needed == 0) return lowest;

@@ -44,8 +44,11 @@ enum class VcState : std::uint8_t { idle, allocating, active };
 struct ReceiverVc {
     RingBuffer<Flit> buffer;
     Cycle since = 0;  // combined: arrival of the head; staged: first cycle of the next stage
-    std::int32_t out = -1;     // channel
-    std::int16_t out_vc = -1;  // virtual channel there
+    std::int32_t out = -1;       // channel
+    std::int16_t out_port = 0;   // its number among the outputs of the router
+    std::int16_t first_vc = 0;   // the virtual channels there that the packet may take
+    std::int16_t end_vc = 0;
+    std::int16_t out_vc = -1;    // the one it has
     VcState state = VcState::idle;
 };
 
@@ -132,6 +135,7 @@ private:
     void wait_for_credit(int c);
 
     // routing.cpp
+    void set_route(int r, int in, ReceiverVc& vc, Packet& packet);
     int route(int r, int in, Packet& packet);
     std::pair<int, int> allowed_vcs(int c, const Packet& packet) const;
 

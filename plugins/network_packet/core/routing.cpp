@@ -15,6 +15,16 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 
 }  // namespace
 
+// Where the packet at the front of a virtual channel goes on.
+void Domain::set_route(int r, int in, ReceiverVc& vc, Packet& packet) {
+    vc.out = route(r, in, packet);
+    vc.out_port = static_cast<std::int16_t>(shape_->channel[static_cast<std::size_t>(vc.out)].source_port);
+    const auto [first, end] = allowed_vcs(vc.out, packet);
+    vc.first_vc = static_cast<std::int16_t>(first);
+    vc.end_vc = static_cast<std::int16_t>(end);
+    vc.out_vc = -1;
+}
+
 // The output channel of a packet whose head came in through channel `in`, or a node's own interface.
 int Domain::route(int r, int in, Packet& packet) {
     const Shape& shape = *shape_;

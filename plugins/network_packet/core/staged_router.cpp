@@ -35,8 +35,7 @@ void Domain::begin_packet(int r, int input, int vc_number, Cycle since) {
     ReceiverVc& vc = receivers_[vc_index(c, vc_number)];
     vc.state = VcState::allocating;
     vc.since = since;
-    vc.out = route(r, c, packets_[vc.buffer.front().packet]);
-    vc.out_vc = -1;
+    set_route(r, c, vc, packets_[vc.buffer.front().packet]);
     routers_[static_cast<std::size_t>(r)].allocating.emplace_back(input, vc_number);
     schedule(r, since);
 }
@@ -53,7 +52,7 @@ bool Domain::allocate_vcs(int r, Cycle now) {
         if (vc.since > now) continue;
         ++ready;
         if (state.allocating.size() == 1) break;
-        const std::uint64_t bit = 1ULL << (shape_->channel[static_cast<std::size_t>(vc.out)].source_port % 64);
+        const std::uint64_t bit = 1ULL << (vc.out_port % 64);
         apart = apart && (outputs & bit) == 0;
         outputs |= bit;
     }
@@ -67,10 +66,9 @@ bool Domain::allocate_vcs(int r, Cycle now) {
             const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
             const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
             if (vc.since > now) continue;
-            const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
-            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+                const int port = vc.out_port;
             bool asked = false;
-            for (int out_vc = first; out_vc < end; ++out_vc) {
+            for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
                 if (senders_[vc_index(vc.out, out_vc)].busy) continue;
                 asks_.push_back({input * width + number, port * width + out_vc, i});
                 asked = true;
@@ -98,12 +96,11 @@ bool Domain::allocate_apart(int r, Cycle now) {
         const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
         const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
         if (vc.since > now) continue;
-        const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
-        const int base = shape_->channel[static_cast<std::size_t>(vc.out)].source_port * width;
+        const int base = vc.out_port * width;
         const int self = input * width + number;
         int& pointer = state.vc_pointers.of_input[static_cast<std::size_t>(self)];
         int chosen = -1;
-        for (int out_vc = first; out_vc < end; ++out_vc) {
+        for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
             if (senders_[vc_index(vc.out, out_vc)].busy) continue;
             if (chosen < 0) chosen = out_vc;
             if (base + out_vc >= pointer) {
@@ -155,7 +152,7 @@ void Domain::ask_for_switch(int r, Cycle now) {
             wait_for_credit(vc.out);
             continue;
         }
-        const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+        const int port = vc.out_port;
         const int expanded = speedup == 1 ? input : input * speedup + number % speedup;
         int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
         if (chosen < 0) {
@@ -179,11 +176,10 @@ void Domain::ask_speculatively(int r, Cycle now) {
     for (const auto& [input, number] : routers_[static_cast<std::size_t>(r)].allocating) {
         const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
         if (vc.since > now) continue;
-        const auto [first, end] = allowed_vcs(vc.out, packets_[vc.buffer.front().packet]);
-        for (int out_vc = first; out_vc < end; ++out_vc) {
+        for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
             const SenderVc& sender = senders_[vc_index(vc.out, out_vc)];
             if (sender.busy || sender.credits == 0) continue;
-            const int port = shape_->channel[static_cast<std::size_t>(vc.out)].source_port;
+            const int port = vc.out_port;
             speculative_.push_back({input * speedup + number % speedup, port, number});
             break;
         }
