@@ -144,7 +144,14 @@ def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, i
     for quick in (True, False):
         dimensions = torus3d(Torus3dOptions(npus=12, packages=6, package_rows=3, tile_link_width_bits=width, package_link_width_bits=256))
         made = network(
-            dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=vcs, buffers=buffers, representatives=quick, extrapolate=quick
+            dimensions,
+            preset="garnet",
+            flit_bytes=256,
+            packet_bytes=4096,
+            vcs=vcs,
+            buffers=buffers,
+            representatives=quick,
+            extrapolate=quick,
         )
         answer: list[Any] = []
         # What arrives brings a second message of the same, a little later, as a collective's steps do.

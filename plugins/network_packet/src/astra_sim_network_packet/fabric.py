@@ -132,9 +132,8 @@ class _Time:
             raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; more links are right")
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
-            raise InputError(
-                f"a flit takes {flit_ps} ps on the slowest link; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right"
-            )
+            slowest = f"a flit takes {flit_ps} ps on the slowest link"
+            raise InputError(f"{slowest}; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right")
         return {
             **self._latency(dimension.link_latency_ns * link.length),
             "flit_cycles": flit_ps // self._clock_ps,
