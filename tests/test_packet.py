@@ -232,6 +232,13 @@ def test_the_same_rings_with_freedom_from_deadlock_deliver(freedom: str) -> None
     assert sorted(arrived) == [0, 1, 2, 3]
 
 
+def test_any_preset_runs_on_any_platform() -> None:
+    for preset in ("default", "garnet", "booksim"):
+        made = network(torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2)), preset=preset)
+        assert deliver(made, [(0, 0, 1, 10_000), (0, 0, 2, 10_000), (0, 0, 4, 10_000)]).keys() == {0, 1, 2}
+        assert deliver(network(PLATFORMS["hierarchy"](), preset=preset), [(0, 0, 8, 10_000)]).keys() == {0}
+
+
 def test_a_long_message_costs_less_than_its_flits() -> None:
     made = network(PLATFORMS["torus"]())
     size = 10**12
