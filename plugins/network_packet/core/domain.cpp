@@ -96,6 +96,7 @@ void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64
     message.number = number;
     schedule_lane(l, now + 1);
     Lane& lane = lanes_[static_cast<std::size_t>(l)];
+    lane.called_at = now;
     if (!awake || !first || lane.made_at == now) return;
     take_credits(shape_->lane[static_cast<std::size_t>(l)].out, now);
     make_packet(l, now);
@@ -104,7 +105,7 @@ void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64
 
 bool Domain::awake(int l, Cycle now) const {
     const Lane& lane = lanes_[static_cast<std::size_t>(l)];
-    if (lane.run_at == now || !lane.packets.empty()) return true;
+    if (lane.worked_at == now || !lane.packets.empty()) return true;
     const RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(shape_->lane[static_cast<std::size_t>(l)].out)].credits;
     const Cycle usable = now + shape_->rules.interface_credit_delay;
     for (std::uint32_t i = 0; i < credits.size() && credits[i].time <= usable; ++i) {

@@ -59,7 +59,8 @@ struct Lane {
     RingBuffer<std::uint16_t> vcs;        // of these packets
     int pointer = 0;                      // where to look for an idle virtual channel next
     std::int32_t sent = 0;                // flits of the first packet
-    Cycle run_at = -1;                    // when it was last looked at, made a packet, sent a flit
+    Cycle called_at = -1;                 // when it last got a message, had anything to do, made a packet, sent a flit
+    Cycle worked_at = -1;
     Cycle made_at = -1;
     Cycle sent_at = -1;
 };

@@ -7,18 +7,21 @@ namespace astra::packet {
 
 void Domain::run_lane(int l, Cycle now) {
     const LaneSpec& spec = shape_->lane[static_cast<std::size_t>(l)];
-    consume(l, now);
+    Lane& lane = lanes_[static_cast<std::size_t>(l)];
+    bool works = !lane.packets.empty() || lane.called_at == now - 1;
+    if (flit_due_[static_cast<std::size_t>(spec.in)] <= now) {
+        consume(l, now);
+        works = true;
+    }
     if (traffic_ != nullptr) traffic_->create(*this, l, now);
     take_credits(spec.out, now);
-    Lane& lane = lanes_[static_cast<std::size_t>(l)];
-    lane.run_at = now;
     if (!lane.messages.empty()) make_packet(l, now);
     if (!lane.packets.empty()) send_from(l, now);
+    if (works || lane.made_at == now) lane.worked_at = now;
 }
 
 void Domain::consume(int l, Cycle now) {
     const int c = shape_->lane[static_cast<std::size_t>(l)].in;
-    if (flit_due_[static_cast<std::size_t>(c)] > now) return;
     const Flit flit = take_flit(c);
     send_credit(c, flit.vc, flit.tail, now + 1);
     if (!flit.tail) return;

@@ -87,7 +87,8 @@ void SteadyState::take(const Domain& domain, Cycle now) {
     for (const Lane& lane : domain.lanes_) {
         writer.put(lane.pointer);
         writer.put(lane.sent);
-        writer.put((lane.run_at == now) | (lane.made_at == now) << 1 | (lane.sent_at == now) << 2);
+        writer.put((lane.worked_at == now) | (lane.made_at == now) << 1 | (lane.sent_at == now) << 2 |
+                   (lane.called_at == now) << 3);
         writer.put(lane.messages.size());
         writer.put(lane.packets.size());
         for (std::uint32_t i = 0; i < lane.messages.size(); ++i) writer.put(lane.messages[i]);
@@ -224,7 +225,8 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].time += later;
     }
     for (Lane& lane : domain.lanes_) {
-        lane.run_at += later;
+        lane.called_at += later;
+        lane.worked_at += later;
         lane.made_at += later;
         lane.sent_at += later;
     }
