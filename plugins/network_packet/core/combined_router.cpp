@@ -12,10 +12,11 @@ namespace astra::packet {
 void Domain::run_combined(int r, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
     RouterState& state = routers_[static_cast<std::size_t>(r)];
+    // Adaptive routes look at credits, so these come first.
+    for (int c : spec.outputs) take_credits(c, now);
     for (int c : spec.inputs) {
         if (flit_due_[static_cast<std::size_t>(c)] <= now) receive_combined(r, c, take_flit(c), now);
     }
-    for (int c : spec.outputs) take_credits(c, now);
 
     requests_.clear();
     for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
