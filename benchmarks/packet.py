@@ -1,0 +1,89 @@
+"""Measures the packet network on this machine: python3 benchmarks/packet.py, with the Python of .venv.
+
+Flit hops count routers passed, as the figures of BookSim do, in CPU seconds of one core. Beside them stand figures of other programs, from
+machines of the same kind, which vary by a factor of two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from astra_sim.platform import Platform
+from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
+from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.network import PacketNetwork
+from astra_sim_network_packet.options import PacketOptions
+from astra_sim_network_packet.traffic import read_platform, sweep
+from rich.console import Console
+from rich.table import Table
+
+WIRES = "link_bandwidth_gb_per_s=32"
+BOOKSIM_MILLION = 0.5
+GARNET_FLITS = 2200
+
+
+def cpu(action: Callable[[], float]) -> tuple[float, float]:
+    """What an action counted, and the fewest CPU seconds of three runs."""
+    best, count = float("inf"), 0.0
+    for _ in range(3):
+        begin = time.process_time()
+        count = action()
+        best = min(best, time.process_time() - begin)
+    return count, best
+
+
+def random_traffic(platform: str, rate: float) -> float:
+    """Flit hops of uniform traffic."""
+    made = read_platform(platform)
+    load = sweep(made, PacketOptions(preset="booksim"), "uniform", [rate], Measurement(periods=6))[0]
+    return load.flit_hops + load.accepted_rate * made.npus * load.cycles
+
+
+def rings(size: int) -> float:
+    """Flits of a ring all-reduce's messages, one after another on all rings of Garnet's torus of 2 x 2 x 2."""
+    dimensions = torus3d(
+        Torus3dOptions(
+            npus=8, packages=4, package_rows=2, local_rings=2, horizontal_rings=2, vertical_rings=2,
+            local_link_latency_ns=90, package_link_latency_ns=200,
+        )
+    )  # fmt: skip
+    options = PacketOptions(preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=50, buffers=5000)
+    network = PacketNetwork(options, Platform(tuple(dimensions)))
+    network.begin()
+    partners = {0: 1, 2: 2, 4: 2, 6: 4, 8: 4}
+    number, now = 0, 0
+    for queue, stride in partners.items():
+        messages = [(number + npu, npu, npu ^ stride, size, queue) for npu in range(8)]
+        network.inject(now, messages)
+        number += 8
+        while (delivery := network.advance(None)) is not None:
+            now = delivery[0]
+    flits: float = network._core.statistics()["flits"]
+    return flits
+
+
+def main() -> None:
+    """Print a table."""
+    table = Table("case", "million a CPU second", "times the other program's")
+    cases = {
+        "mesh 8x8, uniform 0.1": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", 0.1),
+        "mesh 8x8, uniform 0.3": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", 0.3),
+        "mesh 32x32, uniform 0.05": (f"plugin:mesh?sizes=32,32&{WIRES}&link_latency_ns=1", 0.05),
+        "torus 4x4x4, uniform 0.3": (f"plugin:torus?sizes=4,4,4&links=2&{WIRES}&link_latency_ns=2", 0.3),
+    }
+    for name, (platform, rate) in cases.items():
+        count, seconds = cpu(lambda platform=platform, rate=rate: random_traffic(platform, rate))  # type: ignore[misc]
+        table.add_row(f"{name}: flit hops", f"{count / seconds / 1e6:.1f}", f"BookSim 2: {count / seconds / 1e6 / BOOKSIM_MILLION:.0f}")
+    for size in (1 << 15, 1 << 18, 1 << 24):
+        count, seconds = cpu(lambda size=size: rings(size))  # type: ignore[misc]
+        table.add_row(
+            f"Garnet torus 2x2x2, messages of {size >> 10} KiB: flits",
+            f"{count / seconds / 1e6:.1f}",
+            f"Garnet: {count / seconds / GARNET_FLITS:,.0f}",
+        )
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+// A router that gives a head its output virtual channel together with the switch (Garnet).
+//
+// Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
+// inputs. In a virtual network, of the packets at an input port that go to the same output only the oldest that has a flit may ask.
+
+#include <array>
+
+#include "domain.hpp"
+
+namespace astra::packet {
+
+void Domain::run_combined(int r, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    // Adaptive routes look at credits, so these come first.
+    for (int c : spec.outputs) take_credits(c, now);
+    for (int c : spec.inputs) {
+        if (flit_due_[static_cast<std::size_t>(c)] <= now) receive_combined(r, c, take_flit(c), now);
+    }
+
+    requests_.clear();
+    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+        const int vc = choose_vc(r, input, now);
+        if (vc < 0) continue;
+        const int in = spec.inputs[static_cast<std::size_t>(input)];
+        const int port = receivers_[vc_index(in, vc)].out_port;
+        int distance = shape_->channel[static_cast<std::size_t>(in)].sink_port - state.output_pointer[static_cast<std::size_t>(port)];
+        if (distance < 0) distance += spec.input_ports;
+        requests_.push_back({port, in, vc, distance});
+    }
+    if (requests_.empty()) return;
+    for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
+        int& best = best_[static_cast<std::size_t>(requests_[static_cast<std::size_t>(i)].output)];
+        if (best >= 0) state.output_choice[static_cast<std::size_t>(requests_[static_cast<std::size_t>(i)].output)] = now;
+        if (best < 0 || requests_[static_cast<std::size_t>(i)].distance < requests_[static_cast<std::size_t>(best)].distance) best = i;
+    }
+    for (const Request& request : requests_) {
+        int& best = best_[static_cast<std::size_t>(request.output)];
+        if (best < 0) continue;
+        const Request won = requests_[static_cast<std::size_t>(best)];
+        best = -1;
+        int& pointer = state.output_pointer[static_cast<std::size_t>(won.output)];
+        pointer = pointer + 1 == spec.input_ports ? 0 : pointer + 1;
+        ReceiverVc& vc = receivers_[vc_index(won.input, won.vc)];
+        if (vc.out_vc < 0) {
+            vc.out_vc = static_cast<std::int16_t>(idle_vc(won.input, vc));
+            senders_[vc_index(vc.out, vc.out_vc)].busy = true;
+        }
+        forward(won.input, won.vc, now);
+    }
+    schedule(r, now + 1);
+}
+
+void Domain::receive_combined(int r, int c, Flit flit, Cycle now) {
+    ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
+    if (flit.head) {
+        vc.state = VcState::active;
+        vc.since = now;
+        set_route(r, c, vc, packets_[flit.packet]);
+    }
+    vc.buffer.push(flit);
+    occupy(c, flit.vc);
+    if (shape_->rules.router_latency > 1) schedule(r, now + shape_->rules.router_latency - 1);
+}
+
+// The virtual channel that an input port sends to the switch, or -1. Its pointer moves on by one when there is one.
+int Domain::choose_vc(int r, int input, Cycle now) {
+    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
+    const int c = spec.inputs[static_cast<std::size_t>(input)];
+    const ChannelSpec& in = shape_->channel[static_cast<std::size_t>(c)];
+    const Rules& rules = shape_->rules;
+    const int all = rules.vnets * rules.vcs;
+    int& pointer = routers_[static_cast<std::size_t>(r)].input_pointer[static_cast<std::size_t>(input)];
+    const Cycle arrived_by = now - rules.router_latency + 1;
+
+    struct Candidate {
+        int out;
+        int vnet;
+        int vc;
+        Cycle since;
+    };
+    std::array<Candidate, 64> candidates;
+    int count = 0;
+    each_occupied(c, [&](int number) {
+        const ReceiverVc& vc = receivers_[vc_index(c, number)];
+        if (vc.buffer.front().time > arrived_by) return;
+        const int vnet = number / rules.vcs;
+        for (int i = 0; i < count; ++i) {
+            Candidate& other = candidates[static_cast<std::size_t>(i)];
+            if (other.out == vc.out && other.vnet == vnet) {
+                if (vc.since < other.since) other = {vc.out, vnet, number, vc.since};
+                return;
+            }
+        }
+        candidates[static_cast<std::size_t>(count++)] = {vc.out, vnet, number, vc.since};
+    });
+    int chosen = -1;
+    int nearest = all;
+    int choices = 0;
+    for (int i = 0; i < count; ++i) {
+        const Candidate& candidate = candidates[static_cast<std::size_t>(i)];
+        const ReceiverVc& vc = receivers_[vc_index(c, candidate.vc)];
+        const bool allowed = vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : senders_[vc_index(vc.out, vc.out_vc)].credits > 0;
+        if (!allowed) {
+            wait_for_credit(vc.out);
+            continue;
+        }
+        ++choices;
+        int distance = in.first_vnet * rules.vcs + candidate.vc - pointer;
+        if (distance < 0) distance += all;
+        if (distance < nearest) {
+            nearest = distance;
+            chosen = candidate.vc;
+        }
+    }
+    if (choices > 1) routers_[static_cast<std::size_t>(r)].input_choice[static_cast<std::size_t>(input)] = now;
+    if (chosen >= 0) pointer = pointer + 1 == all ? 0 : pointer + 1;
+    return chosen;
+}
+
+// The lowest idle virtual channel that a head may take, or -1.
+int Domain::idle_vc(int in, const ReceiverVc& vc) const {
+    int needed = 1;
+    if (shape_->rules.bubble) {  // who enters a ring leaves one buffer in it free
+        const ChannelSpec& out = shape_->channel[static_cast<std::size_t>(vc.out)];
+        if (out.ring && shape_->channel[static_cast<std::size_t>(in)].dimension != out.dimension) needed = 2;
+    }
+    int lowest = -1;
+    for (int number = vc.first_vc; number < vc.end_vc; ++number) {
+        if (senders_[vc_index(vc.out, number)].busy) continue;
+        if (lowest < 0) lowest = number;
+        if (--needed == 0) return lowest;
+    }
+    return -1;
+}
+
+// The first flit of an input virtual channel goes through the crossbar; its credit goes back.
+void Domain::forward(int in, int in_vc, Cycle now) {
+    ReceiverVc& vc = receivers_[vc_index(in, in_vc)];
+    Flit flit = vc.buffer.front();
+    vc.buffer.pop();
+    statistics_.add(in, Statistics::kChannelWaiting, now - flit.time);
+    if (vc.buffer.empty()) vacate(in, in_vc);
+    SenderVc& sender = senders_[vc_index(vc.out, vc.out_vc)];
+    --sender.credits;
+    if (flit.tail && !shape_->rules.wait_for_tail_credit) sender.busy = false;
+    flit.vc = static_cast<std::uint16_t>(vc.out_vc);
+    send_flit(vc.out, flit, now + shape_->rules.switch_traversal);
+    send_credit(in, static_cast<std::uint16_t>(in_vc), flit.tail, now + 1);
+    if (flit.tail) vc.state = VcState::idle;
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,227 @@
+// The moving part of a network: buffers, credits, arbiters, and the rules by which they change from cycle to cycle.
+//
+// Units (routers and lanes of network interfaces) speak through channels only, and what one puts on a channel another can take in a later
+// cycle at the earliest. So the order in which the units of a cycle are visited has no effect.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calendar.hpp"
+#include "credit_parts.hpp"
+#include "flit.hpp"
+#include "matcher.hpp"
+#include "ring_buffer.hpp"
+#include "shape.hpp"
+#include "statistics.hpp"
+#include "steady_state.hpp"
+
+namespace astra::packet {
+
+class Traffic;
+
+// A link and its two ends. Everything a sender knows of its receiver, it learns through credits.
+struct Channel {
+    RingBuffer<Flit> flits;
+    RingBuffer<Credit> credits;
+    Span free;         // when the wires can take the next flit
+    Span credit_free;  // and, the other way, the next credit
+    bool sender_waits = false;  // wake the sender when a credit comes
+    std::optional<CreditParts> parts;  // credits on a narrow link, where its serializers may reorder them
+};
+
+// A virtual channel as its sender sees it.
+struct SenderVc {
+    std::int32_t credits = 0;
+    bool busy = false;  // given to a packet
+};
+
+enum class VcState : std::uint8_t { idle, allocating, active };
+
+// A virtual channel as the router at its end sees it.
+struct ReceiverVc {
+    RingBuffer<Flit> buffer;
+    Cycle since = 0;  // combined: arrival of the head; staged: first cycle of the next stage
+    std::int32_t out = -1;       // channel
+    std::int16_t out_port = 0;   // its number among the outputs of the router
+    std::int16_t first_vc = 0;   // the virtual channels there that the packet may take
+    std::int16_t end_vc = 0;
+    std::int16_t out_vc = -1;    // the one it has
+    VcState state = VcState::idle;
+};
+
+// One side of a network interface: a queue of messages, and the channels from and to a router.
+struct Lane {
+    RingBuffer<std::uint32_t> messages;
+    RingBuffer<std::uint32_t> packets;  // made, not yet sent completely, oldest first
+    RingBuffer<std::uint16_t> vcs;        // of these packets
+    int pointer = 0;                      // where to look for an idle virtual channel next
+    std::int32_t sent = 0;                // flits of the first packet
+    Cycle called_at = -1;                 // when it last got a message, had anything to do, made a packet, sent a flit
+    Cycle worked_at = -1;
+    Cycle made_at = -1;
+    Cycle sent_at = -1;
+};
+
+struct RouterState {
+    // Combined: by input, where to start among virtual channels; by output port, where to start among input ports.
+    std::vector<int> input_pointer;
+    std::vector<int> output_pointer;
+    std::vector<Cycle> input_choice;   // when each of them last had a choice, so that it mattered
+    std::vector<Cycle> output_choice;
+    // Staged.
+    std::vector<std::pair<int, int>> allocating;  // (input, virtual channel) of heads that want an output virtual channel
+    std::vector<std::pair<int, int>> switching;   // (input, virtual channel) of those that have one, and flits
+    std::vector<int> next_vc;                     // by input of the switch: where to start among virtual channels
+    Pointers vc_pointers;
+    Pointers switch_pointers;
+    Pointers speculative_pointers;
+    std::uint64_t random = 1;
+    std::uint32_t sprayed = 0;
+};
+
+class Domain {
+public:
+    explicit Domain(std::shared_ptr<const Shape> shape);
+
+    // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
+    // one where the interface is `awake` and that matters.
+    void inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
+    // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
+    bool awake(int lane, Cycle now) const;
+
+    // The next cycle in which anything happens, or kNever.
+    Cycle next() const { return passing_ == 0 ? next_ : next_ + passing_ * steady_.period; }
+    // Bring a domain that passes over periods to the end of cycle `time`, in which nothing arrives.
+    void catch_up(Cycle time);
+    // Run one cycle, which must be next(). Numbers of messages that have arrived are appended to `arrived`.
+    void run(Cycle time, std::vector<std::uint64_t>& arrived);
+    // Messages that have not arrived.
+    std::int64_t outstanding() const { return outstanding_; }
+    const Shape& shape() const { return *shape_; }
+    const Statistics& statistics() const { return statistics_; }
+
+    // No message is under way and nothing is left to do (credits may still be on their way).
+    bool rests() const { return outstanding_ == 0 && next() == kNever; }
+    // All that decides what will happen, relative to `now`, of a domain at rest.
+    std::vector<std::int64_t> signature(Cycle now);
+    void clear_statistics() { statistics_ = Statistics(shape_->channels()); }
+
+    // For each link that blocks something for ever, what holds it: "A waits for B", a line each, forming a cycle where there is one.
+    std::vector<std::string> waiting() const;
+    // Checks what must always hold; returns what does not, or nothing.
+    std::string check() const;
+
+    // Synthetic traffic makes messages by itself.
+    void attach(Traffic* traffic);
+    void create(Cycle created, int lane, int destination, int flits);
+    void schedule_lane(int lane, Cycle time) { schedule(shape_->routers() + lane, time); }
+
+private:
+    friend class SteadyState;
+
+    std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(c)] + vc); }
+    void schedule(int unit, Cycle time);
+    Message& new_message(int lane, std::int64_t packets);
+    void step(Cycle time);
+
+    // channels.cpp
+    Flit take_flit(int c);
+    void send_flit(int c, Flit flit, Cycle takes);
+    void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
+    void take_credits(int c, Cycle now);
+    void take_parts(int c, Cycle now);
+    void wait_for_credit(int c);
+
+    // routing.cpp
+    void set_route(int r, int in, ReceiverVc& vc, Packet& packet);
+    int route(int r, int in, Packet& packet);
+    std::pair<int, int> allowed_vcs(int c, const Packet& packet) const;
+
+    // lane.cpp
+    void run_lane(int l, Cycle now);
+    void consume(int l, Cycle now);
+    void make_packet(int l, Cycle now);
+    void send_from(int l, Cycle now);
+    std::uint32_t new_packet(Message& message, std::uint32_t number, int vnet, Cycle now);
+
+    // combined_router.cpp
+    void run_combined(int r, Cycle now);
+    void receive_combined(int r, int c, Flit flit, Cycle now);
+    int choose_vc(int r, int input, Cycle now);
+    int idle_vc(int in, const ReceiverVc& vc) const;
+
+    // staged_router.cpp
+    void run_staged(int r, Cycle now);
+    void receive_staged(int r, int input, Cycle now);
+    void begin_packet(int r, int input, int vc, Cycle since);
+    bool allocate_vcs(int r, Cycle now);
+    bool allocate_apart(int r, Cycle now);
+    void give_vc(int r, int place, int out_vc, Cycle now);
+    bool allocate_switch(int r, Cycle now);
+    void ask_for_switch(int r, Cycle now);
+    void ask_speculatively(int r, Cycle now);
+    void cross(int r, const Ask& ask, Cycle now);
+    bool has_room(const ReceiverVc& vc) const;
+
+    void forward(int in, int in_vc, Cycle now);
+    void occupy(int c, int vc) { occupied_[occupied_base_[static_cast<std::size_t>(c)] + static_cast<std::size_t>(vc) / 64] |= 1ULL << (vc % 64); }
+    void vacate(int c, int vc) { occupied_[occupied_base_[static_cast<std::size_t>(c)] + static_cast<std::size_t>(vc) / 64] &= ~(1ULL << (vc % 64)); }
+    template <class Visit>
+    void each_occupied(int c, Visit visit) const;
+
+    std::shared_ptr<const Shape> shape_;
+    std::vector<Channel> channels_;
+    std::vector<Cycle> flit_due_;    // by channel: when the first flit on it arrives, and the first credit; kNever where there is none
+    std::vector<Cycle> credit_due_;
+    std::vector<SenderVc> senders_;
+    std::vector<ReceiverVc> receivers_;
+    std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels that hold flits, by channel
+    std::vector<std::size_t> occupied_base_;
+    std::vector<Lane> lanes_;
+    std::vector<RouterState> routers_;
+    std::vector<Packet> packets_;
+    std::vector<std::uint32_t> free_packets_;
+    std::vector<Message> messages_;
+    std::vector<std::uint32_t> free_messages_;
+    Calendar calendar_;
+    SteadyState steady_;
+    std::int64_t passing_ = 0;   // periods to be passed over before the next cycle
+    int packet_made_by_ = -1;    // a lane that has made a packet in this cycle
+    Statistics statistics_;
+    Cycle now_ = -1;  // the last cycle that was run
+    Cycle next_ = kNever;
+    std::int64_t outstanding_ = 0;
+    std::vector<std::uint64_t>* arrived_ = nullptr;
+    Traffic* traffic_ = nullptr;
+
+    // Scratch of a router's cycle, by output port.
+    struct Request {
+        int output = 0;
+        int input = 0;
+        int vc = 0;
+        int distance = 0;
+    };
+    std::vector<Request> requests_;
+    std::vector<int> best_;  // by output port: index of a request, or -1
+    Matcher matcher_;
+    std::vector<Ask> asks_;
+    std::vector<Ask> speculative_;
+    std::vector<Ask> matched_;
+    std::vector<int> choice_;  // by input of the switch and output: index of a request, or -1
+};
+
+template <class Visit>
+void Domain::each_occupied(int c, Visit visit) const {
+    const std::size_t base = occupied_base_[static_cast<std::size_t>(c)];
+    const std::size_t end = occupied_base_[static_cast<std::size_t>(c) + 1];
+    for (std::size_t word = base; word < end; ++word) {
+        for (std::uint64_t rest = occupied_[word]; rest != 0; rest &= rest - 1) {
+            visit(static_cast<int>((word - base) * 64) + std::countr_zero(rest));
+        }
+    }
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,107 @@
+// Separable allocators with round-robin arbiters: each side of a match has a pointer that says where to look first.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace astra::packet {
+
+struct Ask {
+    int input = 0;
+    int output = 0;
+    int tag = 0;  // what is asked for, for the caller
+};
+
+// Where the arbiters of outputs (over inputs) and of inputs (over outputs) start.
+struct Pointers {
+    std::vector<int> of_output;
+    std::vector<int> of_input;
+
+    void resize(int inputs, int outputs) {
+        of_output.assign(static_cast<std::size_t>(outputs), 0);
+        of_input.assign(static_cast<std::size_t>(inputs), 0);
+    }
+};
+
+class Matcher {
+public:
+    // One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round. Pointers
+    // move behind those that are matched.
+    void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
+        const int inputs = static_cast<int>(pointers.of_input.size());
+        const int outputs = static_cast<int>(pointers.of_output.size());
+        if (apart(asks, inputs, outputs)) {
+            matched = asks;
+            move_on(matched, pointers, inputs, outputs);
+            return;
+        }
+        const std::size_t widest = static_cast<std::size_t>(std::max(inputs, outputs));
+        if (first_.size() < widest) {
+            first_.resize(widest, kNone);
+            second_.resize(widest, kNone);
+        }
+        auto by_output = [&](const Ask& ask) { return distance(ask.input, pointers.of_output[at(ask.output)], inputs); };
+        auto by_input = [&](const Ask& ask) { return distance(ask.output, pointers.of_input[at(ask.input)], outputs); };
+        if (input_first) {
+            choose(asks, by_input, [](const Ask& a) { return a.input; }, by_output, [](const Ask& a) { return a.output; }, matched);
+        } else {
+            choose(asks, by_output, [](const Ask& a) { return a.output; }, by_input, [](const Ask& a) { return a.input; }, matched);
+        }
+        move_on(matched, pointers, inputs, outputs);
+    }
+
+private:
+    static constexpr int kNone = 1 << 30;
+
+    // Whether no two ask from the same input or for the same output; false where that is too much to say.
+    static bool apart(const std::vector<Ask>& asks, int inputs, int outputs) {
+        if (asks.size() == 1) return true;
+        if (inputs > 64 || outputs > 64) return false;
+        std::uint64_t taken_inputs = 0;
+        std::uint64_t taken_outputs = 0;
+        for (const Ask& ask : asks) {
+            const std::uint64_t input = 1ULL << ask.input;
+            const std::uint64_t output = 1ULL << ask.output;
+            if ((taken_inputs & input) != 0 || (taken_outputs & output) != 0) return false;
+            taken_inputs |= input;
+            taken_outputs |= output;
+        }
+        return true;
+    }
+
+    static void move_on(const std::vector<Ask>& matched, Pointers& pointers, int inputs, int outputs) {
+        for (const Ask& ask : matched) {
+            pointers.of_output[at(ask.output)] = ask.input + 1 == inputs ? 0 : ask.input + 1;
+            pointers.of_input[at(ask.input)] = ask.output + 1 == outputs ? 0 : ask.output + 1;
+        }
+    }
+
+    static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+    static int distance(int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; }
+
+    template <class FirstDistance, class FirstKey, class SecondDistance, class SecondKey>
+    void choose(const std::vector<Ask>& asks, FirstDistance first_distance, FirstKey first_key, SecondDistance second_distance,
+                SecondKey second_key, std::vector<Ask>& matched) {
+        for (const Ask& ask : asks) {
+            int& best = first_[at(first_key(ask))];
+            best = std::min(best, first_distance(ask));
+        }
+        for (const Ask& ask : asks) {
+            if (first_[at(first_key(ask))] != first_distance(ask)) continue;
+            int& best = second_[at(second_key(ask))];
+            best = std::min(best, second_distance(ask));
+        }
+        for (const Ask& ask : asks) {
+            if (first_[at(first_key(ask))] == first_distance(ask) && second_[at(second_key(ask))] == second_distance(ask)) {
+                matched.push_back(ask);
+            }
+        }
+        for (const Ask& ask : asks) first_[at(first_key(ask))] = second_[at(second_key(ask))] = kNone;
+    }
+
+    std::vector<int> first_;   // by the side that chooses first: distance of the nearest
+    std::vector<int> second_;  // by the other side
+};
+
+}  // namespace astra::packet

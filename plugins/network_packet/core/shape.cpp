@@ -1,0 +1,174 @@
+#include "shape.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <stdexcept>
+
+namespace astra::packet {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Which of several shortest ways to take: by destination, so that destinations spread over them, and at each distance differently.
+std::size_t spread(int destination, int distance, std::size_t ways) {
+    if (ways == 1) return 0;
+    std::uint64_t mixed = static_cast<std::uint64_t>(destination);
+    for (int i = 1; i < distance; ++i) mixed /= ways;
+    return mixed % ways;
+}
+
+}  // namespace
+
+Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
+    : rules(given),
+      router(std::move(routers)),
+      sizes(std::move(dimension_sizes)),
+      node_router(std::move(routers_of_nodes)),
+      lane_of_(node_router.size() * at(rules.vnets), -1) {}
+
+int Shape::add_channel(const ChannelSpec& spec, std::string called) {
+    const int number = channels();
+    if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
+    if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
+    vc_base.push_back(all_vcs);
+    channel.push_back(spec);
+    name.push_back(std::move(called));
+    all_vcs += vc_count(number);
+    return number;
+}
+
+void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router) {
+    const int number = lanes();
+    LaneSpec spec{node, vnet, -1, -1};
+    to_router.source = routers() + number;
+    to_router.sink = from_router.source = node_router[at(node)];
+    from_router.sink = routers() + number;
+    spec.out = add_channel(to_router, "interface of node " + std::to_string(node));
+    spec.in = add_channel(from_router, "interface at node " + std::to_string(node));
+    lane.push_back(spec);
+    for (int v = 0; v < rules.vnets; ++v) {
+        const ChannelSpec& out = channel[at(spec.out)];
+        if (v >= out.first_vnet && v < out.first_vnet + out.vnets) lane_of_[at(node * rules.vnets + v)] = number;
+    }
+}
+
+void Shape::finish() {
+    number_ports();
+    make_tables();
+    if (router.size() * node_router.size() <= kMostHops) {
+        std::vector<int> hop(router.size() * node_router.size());
+        for (int r = 0; r < routers(); ++r) {
+            for (int node = 0; node < nodes(); ++node) {
+                hop[at(r) * node_router.size() + at(node)] = differing_dimension(r, node) < 0 ? kHere : look_up(r, node, 0);
+            }
+        }
+        hop_ = std::move(hop);
+        if (rules.choice != RouteChoice::first) {
+            several_.resize(hop_.size());
+            for (std::size_t i = 0; i < hop_.size(); ++i) {
+                several_[i] = next_hops(static_cast<int>(i / node_router.size()), static_cast<int>(i % node_router.size())).size() > 1;
+            }
+        }
+    }
+    for (const ChannelSpec& spec : channel) {
+        const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
+        const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
+                               rules.interface_credit_delay;
+        horizon = std::max(horizon, 2 * wires + handling);
+    }
+}
+
+void Shape::number_ports() {
+    for (RouterSpec& spec : router) {
+        auto by_sink = [this](int a, int b) { return channel[at(a)].sink_port < channel[at(b)].sink_port; };
+        auto by_source = [this](int a, int b) { return channel[at(a)].source_port < channel[at(b)].source_port; };
+        std::stable_sort(spec.inputs.begin(), spec.inputs.end(), by_sink);
+        std::stable_sort(spec.outputs.begin(), spec.outputs.end(), by_source);
+        for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, channel[at(c)].sink_port + 1);
+        for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, channel[at(c)].source_port + 1);
+    }
+}
+
+// Breadth first, backwards from all routers that have the wanted coordinate, over the links of one dimension.
+void Shape::make_tables() {
+    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+        const int size = sizes[at(d)];
+        std::vector<int> next(router.size() * at(size), -1);
+        std::vector<int> distance(router.size() * at(size), -1);
+        for (int wanted = 0; wanted < size; ++wanted) {
+            std::deque<int> reached;
+            for (int r = 0; r < routers(); ++r) {
+                if (router[at(r)].coordinates[at(d)] == wanted) {
+                    distance[at(r * size + wanted)] = 0;
+                    reached.push_back(r);
+                }
+            }
+            while (!reached.empty()) {
+                const int r = reached.front();
+                reached.pop_front();
+                for (int c : router[at(r)].inputs) {
+                    const ChannelSpec& spec = channel[at(c)];
+                    if (spec.dimension != d || distance[at(spec.source * size + wanted)] >= 0) continue;
+                    distance[at(spec.source * size + wanted)] = distance[at(r * size + wanted)] + 1;
+                    reached.push_back(spec.source);
+                }
+            }
+            for (int r = 0; r < routers(); ++r) {
+                const int here = distance[at(r * size + wanted)];
+                if (here <= 0) continue;
+                std::vector<int> shortest;
+                for (int c : router[at(r)].outputs) {
+                    const ChannelSpec& spec = channel[at(c)];
+                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) shortest.push_back(c);
+                }
+                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())];
+            }
+        }
+        table_.push_back(std::move(next));
+        distance_.push_back(std::move(distance));
+    }
+}
+
+int Shape::differing_dimension(int r, int node) const {
+    const std::vector<int>& here = router[at(r)].coordinates;
+    const std::vector<int>& there = router[at(node_router[at(node)])].coordinates;
+    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+        if (here[at(d)] != there[at(d)]) return d;
+    }
+    return -1;
+}
+
+int Shape::look_up(int r, int node, int vnet) const {
+    const int d = differing_dimension(r, node);
+    if (d < 0) return lane[at(lane_of(node, vnet))].in;
+    return table_[at(d)][at(r * sizes[at(d)] + router[at(node_router[at(node)])].coordinates[at(d)])];
+}
+
+std::vector<int> Shape::next_hops(int r, int node) const {
+    std::vector<int> found;
+    const int d = differing_dimension(r, node);
+    if (d < 0) return found;
+    const int size = sizes[at(d)];
+    const int wanted = router[at(node_router[at(node)])].coordinates[at(d)];
+    const int here = distance_[at(d)][at(r * size + wanted)];
+    for (int c : router[at(r)].outputs) {
+        const ChannelSpec& spec = channel[at(c)];
+        if (spec.dimension == d && distance_[at(d)][at(spec.sink * size + wanted)] == here - 1) found.push_back(c);
+    }
+    return found;
+}
+
+int Shape::hops(int source, int destination, int vnet) const {
+    if (lane_of(source, vnet) < 0 || lane_of(destination, vnet) < 0) return -1;
+    int r = node_router[at(source)];
+    for (int count = 0; count <= routers(); ++count) {
+        if (differing_dimension(r, destination) < 0) return count;
+        const int c = !router[at(r)].spray.empty() ? router[at(r)].spray.front() : first_hop(r, destination, vnet);
+        if (c < 0) return -1;
+        r = channel[at(c)].sink;
+    }
+    return -1;
+}
+
+}  // namespace astra::packet

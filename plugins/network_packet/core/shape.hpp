@@ -1,0 +1,159 @@
+// The part of a network that never changes: routers, interfaces, channels, routing tables and timing rules.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flit.hpp"
+
+namespace astra::packet {
+
+// How a router gives away output virtual channels and its switch.
+enum class Allocation {
+    combined,  // a head gets a virtual channel together with the switch (Garnet)
+    staged,    // route computation, virtual channel allocation and switch allocation, one after another (BookSim)
+};
+
+enum class VcClasses {
+    none,
+    at_crossing,  // a packet goes over to the upper half of the virtual channels when it crosses a dateline
+    at_entry,     // it picks its half when it enters a dimension (BookSim)
+};
+
+enum class RouteChoice {
+    first,        // of several shortest ways, always the one through the first port
+    random_entry, // a random one
+    adaptive,     // the one with most free credits
+};
+
+struct Rules {
+    Allocation allocation = Allocation::combined;
+    VcClasses vc_classes = VcClasses::none;
+    RouteChoice choice = RouteChoice::first;
+    std::int64_t clock_ps = 1000;
+    int vnets = 1;
+    int vcs = 1;      // virtual channels of each virtual network
+    int buffers = 1;  // flits of a virtual channel
+    int router_latency = 1;    // combined: cycles from arrival to the link
+    int routing_delay = 1;     // staged: cycles of route computation
+    int switch_traversal = 1;  // cycles from switch allocation to the link
+    int credit_delay = 0;      // cycles in which a router handles a credit
+    int interface_credit_delay = 0;
+    int input_speedup = 1;
+    int queue_ahead = 1;  // an interface gives packets to all idle virtual channels, not only to one
+    bool wait_for_tail_credit = true;  // a virtual channel is free again when the credit of the tail is back, not when the tail leaves
+    bool same_cycle = false;  // an interface that is at work anyway makes a packet of a message in the cycle in which it is sent (Garnet)
+    bool credit_parts = false;  // narrow links reorder parts of credits (Garnet)
+    bool speculative = false;          // staged: heads ask for the switch while they ask for a virtual channel
+    bool input_first = false;          // staged: separable input-first allocators in place of iSLIP
+    bool cut_through = false;          // a head leaves only if the next buffer has room for the whole packet
+    bool bubble = false;               // entering a ring takes two idle virtual channels
+    int packet_flits = 1;
+    std::int64_t packet_bytes = 1;
+    std::int64_t flit_bytes = 1;
+    bool full_last_packet = true;
+    bool extrapolate = true;  // pass over periods in which the same happens again
+    std::uint64_t seed = 1;
+};
+
+// A span of time: whole cycles, and picoseconds less than a cycle.
+struct Span {
+    Cycle cycles = 0;
+    std::int64_t ps = 0;
+};
+
+struct ChannelSpec {
+    int source = 0;  // unit
+    int sink = 0;    // unit
+    int dimension = -1;  // -1: between an interface and a router
+    Span latency;
+    Span flit_time;       // on the wires; at most a cycle where the link is as wide as a flit
+    int serializer = 0;   // cycles at each end of a narrow link
+    int first_vnet = 0;
+    int vnets = 1;
+    bool ring = false;      // part of a ring of links
+    bool dateline = false;  // the one at which the ring is thought to begin
+    int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
+    int sink_port = 0;
+};
+
+struct RouterSpec {
+    std::vector<int> inputs;   // channels
+    std::vector<int> outputs;  // channels
+    int input_ports = 0;       // ports that round-robin pointers pass
+    int output_ports = 0;
+    std::vector<int> coordinates;  // -1: has no position in the dimension (a switch)
+    std::vector<int> spray;        // outputs used in turn for packets that are not at their destination
+};
+
+struct LaneSpec {
+    int node = 0;
+    int vnet = 0;
+    int out = -1;  // channel
+    int in = -1;   // channel
+};
+
+class Shape {
+public:
+    Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
+
+    // Add a channel between routers (units) or an interface's pair of channels. All of them before `finish`.
+    int add_channel(const ChannelSpec& spec, std::string name);
+    void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
+    // Ports, routing tables. Throws std::invalid_argument if a node cannot be reached.
+    void finish();
+
+    int routers() const { return static_cast<int>(router.size()); }
+    int lanes() const { return static_cast<int>(lane.size()); }
+    int channels() const { return static_cast<int>(channel.size()); }
+    int units() const { return routers() + lanes(); }
+    int nodes() const { return static_cast<int>(node_router.size()); }
+    bool is_router(int unit) const { return unit < routers(); }
+    // Number of virtual channels of a channel.
+    int vc_count(int c) const { return channel[static_cast<std::size_t>(c)].vnets * rules.vcs; }
+    int lane_of(int node, int vnet) const { return lane_of_[static_cast<std::size_t>(node * rules.vnets + vnet)]; }
+
+    // The next channel of the shortest way in the first dimension in which router and node differ; -1: no way; the node's own
+    // interface if they do not differ.
+    int first_hop(int at, int node, int vnet) const {
+        if (hop_.empty()) return look_up(at, node, vnet);
+        const int c = hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+        return c == kHere ? lane[static_cast<std::size_t>(lane_of(node, vnet))].in : c;
+    }
+    // All next channels of shortest ways in that dimension.
+    std::vector<int> next_hops(int at, int node) const;
+    // Whether there may be more than one.
+    bool several_ways(int at, int node) const {
+        return several_.empty() || several_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+    }
+    int hops(int source, int destination, int vnet) const;
+
+    Rules rules;
+    std::vector<RouterSpec> router;
+    std::vector<ChannelSpec> channel;
+    std::vector<std::string> name;  // of channels
+    std::vector<LaneSpec> lane;
+    std::vector<int> sizes;        // of dimensions
+    std::vector<int> node_router;  // by node
+    std::vector<int> vc_base;      // first virtual channel of a channel in arrays of all of them
+    int all_vcs = 0;
+    Cycle horizon = 0;  // no effect of one unit on another is further ahead
+
+private:
+    static constexpr int kHere = -2;
+    static constexpr std::size_t kMostHops = 1 << 22;
+
+    int look_up(int at, int node, int vnet) const;
+    void number_ports();
+    void make_tables();
+    int differing_dimension(int at, int node) const;
+
+    std::vector<int> lane_of_;
+    std::vector<int> hop_;  // [router * nodes + node]: what look_up says, kHere for the own interface; empty on large networks
+    std::vector<bool> several_;  // the same: whether there are several next channels; empty on large networks or where it does not matter
+    std::vector<std::vector<int>> table_;     // [dimension][router * size + coordinate]: channel
+    std::vector<std::vector<int>> distance_;  // the same: links still to cross in the dimension
+};
+
+}  // namespace astra::packet

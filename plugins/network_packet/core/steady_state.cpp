@@ -1,0 +1,251 @@
+#include "steady_state.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "domain.hpp"
+
+namespace astra::packet {
+
+namespace {
+
+constexpr std::int64_t kWorthwhile = 8;  // packets a message must still have to make
+constexpr std::int64_t kLongestPause = 4096;
+
+class Writer {
+public:
+    Writer(const Domain& domain, std::vector<std::int64_t>& out, Cycle now) : out_(out), now_(now) {
+        static_cast<void>(domain);
+        out_.clear();
+    }
+    void put(std::int64_t value) { out_.push_back(value); }
+    void time(Cycle value) { out_.push_back(value - now_); }
+    void future(const Span& value) {
+        const bool past = value.cycles < now_ || (value.cycles == now_ && value.ps == 0);
+        out_.push_back(past ? 0 : value.cycles - now_);
+        out_.push_back(past ? 0 : value.ps);
+    }
+
+private:
+    std::vector<std::int64_t>& out_;
+    Cycle now_;
+};
+
+}  // namespace
+
+void SteadyState::forget() {
+    anchor_ = -1;
+    taken_at_ = -1;
+    reach_ = 4;
+    seen_ = wait_ = 0;
+    pause_ = 1;
+}
+
+void SteadyState::take(const Domain& domain, Cycle now) {
+    const Shape& shape = domain.shape();
+    const bool staged = shape.rules.allocation == Allocation::staged;
+    Writer writer(domain, current_, now);
+    auto packet = [&](std::uint32_t index) {
+        const Packet& p = domain.packets_[index];
+        const Message& message = domain.messages_[p.message];
+        writer.put(p.message);
+        writer.put(message.packets - message.unmade - p.sequence);
+        writer.put(p.flits | static_cast<std::int64_t>(p.hops) << 32);
+        writer.put(p.vc_class);
+        writer.time(p.made);
+        writer.time(p.injected);
+    };
+    auto flit = [&](const Flit& f) {
+        writer.time(f.time);
+        writer.put(f.vc | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0));
+        packet(f.packet);
+    };
+    for (int c = 0; c < shape.channels(); ++c) {
+        const Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
+        writer.future(channel.free);
+        writer.future(channel.credit_free);
+        writer.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
+                   static_cast<std::int64_t>(channel.credits.size()) << 32);
+        for (std::uint32_t i = 0; i < channel.flits.size(); ++i) flit(channel.flits[i]);
+        for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
+            writer.time(channel.credits[i].time);
+            writer.put(channel.credits[i].vc | (channel.credits[i].frees ? 1 << 16 : 0));
+        }
+        if (channel.parts) channel.parts->each(now, [&](std::int64_t value) { writer.put(value); });
+        for (int v = 0; v < shape.vc_count(c); ++v) {
+            const SenderVc& sender = domain.senders_[domain.vc_index(c, v)];
+            const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
+            writer.put(sender.credits | static_cast<std::int64_t>(sender.busy) << 32 | static_cast<std::int64_t>(vc.state) << 33);
+            if (vc.state == VcState::idle) continue;
+            writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
+            writer.put(staged ? std::max<Cycle>(vc.since - now, 0) : vc.since - now);
+            writer.put(vc.buffer.size());
+            for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) flit(vc.buffer[i]);
+        }
+    }
+    for (const Lane& lane : domain.lanes_) {
+        writer.put(lane.pointer);
+        writer.put(lane.sent);
+        writer.put((lane.worked_at == now) | (lane.made_at == now) << 1 | (lane.sent_at == now) << 2 |
+                   (lane.called_at == now) << 3);
+        writer.put(lane.messages.size());
+        writer.put(lane.packets.size());
+        for (std::uint32_t i = 0; i < lane.messages.size(); ++i) writer.put(lane.messages[i]);
+        for (std::uint32_t i = 0; i < lane.packets.size(); ++i) {
+            packet(lane.packets[i]);
+            writer.put(lane.vcs[i]);
+        }
+    }
+    for (const Message& message : domain.messages_) {
+        writer.put(message.missing - message.unmade);
+        writer.put(message.unmade > 0);
+    }
+    for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
+        const RouterState& state = domain.routers_[r];
+        if (!shape.router[r].spray.empty()) writer.put(state.sprayed % shape.router[r].spray.size());
+        if (!staged) continue;
+        writer.put(static_cast<std::int64_t>(state.random));
+        for (const auto& [input, vc] : state.allocating) writer.put(input | static_cast<std::int64_t>(vc) << 32);
+        for (const std::vector<int>* pointers :
+             {&state.next_vc, &state.vc_pointers.of_input, &state.vc_pointers.of_output, &state.switch_pointers.of_input,
+              &state.switch_pointers.of_output, &state.speculative_pointers.of_input, &state.speculative_pointers.of_output}) {
+            for (int pointer : *pointers) writer.put(pointer);
+        }
+    }
+}
+
+std::vector<std::int64_t> SteadyState::signature(const Domain& domain, Cycle now) {
+    SteadyState state;
+    state.take(domain, now);
+    for (const RouterState& router : domain.routers_) {
+        state.current_.insert(state.current_.end(), router.input_pointer.begin(), router.input_pointer.end());
+        state.current_.insert(state.current_.end(), router.output_pointer.begin(), router.output_pointer.end());
+    }
+    return std::move(state.current_);
+}
+
+bool SteadyState::same_pointers(const Domain& domain) const {
+    std::size_t place = 0;
+    for (const RouterState& state : domain.routers_) {
+        for (std::size_t i = 0; i < state.input_pointer.size(); ++i, ++place) {
+            if (state.input_choice[i] > taken_at_ && pointers_[place] != state.input_pointer[i]) return false;
+        }
+        for (std::size_t i = 0; i < state.output_pointer.size(); ++i, ++place) {
+            if (state.output_choice[i] > taken_at_ && pointers_[place] != state.output_pointer[i]) return false;
+        }
+    }
+    return true;
+}
+
+bool SteadyState::plan(const Domain& domain, Cycle now) {
+    periods = std::numeric_limits<std::int64_t>::max();
+    bool progress = false;
+    for (std::size_t m = 0; m < domain.messages_.size(); ++m) {
+        const std::int64_t made = unmade_[m] - domain.messages_[m].unmade;
+        if (made == 0) continue;
+        progress = true;
+        periods = std::min(periods, (domain.messages_[m].unmade - 2) / made);
+    }
+    period = now - taken_at_;
+    return progress && periods > 0;
+}
+
+bool SteadyState::look(Domain& domain, int lane, Cycle now) {
+    if (anchor_ < 0) anchor_ = lane;
+    if (anchor_ != lane) return false;
+    ++seen_;
+    if (--wait_ > 0) return false;
+    const RingBuffer<std::uint32_t>& messages = domain.lanes_[static_cast<std::size_t>(lane)].messages;
+    if (messages.empty() || domain.messages_[messages.front()].unmade < kWorthwhile) {
+        forget();
+        wait_ = kWorthwhile / 2;
+        return false;
+    }
+    const auto under_way = static_cast<std::uint32_t>(domain.packets_.size() - domain.free_packets_.size());
+    if (taken_at_ >= 0 && under_way == packets_ && domain.messages_.size() == unmade_.size()) {
+        for (int c = 0; c < domain.shape().channels(); ++c) domain.take_credits(c, now);
+        take(domain, now);
+        if (current_ == snapshot_ && same_pointers(domain) && plan(domain, now)) return true;
+    }
+    if (taken_at_ < 0 || seen_ >= reach_) {  // Brent: a newer snapshot, kept for twice as long
+        for (int c = 0; c < domain.shape().channels(); ++c) domain.take_credits(c, now);
+        take(domain, now);
+        snapshot_.swap(current_);
+        counters_ = domain.statistics_.counters;
+        unmade_.clear();
+        for (const Message& message : domain.messages_) unmade_.push_back(message.unmade);
+        pointers_.clear();
+        sprayed_.clear();
+        for (const RouterState& state : domain.routers_) {
+            pointers_.insert(pointers_.end(), state.input_pointer.begin(), state.input_pointer.end());
+            pointers_.insert(pointers_.end(), state.output_pointer.begin(), state.output_pointer.end());
+            sprayed_.push_back(state.sprayed);
+        }
+        packets_ = under_way;
+        if (taken_at_ >= 0) reach_ *= 2;
+        taken_at_ = now;
+        seen_ = 0;
+    }
+    return false;
+}
+
+void SteadyState::pass(Domain& domain, std::int64_t count) const {
+    if (count == 0) return;
+    const Cycle later = count * period;
+    const Shape& shape = domain.shape();
+    for (std::size_t i = 0; i < domain.statistics_.counters.size(); ++i) {
+        domain.statistics_.counters[i] += count * (domain.statistics_.counters[i] - counters_[i]);
+    }
+    std::vector<std::int64_t> made(domain.messages_.size());
+    for (std::size_t m = 0; m < made.size(); ++m) {
+        made[m] = count * (unmade_[m] - domain.messages_[m].unmade);
+        domain.messages_[m].unmade -= made[m];
+        domain.messages_[m].missing -= made[m];
+    }
+    for (Packet& packet : domain.packets_) {
+        packet.sequence += made[packet.message];
+        packet.made += later;
+        packet.injected += later;
+    }
+    for (int c = 0; c < shape.channels(); ++c) {
+        Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
+        for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
+        for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
+        if (channel.parts) channel.parts->shift(later);
+        channel.free.cycles += later;
+        channel.credit_free.cycles += later;
+        Cycle& flit_due = domain.flit_due_[static_cast<std::size_t>(c)];
+        Cycle& credit_due = domain.credit_due_[static_cast<std::size_t>(c)];
+        if (flit_due != kNever) flit_due += later;
+        if (credit_due != kNever) credit_due += later;
+    }
+    for (ReceiverVc& vc : domain.receivers_) {
+        vc.since += later;
+        for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].time += later;
+    }
+    for (Lane& lane : domain.lanes_) {
+        lane.called_at += later;
+        lane.worked_at += later;
+        lane.made_at += later;
+        lane.sent_at += later;
+    }
+    // Pointers go on as they did in the period: by some steps modulo their range.
+    const int vcs = shape.rules.vnets * shape.rules.vcs;
+    auto move = [count](int& pointer, int before, int range) {
+        const std::int64_t step = (pointer - before + range) % range;
+        pointer = static_cast<int>((pointer + step * (count % range)) % range);
+    };
+    std::size_t place = 0;
+    for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
+        RouterState& state = domain.routers_[r];
+        for (int& pointer : state.input_pointer) move(pointer, pointers_[place++], vcs);
+        for (int& pointer : state.output_pointer) move(pointer, pointers_[place++], shape.router[r].input_ports);
+        state.sprayed += static_cast<std::uint32_t>(count) * (state.sprayed - sprayed_[r]);
+    }
+    domain.calendar_.shift(later);
+    domain.now_ += later;
+    if (domain.next_ != kNever) domain.next_ += later;
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,1 @@
+"""The packet network of astra: flits, virtual channels, credits, routers and links, cycle by cycle."""

@@ -1,0 +1,157 @@
+"""A platform as routers and links: every NPU has a router, every dimension adds links and perhaps switches."""
+
+from __future__ import annotations
+
+import math
+
+from astra_sim import InputError
+from astra_sim.platform import Dimension, Platform
+
+from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet.options import Settings
+from astra_sim_network_packet.topologies import Link, graph_of
+
+MAX_CLOCK_RATIO = 1_000_000
+MAX_CHANNELS = 2_000_000
+
+
+def clock_of(settings: Settings, platform: Platform) -> int:
+    """The cycle in picoseconds: as given, or the time of a flit on the widest link."""
+    if settings.clock_ps:
+        return settings.clock_ps
+    times = [
+        settings.flit_bytes / (link.width * dimension.link_bandwidth) * 1000
+        for dimension in platform.dimensions
+        for link in graph_of(dimension)[1]
+        if link.width > 0
+    ]
+    return max(1, math.floor(min(times, default=1000.0)))
+
+
+def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
+    """The whole platform as one domain.
+
+    An interface has a lane (and a virtual network) for each dimension, or only one. A message uses that of the last dimension in which its
+    ends differ. Raises InputError.
+    """
+    dimensions = platform.dimensions
+    vnets = len(dimensions) if lanes_by_dimension else 1
+    clock_ps = clock_of(settings, platform)
+    longest = max((d.link_latency_ns * link.length for d in dimensions for link in graph_of(d)[1]), default=0.0)
+    settings = settings.sized(2000 * longest / clock_ps)
+    rules = settings.rules(vnets, clock_ps)
+    coordinates = [[platform.coordinate(npu, d) for d in range(len(dimensions))] for npu in range(platform.npus)]
+    graphs = [graph_of(dimension) for dimension in dimensions]
+    first_switch: list[dict[int, int]] = []
+    groups = [[npu for npu in range(platform.npus) if platform.coordinate(npu, d) == 0] for d in range(len(dimensions))]
+    for d, (switches, _, _) in enumerate(graphs):
+        first_switch.append({})
+        for npu in groups[d]:
+            first_switch[d][npu] = len(coordinates)
+            for _ in range(switches):
+                place = list(coordinates[npu])
+                place[d] = -1
+                coordinates.append(place)
+    if sum(len(links) * len(groups[d]) for d, (_, links, _) in enumerate(graphs)) > MAX_CHANNELS:
+        raise InputError(f"the platform has more than {MAX_CHANNELS} links, too many for flits")
+    shape = Shape.make(rules, coordinates, [dimension.size for dimension in dimensions], list(range(platform.npus)))
+    time = _Time(settings, clock_ps)
+    ports = _Ports(len(coordinates))
+    for d, (_, links, ring) in enumerate(graphs):
+        dimension = dimensions[d]
+        for npu in groups[d]:
+            for link in links:
+                ends = [
+                    npu + place * platform.strides[d] if place < dimension.size else first_switch[d][npu] + place - dimension.size
+                    for place in (link.source, link.sink)
+                ]
+                wraps = ring and abs(link.source - link.sink) > 1
+                shape.add_channel(
+                    {
+                        **time.link(dimension, link),
+                        **ports.between(*ends),
+                        "source": ends[0],
+                        "sink": ends[1],
+                        "dimension": d,
+                        "first_vnet": d if lanes_by_dimension else 0,
+                        "vnets": vnets - d if lanes_by_dimension else 1,
+                        "ring": ring,
+                        "dateline": wraps,
+                        "name": " to ".join(f"NPU {end}" if end < platform.npus else f"switch {end - platform.npus}" for end in ends),
+                    }
+                )
+    for npu in range(platform.npus):
+        for vnet in range(vnets):
+            ends_of = time.interface(dimensions[vnet] if lanes_by_dimension else None)
+            out, back = ports.between(npu, npu), ports.between(npu, npu)
+            shape.add_lane(
+                npu,
+                vnet,
+                {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
+                {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
+            )
+    shape.finish()
+    return shape
+
+
+def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
+    """A network of that shape, at rest."""
+    lanes_by_dimension = settings.allocation == "combined"
+    network = Network(platform.npus, len(platform.dimensions) if lanes_by_dimension else 1, clock_of(settings, platform), True)
+    network.add_domain(shape, list(range(platform.npus)))
+    if lanes_by_dimension:
+        network.choose_by_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
+    return network
+
+
+class _Ports:
+    """Ports of routers, numbered in the order in which they are joined."""
+
+    def __init__(self, routers: int) -> None:
+        self._inputs = [0] * routers
+        self._outputs = [0] * routers
+
+    def between(self, source: int, sink: int) -> dict[str, int]:
+        """The next free output of one router and input of another."""
+        self._outputs[source] += 1
+        self._inputs[sink] += 1
+        return {"source_port": self._outputs[source] - 1, "sink_port": self._inputs[sink] - 1}
+
+
+class _Time:
+    """Latencies and bandwidths in cycles and picoseconds."""
+
+    def __init__(self, settings: Settings, clock_ps: int) -> None:
+        self._settings = settings
+        self._clock_ps = clock_ps
+
+    def link(self, dimension: Dimension, link: Link) -> dict[str, int]:
+        """A link between routers. It takes a flit a cycle at most."""
+        bandwidth = dimension.link_bandwidth * link.width
+        if bandwidth <= 0:
+            raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; more links are right")
+        flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
+        if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
+            slowest = f"a flit takes {flit_ps} ps on the slowest link"
+            raise InputError(f"{slowest}; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right")
+        return {
+            **self._latency(dimension.link_latency_ns * link.length),
+            "flit_cycles": flit_ps // self._clock_ps,
+            "flit_ps": flit_ps % self._clock_ps,
+        }
+
+    def interface(self, dimension: Dimension | None) -> dict[str, int]:
+        """Between an NPU and its router."""
+        given = self._settings.options.interface_latency_ns
+        if given is None and self._settings.allocation == "staged":
+            given = self._clock_ps / 1000
+        return {
+            **self._latency(given if given is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
+            "flit_cycles": 1,
+        }
+
+    def _latency(self, nanoseconds: float) -> dict[str, int]:
+        picoseconds = round(nanoseconds * 1000)
+        if picoseconds > self._clock_ps * MAX_CLOCK_RATIO:
+            raise InputError(f"a latency of {nanoseconds:g} ns is more than {MAX_CLOCK_RATIO} cycles of {self._clock_ps} ps")
+        return {"latency_cycles": picoseconds // self._clock_ps, "latency_ps": picoseconds % self._clock_ps}

@@ -1,0 +1,93 @@
+"""The text network file of Garnet under ASTRA-sim 1.0: names with a colon, and values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+_TOPOLOGIES = {"Torus3D": "torus3d", "NV_Switch": "nv_switch"}
+_ROUTINGS = {"Torus3D": "Ring_XY", "NV_Switch": "AllToAll"}
+
+# Name in the file: section, key, and a default where the name may be left out.
+_NUMBERS: dict[str, tuple[str, str, int | None]] = {
+    "num-npus": ("platform", "npus", None),
+    "num-packages": ("platform", "packages", None),
+    "package-rows": ("platform", "package_rows", 1),
+    "local-rings": ("platform", "local_rings", 1),
+    "vertical-rings": ("platform", "vertical_rings", 1),
+    "horizontal-rings": ("platform", "horizontal_rings", 1),
+    "links-per-tile": ("platform", "links_per_tile", 1),
+    "tile-link-width": ("platform", "tile_link_width_bits", 256),
+    "package-link-width": ("platform", "package_link_width_bits", 256),
+    "local-link-latency": ("platform", "local_link_latency_ns", 1),
+    "package-link-latency": ("platform", "package_link_latency_ns", 1),
+    "flit-width": ("network", "flit_bits", None),
+    "package-packet-size": ("network", "packet_bytes", None),
+    "vcs-per-vnet": ("network", "vcs", 4),
+    "router-latency": ("network", "router_latency", 1),
+    "buffers-per-vc": ("network", "buffers", 4),
+}
+# Read, and without effect on the answer, there as here.
+_WITHOUT_EFFECT = ("local-packet-size", "local-link-efficiency", "package-link-efficiency")
+_ONLY = {"torus3d": ("vertical_rings",), "nv_switch": ("links_per_tile",)}
+
+
+def recognises(text: str) -> bool:
+    """Whether some line names the number of NPUs, as only this file does."""
+    return re.search(r"(^|\s)num-npus\s*:", text) is not None
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The sections `platform` and `network`, and `memory` as it is there. Raises InputError with the line."""
+    found = _values(text, path)
+    topology, line = found.pop("topology", ("Torus3D", 0))
+    if topology not in _TOPOLOGIES:
+        raise InputError(f"{path}:{line}: topology is {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
+    routing, line = found.pop("routing-algorithm", (_ROUTINGS[topology], 0))
+    if routing != _ROUTINGS[topology]:
+        raise InputError(f"{path}:{line}: routing-algorithm is {routing!r}; {topology} goes with {_ROUTINGS[topology]}")
+    sections: dict[str, dict[str, Any]] = {
+        "platform": {"plugin": _TOPOLOGIES[topology]},
+        "network": {"plugin": "packet", "preset": "garnet"},
+    }
+    for name, (section, key, default) in _NUMBERS.items():
+        if name in found:
+            value, line = found[name]
+            if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
+                raise InputError(f"{path}:{line}: {name} is {value!r}; a whole number of at least 1 is right")
+            sections[section][key] = int(value)
+        elif default is None:
+            raise InputError(f"{path}: {name} is missing")
+        else:
+            sections[section][key] = default
+    for key in _ONLY["nv_switch" if topology == "Torus3D" else "torus3d"]:
+        del sections["platform"][key]
+    network = sections["network"]
+    bits = network.pop("flit_bits")
+    if bits % 8:
+        raise InputError(f"{path}:{found['flit-width'][1]}: flit-width is {bits}; a multiple of 8 bits is right")
+    network["flit_bytes"] = bits // 8
+    # There, an access to memory takes 10 ns whatever its size.
+    sections["memory"] = {"plugin": "local", "latency_ns": 10.0, "bandwidth_bytes_per_ns": 1e18}
+    return sections
+
+
+def _values(text: str, path: str) -> dict[str, tuple[str, int]]:
+    """Every name's value and line. The last word of a line is its value, the first its name."""
+    known = [*_NUMBERS, *_WITHOUT_EFFECT, "topology", "routing-algorithm"]
+    found: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or name not in known:
+            raise InputError(f"{path}:{number}: unknown name {(name if colon else line.strip())!r}; {suggestion(name, known)}")
+        if not value or len(value.split()) > 1:
+            raise InputError(f"{path}:{number}: {name} has {'no value' if not value else f'the values {value!r}; one is right'}")
+        if name in found:
+            raise InputError(f"{path}:{number}: {name} is given again (first in line {found[name][1]})")
+        found[name] = value, number
+    return found

@@ -1,0 +1,350 @@
+"""The topologies of a Garnet network file: Torus3D and NV_Switch.
+
+NPUs are numbered local, column, row, the first varying fastest. Every virtual network of a torus has rings of its own, so each ring is a
+domain by itself; the switches of NV_Switch are shared by its package-level virtual networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.platform import Dimension
+from astra_sim.schedule import Peer
+
+from astra_sim_network_packet._core import Network, Shape
+
+
+@attrs.frozen
+class GarnetNetwork:
+    """What a Garnet network file says. Widths in bits, sizes in bytes, latencies in cycles of 1 ns."""
+
+    topology: str
+    npus: int
+    packages: int
+    package_rows: int
+    local_rings: int
+    vertical_rings: int
+    horizontal_rings: int
+    links_per_tile: int
+    tile_link_width: int
+    package_link_width: int
+    local_link_latency: int
+    package_link_latency: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """NPUs of a package, packages of a row, rows."""
+        return self.npus // self.packages, self.packages // self.package_rows, self.package_rows
+
+    @property
+    def queues(self) -> tuple[int, int, int]:
+        """Queues of each dimension, each a virtual network: rings of a torus in both directions, but local ones in one."""
+        if self.topology == "NV_Switch":
+            return self.local_rings, self.links_per_tile * self.horizontal_rings, 0
+        return self.local_rings, 2 * self.horizontal_rings, 2 * self.vertical_rings
+
+    @property
+    def vnets(self) -> int:
+        """Virtual networks."""
+        return sum(self.queues)
+
+
+@attrs.frozen
+class GarnetDimension:
+    """One of the three dimensions of a Garnet network: rings of their own for every queue, or switches that all share."""
+
+    network: GarnetNetwork = attrs.field(repr=False)
+    index: int
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "switch" if self.network.topology == "NV_Switch" and self.index > 0 else "ring"
+
+    @property
+    def size(self) -> int:
+        """Positions."""
+        return self.network.sizes[self.index]
+
+    @property
+    def queue_directions(self) -> tuple[int, ...]:
+        """For each queue of the system layer, which way round it goes: +1 clockwise, -1 anticlockwise."""
+        count = self.network.queues[self.index]
+        return (1,) * count if self.index == 0 else (1,) * (count // 2) + (-1,) * (count - count // 2)
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links on the way: two by a switch, along the ring in its only or its shorter direction otherwise."""
+        if self.name == "switch":
+            return 2
+        ahead = (destination - source) % self.size
+        return ahead if self.index == 0 else min(ahead, self.size - ahead)
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Distances are, at a switch everything is."""
+        return peer.operator == "shift" or (peer.operator == "xor" and self.name == "switch")
+
+    def links_per_message(self) -> int:
+        """One: a message stays on its ring, and a packet takes one switch."""
+        return 1
+
+    def links_per_npu(self) -> int:
+        """A ring, or a switch, for each queue."""
+        return self.network.queues[self.index]
+
+
+@attrs.frozen
+class Torus3dOptions:
+    """Options of a Torus3D. A cycle is 1 ns."""
+
+    npus: int = option(minimum=1, help="NPUs")
+    packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
+    package_rows: int = option(1, minimum=1, help="rows of packages")
+    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
+    horizontal_rings: int = option(1, minimum=1, help="rings along a row, each way")
+    vertical_rings: int = option(1, minimum=1, help="rings along a column, each way")
+    tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
+    package_link_width_bits: int = option(256, minimum=1, help="width of the other links", unit="bits/ns")
+    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
+    package_link_latency_ns: int = option(1, minimum=1, help="latency of the other links", unit="ns")
+
+
+@attrs.frozen
+class NvSwitchOptions:
+    """Options of an NV_Switch. A cycle is 1 ns."""
+
+    npus: int = option(minimum=1, help="NPUs")
+    packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
+    package_rows: int = option(1, minimum=1, help="rows of packages")
+    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
+    links_per_tile: int = option(1, minimum=1, help="switches, each with a link to every NPU")
+    horizontal_rings: int = option(1, minimum=1, help="virtual networks for each switch")
+    tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
+    package_link_width_bits: int = option(256, minimum=1, help="width of the links to switches", unit="bits/ns")
+    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
+    package_link_latency_ns: int = option(1, minimum=1, help="latency of the links to switches", unit="ns")
+
+
+def torus3d(options: Torus3dOptions) -> list[Dimension]:
+    """The three dimensions of a Torus3D."""
+    return _dimensions("Torus3D", options, options.vertical_rings, 1)
+
+
+def nv_switch(options: NvSwitchOptions) -> list[Dimension]:
+    """The two dimensions of an NV_Switch. Raises InputError for more than one row."""
+    if options.package_rows > 1:
+        raise InputError(f"package_rows is {options.package_rows}; 1 is right for an NV_Switch, which has no queues for a third dimension")
+    return _dimensions("NV_Switch", options, 1, options.links_per_tile)
+
+
+def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rings: int, links_per_tile: int) -> list[Dimension]:
+    if o.npus % o.packages:
+        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; a divisor of {o.npus} is right for packages")
+    if o.packages % o.package_rows:
+        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; a divisor of {o.packages} is right for package_rows")
+    network = GarnetNetwork(
+        topology,
+        o.npus,
+        o.packages,
+        o.package_rows,
+        o.local_rings,
+        vertical_rings,
+        o.horizontal_rings,
+        links_per_tile,
+        o.tile_link_width_bits,
+        o.package_link_width_bits,
+        o.local_link_latency_ns,
+        o.package_link_latency_ns,
+    )
+    made = []
+    # The switches of NV_Switch join all packages: their dimension is the last.
+    for index, size in enumerate(network.sizes[: 2 if topology == "NV_Switch" else 3]):
+        width = o.tile_link_width_bits if index == 0 else o.package_link_width_bits
+        latency = o.local_link_latency_ns if index == 0 else o.package_link_latency_ns
+        shape = GarnetDimension(network, index)
+        made.append(Dimension(shape, size, shape.links_per_npu(), width / 8, latency, o.local_link_latency_ns))
+    return made
+
+
+class Link(NamedTuple):
+    """A link between routers, for one virtual network or (-1) for those of a switch."""
+
+    source: int
+    sink: int
+    vnet: int
+    local: bool
+
+
+class Ports:
+    """Numbers of ports: those of interfaces first, then as many that are idle, then links by the router at their other end."""
+
+    def __init__(self, links: Sequence[Link], nodes: int, vnets: int) -> None:
+        self._at_sink: dict[Link, int] = {}
+        self._at_source: dict[Link, int] = {}
+        self._inputs: dict[int, int] = {}
+        self._outputs: dict[int, int] = {}
+        self._number(links, self._at_sink, self._inputs, nodes, vnets, here=1, there=0)
+        self._number(links, self._at_source, self._outputs, nodes, vnets, here=0, there=1)
+
+    @staticmethod
+    def _number(
+        links: Sequence[Link], numbers: dict[Link, int], counts: dict[int, int], nodes: int, vnets: int, here: int, there: int
+    ) -> None:
+        at_router: dict[int, list[Link]] = {}
+        for link in links:
+            at_router.setdefault(int(link[here]), []).append(link)
+        for router, mine in at_router.items():
+            first = 2 * vnets if router < nodes else 0
+            for place, link in enumerate(sorted(mine, key=lambda link: int(link[there]))):
+                numbers[link] = first + place
+            counts[router] = first + len(mine)
+
+    def counts(self, router: int) -> tuple[int, int]:
+        """Input and output ports of a router."""
+        return self._inputs[router], self._outputs[router]
+
+    def of(self, link: Link) -> dict[str, int]:
+        """The ports of a link."""
+        return {"source_port": self._at_source[link], "sink_port": self._at_sink[link]}
+
+
+def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
+    """Every ring: its virtual network, step (+1 or -1), whether it is local, and its NPUs in order."""
+    local, columns, _ = network.sizes
+    directions = [(v, 1, 0) for v in range(network.local_rings)]
+    if network.topology == "Torus3D":
+        vnet = network.local_rings
+        for dimension, count in ((1, network.horizontal_rings), (2, network.vertical_rings)):
+            directions += [(vnet + place, 1 if place < count else -1, dimension) for place in range(2 * count)]
+            vnet += 2 * count
+    found = []
+    strides = (1, local, local * columns)
+    for vnet, step, dimension in directions:
+        size, stride = network.sizes[dimension], strides[dimension]
+        if size == 1:
+            continue
+        for first in range(network.npus):
+            if first // stride % size:
+                continue
+            found.append((vnet, step, dimension == 0, [first + place * stride for place in range(size)]))
+    return found
+
+
+def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Network:
+    """The network, as domains."""
+    made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
+    links: list[Link] = []
+    all_rings = rings(network)
+    for vnet, step, is_local, members in all_rings:
+        links += [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
+    switched = network.topology == "NV_Switch"
+    if switched:
+        for npu in range(network.npus):
+            for switch in range(network.npus, network.npus + network.links_per_tile):
+                links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
+    ports = Ports(links, network.npus, network.vnets)
+    wires = _Wires(network, flit_width)
+    rules = {**rules, "credit_parts": wires.credits_matter(rules)}
+    known: dict[Any, Shape] = {}
+    for vnet, step, is_local, members in all_rings:
+        of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
+        key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
+        if key not in known:
+            known[key] = _ring(vnet, members, of_ring, ports, wires, rules)
+        made.add_domain(known[key], members)
+    if switched:
+        made.add_domain(_switches(network, [link for link in links if link.vnet < 0], ports, wires, rules), list(range(network.npus)))
+    return made
+
+
+class _Wires:
+    """Latency and width of links, as the core takes them."""
+
+    def __init__(self, network: GarnetNetwork, flit_width: int) -> None:
+        self._network = network
+        self._flit_width = flit_width
+
+    def link(self, local: bool) -> dict[str, int]:
+        """A link between routers. A narrower one than a flit takes the flit in parts, and has a serializer of 2 cycles at each end."""
+        width = self._network.tile_link_width if local else self._network.package_link_width
+        latency = self._network.local_link_latency if local else self._network.package_link_latency
+        parts = -(-self._flit_width // width)
+        return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
+
+    def credits_matter(self, rules: dict[str, Any]) -> bool:
+        """Whether some narrow link can come to wait for a credit within a long message. Otherwise it does not matter when they come."""
+        for local in (True, False):
+            link = self.link(local)
+            parts = link["flit_cycles"]
+            loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + rules["router_latency"]
+            stalls_in_packet = rules["buffers"] < rules["packet_flits"] and rules["buffers"] * parts < loop + parts
+            if parts > 1 and (stalls_in_packet or (rules["vcs"] - 1) * rules["packet_flits"] * parts < 4 * loop):
+                return True
+        return False
+
+    def interface(self) -> dict[str, int]:
+        """Between an interface and its router."""
+        return {"latency_cycles": self._network.local_link_latency, "flit_cycles": 1}
+
+
+def _ring(vnet: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any]) -> Shape:
+    count = len(members)
+    shape = Shape.make(rules, [[place] for place in range(count)], [count], list(range(count)))
+    place_of = {npu: place for place, npu in enumerate(members)}
+    for place in range(count):
+        ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
+        shape.add_lane(place, vnet, {**ends, "name": f"interface {place} to router"}, {**ends, "name": f"router to interface {place}"})
+    for place, npu in enumerate(members):
+        shape.set_ports(place, *ports.counts(npu))
+    for link in links:
+        ends = {"source": place_of[link.source], "sink": place_of[link.sink]}
+        name = f"router {ends['source']} to {ends['sink']} of the ring"
+        shape.add_channel(
+            {
+                **wires.link(link.local),
+                **ports.of(link),
+                **ends,
+                "dimension": 0,
+                "first_vnet": vnet,
+                "ring": True,
+                "dateline": ends["sink"] == 0 or (ends["source"] == 0 and ends["sink"] == count - 1),
+                "name": name,
+            }
+        )
+    shape.finish()
+    return shape
+
+
+def _switches(network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any]) -> Shape:
+    nodes, first = network.npus, network.local_rings
+    coordinates = [[npu] for npu in range(nodes)] + [[-1]] * network.links_per_tile
+    shape = Shape.make(rules, coordinates, [nodes], list(range(nodes)))
+    for npu in range(nodes):
+        for vnet in range(first, network.vnets):
+            ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
+            shape.add_lane(npu, vnet, {**ends, "name": f"NPU {npu} to its router"}, {**ends, "name": f"router to NPU {npu}"})
+    for router in range(len(coordinates)):
+        shape.set_ports(router, *ports.counts(router))
+    spray: dict[int, list[int]] = {npu: [] for npu in range(nodes)}
+    for link in links:
+        name = " to ".join(f"router {end}" if end < nodes else f"switch {end - nodes}" for end in (link.source, link.sink))
+        channel = shape.add_channel(
+            {
+                **wires.link(False),
+                **ports.of(link),
+                "source": link.source,
+                "sink": link.sink,
+                "dimension": 0,
+                "first_vnet": first,
+                "vnets": network.vnets - first,
+                "name": name,
+            }
+        )
+        if link.source < nodes:
+            spray[link.source].append(channel)
+    for npu, channels in spray.items():
+        shape.set_spray(npu, channels)
+    shape.finish()
+    return shape

@@ -1,0 +1,77 @@
+"""How loaded the links are: as text, and as pictures where matplotlib is installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from astra_sim_network_packet.load import LinkLoad, Load
+
+_SHADES = " .:-=+*#%@"
+MAX_ROUTERS = 64
+
+
+def text(links: Sequence[LinkLoad]) -> str:
+    """A line for each router, a shade for each of its links; routers beyond the 64th are left out."""
+    by_source: dict[int, list[LinkLoad]] = {}
+    for link in links:
+        by_source.setdefault(link.source, []).append(link)
+    highest = max((link.load for link in links), default=0.0)
+    if not highest:
+        return "no link carried a flit"
+    lines = [f"load of links by router, ' ' for none to '@' for {highest:.3f} flits a cycle"]
+    shown = sorted(by_source)[:MAX_ROUTERS]
+    for router in shown:
+        cells = " ".join(f"{link.sink}:{_shade(link.load / highest)}" for link in by_source[router])
+        lines.append(f"{router:>5}  {cells}")
+    if len(by_source) > len(shown):
+        lines.append(f"and {len(by_source) - len(shown)} more routers")
+    return "\n".join(lines)
+
+
+def _shade(share: float) -> str:
+    return _SHADES[round(share * (len(_SHADES) - 1))]
+
+
+def _pyplot() -> Any:
+    try:
+        importlib.import_module("matplotlib").use("Agg")
+        return importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        return None
+
+
+def draw_curve(loads: Sequence[Load], path: str) -> bool:
+    """Latency against accepted traffic, as a picture. Returns whether there is matplotlib to draw it."""
+    pyplot = _pyplot()
+    if pyplot is None:
+        return False
+    figure, axes = pyplot.subplots()
+    stable = [load for load in loads if load.stable]
+    axes.plot([load.accepted_rate for load in stable], [load.packet_latency for load in stable], marker="o")
+    axes.set_xlabel("accepted flits per node and cycle")
+    axes.set_ylabel("packet latency (cycles)")
+    figure.savefig(path)
+    pyplot.close(figure)
+    return True
+
+
+def draw_links(links: Sequence[LinkLoad], path: str) -> bool:
+    """Load from router to router, as a picture. Returns whether there is matplotlib to draw it."""
+    pyplot = _pyplot()
+    if pyplot is None or not links:
+        return False
+    count = 1 + max(max(link.source, link.sink) for link in links)
+    cells = [[0.0] * count for _ in range(count)]
+    for link in links:
+        cells[link.source][link.sink] += link.load
+    figure, axes = pyplot.subplots()
+    image = axes.imshow(cells, interpolation="nearest")
+    axes.set_xlabel("to router")
+    axes.set_ylabel("from router")
+    figure.colorbar(image, label="flits per cycle")
+    figure.savefig(path)
+    pyplot.close(figure)
+    return True

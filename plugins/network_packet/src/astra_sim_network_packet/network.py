@@ -1,0 +1,145 @@
+"""The packet network as a backend: builds the core's network for a platform, and passes messages to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.errors import DeadlockError
+from astra_sim.network import EventNetwork
+from astra_sim.platform import Platform
+
+from astra_sim_network_packet import _core, fabric, garnet_topologies
+from astra_sim_network_packet.options import PacketOptions
+
+GARNET_START_PS = 13_000
+"""Garnet's workload starts in cycle 13."""
+
+
+class PacketNetwork(EventNetwork):
+    """Messages as packets of flits through routers with virtual channels and credits.
+
+    Messages may also be put on it by hand: `inject` and `advance` without `begin`.
+    """
+
+    def __init__(self, options: PacketOptions, platform: Platform) -> None:
+        super().__init__(platform)
+        self.settings = options.settings()
+        self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
+        self._build = _builder(self, platform)
+        self._core = self._build()
+
+    def begin(self) -> int:
+        """A run of the kernel's begins. Returns the time at which its workload starts (picoseconds)."""
+        self._core = self._build()
+        self._core.wake_senders()
+        return self._start_ps
+
+    def inject(self, time: int, messages: Sequence[tuple[int, ...]]) -> None:
+        """Take messages (number, source, destination, bytes[, queue]) that are sent at `time` (picoseconds)."""
+        for number, source, destination, size, *queue in messages:
+            try:
+                self._core.inject(time, number, source, destination, size, queue[0] if queue else -1)
+            except _core.RouteError as error:
+                raise InputError(str(error)) from None
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next instant at which messages arrive. Raises DeadlockError where they cannot."""
+        try:
+            arrived: tuple[int, list[int]] | None = self._core.advance(until)
+        except _core.Deadlock as error:
+            raise DeadlockError(str(error), [line.strip() for line in str(error).split("\n")[1:]]) from None
+        return arrived
+
+    def function_table(self) -> Any:
+        """A capsule with the network function table of the kernel's header, for one run that begins now."""
+        self.begin()
+        return _core.function_table(self._core)
+
+    def check(self) -> None:
+        """Raise AssertionError if flits or credits have been lost, or buffers hold more than they can."""
+        problem = self._core.check()
+        if problem:
+            raise AssertionError(problem)
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the run so far.
+
+        Latencies of packets, from when they are made: queueing until the head leaves the interface, network until the tail arrives.
+        Bucket b of a histogram counts packets of 2^(b-1) to 2^b - 1 cycles, bucket 0 those of none.
+        """
+        figures = self._core.statistics()
+        packets = max(1, figures["packets"])
+        cycle_ns = self._core.clock_ps / 1000
+        loads = self.link_loads()
+        shares = [link.utilisation for link in loads]
+        return {
+            "cycle_ns": cycle_ns,
+            "packets": figures["packets"],
+            "flits": figures["flits"],
+            "flit_hops": figures["flit_hops"],
+            "average_hops": figures["hops"] / packets,
+            "average_queueing_ns": figures["queueing_cycles"] / packets * cycle_ns,
+            "average_network_ns": figures["network_cycles"] / packets * cycle_ns,
+            "queueing_histogram": _trimmed(figures["queueing_histogram"]),
+            "network_histogram": _trimmed(figures["network_histogram"]),
+            "links": len(loads),
+            "average_link_utilisation": sum(shares) / len(shares) if shares else 0.0,
+            "highest_link_utilisation": max(shares, default=0.0),
+        }
+
+    def link_loads(self) -> list[LinkUse]:
+        """What every link between routers has carried so far."""
+        figures = self._core.statistics()
+        cycles = max(1, figures["cycles"])
+        return [
+            LinkUse(domain, name, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
+            for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in figures["channels"]
+            if dimension >= 0
+        ]
+
+    def reports(self) -> dict[str, str]:
+        """Files for a run's output folder, by name: `links.csv`."""
+        header = ",".join(field.name for field in attrs.fields(LinkUse))
+        rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in self.link_loads()]
+        return {"links.csv": "\n".join([header, *rows]) + "\n"}
+
+
+@attrs.frozen
+class LinkUse:
+    """A link between routers: its domain and ends there, and what it has carried.
+
+    `utilisation` is the share of time in which its wires were busy, `buffer_occupancy` the mean number of flits in the buffers behind it.
+    """
+
+    domain: int
+    name: str
+    dimension: int
+    source: int
+    sink: int
+    flits: int
+    packets: int
+    utilisation: float
+    buffer_occupancy: float
+
+
+def _trimmed(histogram: Sequence[int]) -> list[int]:
+    """Without empty buckets at the end."""
+    last = max((bucket for bucket, count in enumerate(histogram) if count), default=-1)
+    return list(histogram[: last + 1])
+
+
+def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
+    """What makes the core's network for a platform."""
+    settings = network.settings
+    first = platform.dimensions[0].topology
+    if isinstance(first, garnet_topologies.GarnetDimension):
+        garnet = first.network
+        clock_ps = settings.clock_ps or 1000
+        longest = max(garnet.local_link_latency, garnet.package_link_latency)
+        rules = settings.sized(2000 * longest / clock_ps).rules(garnet.vnets, clock_ps)
+        return lambda: garnet_topologies.build(garnet, rules, 8 * settings.flit_bytes)
+    shape = fabric.shape_of(platform, settings, lanes_by_dimension=settings.allocation == "combined")
+    return lambda: fabric.build(platform, settings, shape)

@@ -1,0 +1,175 @@
+"""Options of the packet network, and the presets that give their defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+
+# What a preset sets. `combined`: a head gets its virtual channel together with the switch; `staged`: one after the other.
+_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        "allocation": "combined",
+        "deadlock_freedom": "dateline",
+        "packet_bytes": 4096,
+        "flit_bytes": 256,
+        "vcs": 0,
+        "buffers": 16,
+        "clock_ps": 0,
+        "full_last_packet": False,
+    },
+    "garnet": {
+        "allocation": "combined",
+        "deadlock_freedom": "none",
+        "packet_bytes": 512,
+        "flit_bytes": 32,
+        "vcs": 4,
+        "buffers": 16,
+        "clock_ps": 1000,
+        "full_last_packet": True,
+    },
+    "booksim": {
+        "allocation": "staged",
+        "deadlock_freedom": "dateline",
+        "packet_bytes": 32,
+        "flit_bytes": 32,
+        "vcs": 4,
+        "buffers": 8,
+        "clock_ps": 1000,
+        "full_last_packet": False,
+    },
+}
+
+
+@attrs.frozen
+class PacketOptions:
+    """Options of the packet network. What is not given is as the preset says."""
+
+    preset: str = option("default", choices=tuple(_PRESETS), help="timing rules of routers and interfaces, and defaults of the rest")
+    clock_ps: int | None = option(
+        None, minimum=0, maximum=10**9, help="cycle of routers and interfaces; 0: a flit on the widest link", unit="ps"
+    )
+    flit_bytes: int | None = option(None, minimum=1, maximum=1 << 30, help="size of a flit", unit="bytes")
+    packet_bytes: int | None = option(None, minimum=1, maximum=1 << 40, help="size of a packet; messages are cut into these", unit="bytes")
+    full_last_packet: bool | None = option(None, help="the last packet of a message is as long as the others")
+    vcs: int | None = option(
+        None,
+        minimum=1,
+        maximum=1024,
+        help="virtual channels of each virtual network; preset default: as many as keep the longest link busy",
+    )
+    buffers: int | None = option(None, minimum=1, maximum=1_000_000, help="buffer of a virtual channel", unit="flits")
+    router_latency: int = option(1, minimum=1, maximum=10_000, help="combined allocation: time through an idle router", unit="cycles")
+    routing_delay: int = option(
+        1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles"
+    )
+    credit_delay: int | None = option(None, minimum=0, maximum=10_000, help="time a router takes for a credit", unit="cycles")
+    interface_latency_ns: float | None = option(None, minimum=0, help="latency between NPU and router; default: that of the NIC", unit="ns")
+    flow_control: str = option(
+        "wormhole", choices=("wormhole", "cut_through"), help="cut_through: a packet goes on only where all of it finds room"
+    )
+    routing: str = option(
+        "dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of the shortest ways, the emptier port"
+    )
+    deadlock_freedom: str | None = option(
+        None, choices=("none", "dateline", "bubble"), help="on rings: halves of the virtual channels, or a free buffer for who enters"
+    )
+    wait_for_tail_credit: bool = option(False, help="staged allocation: a virtual channel is free when its tail's credit is back")
+    speculative: bool = option(False, help="staged allocation: heads ask for the switch while they ask for a virtual channel")
+    allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: who chooses first")
+    input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
+    extrapolate: bool = option(True, help="pass over periods in which the network does the same again; the answers are equal")
+    representatives: bool = option(True, help="rings of Garnet's torus that do the same are simulated once; the answers are equal")
+    seed: int = option(1, minimum=0, maximum=2**62, help="for routes that are drawn")
+
+    def settings(self) -> Settings:
+        """All values, checked against each other. Raises InputError."""
+        preset = _PRESETS[self.preset]
+        values = {key: preset[key] if getattr(self, key, None) is None else getattr(self, key) for key in preset}
+        settings = Settings(self, **values)
+        settings.check()
+        return settings
+
+
+@attrs.frozen
+class Settings:
+    """Options with the values of their preset filled in."""
+
+    options: PacketOptions
+    allocation: str
+    deadlock_freedom: str
+    packet_bytes: int
+    flit_bytes: int
+    vcs: int
+    buffers: int
+    clock_ps: int
+    full_last_packet: bool
+
+    @property
+    def packet_flits(self) -> int:
+        """Flits of a full packet."""
+        return -(-self.packet_bytes // self.flit_bytes)
+
+    def sized(self, round_trip: float) -> Settings:
+        """The same with enough virtual channels, where their number is open, for packets on a link of so many cycles there and back."""
+        if self.vcs:
+            return self
+        halves = 2 if self.deadlock_freedom == "dateline" else 1
+        in_flight = 1 + math.ceil((round_trip + 8) / self.packet_flits)
+        return attrs.evolve(self, vcs=min(512, halves * max(2, in_flight)))
+
+    def check(self) -> None:
+        """Raise InputError if the values do not go together."""
+        options = self.options
+        if self.packet_bytes < self.flit_bytes:
+            raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; at least that is right")
+        if self.deadlock_freedom == "dateline" and self.vcs == 1:
+            raise InputError(f"deadlock_freedom is 'dateline', which takes 2 virtual channels at least, and vcs is {self.vcs}")
+        if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
+            raise InputError(
+                "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
+            )
+        needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
+        if needs_whole and self.buffers < self.packet_flits:
+            raise InputError(f"buffers is {self.buffers}; cut_through and bubble need room for a packet of {self.packet_flits} flits")
+        if options.routing == "adaptive" and self.deadlock_freedom == "dateline" and self.allocation == "staged":
+            raise InputError("routing is 'adaptive', which the booksim preset does not offer; dimension_order is right")
+
+    def rules(self, vnets: int, clock_ps: int) -> dict[str, Any]:
+        """The timing rules as the core takes them."""
+        options = self.options
+        staged = self.allocation == "staged"
+        classes = "none" if self.deadlock_freedom != "dateline" else ("at_entry" if staged else "at_crossing")
+        credit_delay = options.credit_delay if options.credit_delay is not None else int(staged)
+        choice = "adaptive" if options.routing == "adaptive" else ("random_entry" if staged else "first")
+        return {
+            "allocation": self.allocation,
+            "vc_classes": classes,
+            "choice": choice,
+            "clock_ps": clock_ps,
+            "vnets": vnets,
+            "vcs": self.vcs,
+            "buffers": self.buffers,
+            "router_latency": options.router_latency,
+            "routing_delay": options.routing_delay,
+            "switch_traversal": 2 if staged else 1,
+            "credit_delay": credit_delay,
+            "interface_credit_delay": 0 if staged else 1,
+            "input_speedup": options.input_speedup,
+            "queue_ahead": not staged,
+            "wait_for_tail_credit": not staged or options.wait_for_tail_credit,
+            "same_cycle": options.preset == "garnet",
+            "speculative": options.speculative,
+            "input_first": options.allocator == "separable_input_first",
+            "cut_through": options.flow_control == "cut_through",
+            "bubble": self.deadlock_freedom == "bubble",
+            "packet_flits": self.packet_flits,
+            "packet_bytes": self.packet_bytes,
+            "flit_bytes": self.flit_bytes,
+            "full_last_packet": self.full_last_packet,
+            "extrapolate": options.extrapolate,
+            "representatives": options.representatives,
+            "seed": options.seed,
+        }

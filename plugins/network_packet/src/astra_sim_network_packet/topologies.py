@@ -1,0 +1,314 @@
+"""Topologies with switches and links of their own: mesh, fat tree, dragonfly, and any graph from a file.
+
+A topology here is a graph: positions of the dimension come first, switches after them. `hops` serves networks that count links only.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.platform import Dimension, bytes_per_ns
+from astra_sim.schedule import Peer
+from astra_sim.specs import read_text
+
+MAX_POSITIONS = 4096
+
+
+@attrs.frozen
+class Link:
+    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency."""
+
+    source: int
+    sink: int
+    width: float = 1.0
+    length: float = 1.0
+
+
+@attrs.frozen
+class Graph:
+    """Positions 0 to size - 1 are NPUs' routers, the following ones switches."""
+
+    name: str
+    size: int
+    switches: int
+    links: tuple[Link, ...] = attrs.field(repr=False)
+    symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links on a shortest way."""
+        return self._distances(source)[destination]
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """What is known of the topology."""
+        return self.symmetric is not None and self.symmetric(peer)
+
+    def links_per_message(self) -> int:
+        """A message takes one way."""
+        return 1
+
+    def links_per_npu(self) -> int:
+        """The links that leave the busiest NPU's router."""
+        counts = collections.Counter(link.source for link in self.links if link.source < self.size)
+        return max(counts.values(), default=0)
+
+    def _distances(self, source: int) -> list[int]:
+        return _all_distances(self)[source]
+
+    def check(self) -> None:
+        """Raise InputError if some NPU cannot reach another."""
+        for source, distances in enumerate(_all_distances(self)):
+            for destination in range(self.size):
+                if distances[destination] < 0:
+                    raise InputError(f"{self.name}: there is no way from position {source} to position {destination}; check the links")
+
+
+@functools.lru_cache(maxsize=16)
+def _all_distances(graph: Graph) -> list[list[int]]:
+    """From every NPU to every place, in links; -1 where there is no way."""
+    places = graph.size + graph.switches
+    neighbours: list[list[int]] = [[] for _ in range(places)]
+    for link in graph.links:
+        neighbours[link.source].append(link.sink)
+    found = []
+    for source in range(graph.size):
+        distances = [-1] * places
+        distances[source] = 0
+        queue = collections.deque([source])
+        while queue:
+            place = queue.popleft()
+            for other in neighbours[place]:
+                if distances[other] < 0:
+                    distances[other] = distances[place] + 1
+                    queue.append(other)
+        found.append(distances)
+    return found
+
+
+@attrs.frozen
+class LinkOptions:
+    """What all links of a dimension have in common. Bandwidth is given in one of two units."""
+
+    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
+    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
+    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
+    nic_latency_ns: float = option(0.0, minimum=0, help="latency of a network interface, at either end", unit="ns")
+
+    def dimension(self, graph: Any, size: int) -> Dimension:
+        """A dimension with these links. Raises InputError."""
+        if size > MAX_POSITIONS:
+            raise InputError(f"{graph.name} has {size} positions; at most {MAX_POSITIONS} are right")
+        given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
+        if (given[0] is None) == (given[1] is None):
+            raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
+        bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+        return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
+
+
+def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0) -> list[Link]:
+    """Two links."""
+    return [Link(a, b, width, length), Link(b, a, width, length)]
+
+
+# -- Mesh ----------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class MeshOptions(LinkOptions):
+    """Options of a mesh."""
+
+    sizes: tuple[int, ...] = option(minimum=1, help="NPUs along each dimension")
+
+
+def mesh(options: MeshOptions) -> list[Dimension]:
+    """NPUs in lines of several dimensions, links both ways between neighbours."""
+    if not options.sizes:
+        raise InputError("sizes is empty; a mesh needs at least one dimension")
+    made = []
+    for size in options.sizes:
+        links = [link for place in range(size - 1) for link in both_ways(place, place + 1)]
+        made.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
+    return made
+
+
+# -- Fat tree ------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class FatTreeOptions(LinkOptions):
+    """Options of a fat tree (k-ary n-tree): arity ** levels NPUs, the same bandwidth at every level."""
+
+    arity: int = option(minimum=2, maximum=1024, help="NPUs of an edge switch; links down, and up, of every switch")
+    levels: int = option(minimum=1, maximum=12, help="levels of switches")
+
+
+def fat_tree(options: FatTreeOptions) -> list[Dimension]:
+    """Switch w of level l is joined to those of level l + 1 whose numbers differ from w in digit l at most (Petrini and Vanneschi)."""
+    arity, levels = options.arity, options.levels
+    size = arity**levels
+    if size > MAX_POSITIONS:
+        raise InputError(f"a fat tree of arity {arity} and {levels} levels has {size} NPUs; at most {MAX_POSITIONS} are right")
+    per_level = arity ** (levels - 1)
+    links = [link for npu in range(size) for link in both_ways(npu, size + npu // arity)]
+    for level in range(levels - 1):
+        stride = arity**level
+        for word in range(per_level):
+            base = word - word // stride % arity * stride
+            for digit in range(arity):
+                links += both_ways(size + level * per_level + word, size + (level + 1) * per_level + base + digit * stride)
+    graph = Graph("fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer())
+    return [options.dimension(graph, size)]
+
+
+# -- Dragonfly -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class DragonflyOptions(LinkOptions):
+    """Options of a dragonfly (Kim et al. 2008): groups of fully connected routers, the groups fully connected by global links."""
+
+    routers: int = option(minimum=1, maximum=256, help="routers of a group (a)")
+    npus: int = option(1, minimum=1, maximum=256, help="NPUs of a router (p)")
+    global_links: int = option(1, minimum=1, maximum=256, help="links of a router to other groups (h)")
+    groups: int | None = option(None, minimum=1, maximum=4096, help="groups (g); default: routers * global_links + 1")
+    global_latency_factor: float = option(1.0, above=0, help="latency of global links, in latencies of a link")
+
+
+def dragonfly(options: DragonflyOptions) -> list[Dimension]:
+    """A dragonfly with minimal routes. Global links go round robin over the routers of a group."""
+    a, p, h = options.routers, options.npus, options.global_links
+    groups = options.groups if options.groups is not None else a * h + 1
+    if groups - 1 > a * h:
+        raise InputError(f"groups is {groups}; {a} routers with {h} global links reach at most {a * h + 1} groups")
+    size = groups * a * p
+    links: list[Link] = []
+    for router in range(groups * a):
+        for npu in range(p):
+            links += both_ways(router * p + npu, size + router)
+        group = router // a
+        for other in range(router + 1, (group + 1) * a):
+            links += both_ways(size + router, size + other)
+    for first in range(groups):
+        for second in range(first + 1, groups):
+            near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
+            links += both_ways(size + first * a + near // h, size + second * a + far // h, length=options.global_latency_factor)
+    return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
+
+
+# -- Any graph -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class GraphOptions(LinkOptions):
+    """Options of a graph from a file."""
+
+    links: str = option(help="TOML file with npus, switches and links, or CSV file of links: source, sink[, width[, length]]")
+    both_ways: bool = option(True, help="every link of the file stands for one in each direction")
+
+
+def graph(options: GraphOptions) -> list[Dimension]:
+    """Places that are called sw0, sw1, ... are switches; numbers are NPUs. Raises InputError naming file and line."""
+    path = options.links
+    text = read_text(path)
+    rows = _toml_rows(text, path) if path.endswith(".toml") else _csv_rows(text, path)
+    npus: set[int] = set()
+    switches: set[int] = set()
+    for where, row in rows:
+        for word in row[:2]:
+            kind, number = _place(word, where)
+            (switches if kind == "sw" else npus).add(number)
+    if not npus:
+        raise InputError(f"{path}: there are no NPUs; a link is 'source,sink', such as '0,sw0'")
+    size = max(npus) + 1
+    if size > MAX_POSITIONS or max(switches, default=0) >= MAX_POSITIONS:
+        raise InputError(f"{path}: at most {MAX_POSITIONS} NPUs and switches are right")
+    links: list[Link] = []
+    for where, row in rows:
+        ends = [number + (size if kind == "sw" else 0) for kind, number in (_place(word, where) for word in row[:2])]
+        factors = [_factor(word, where) for word in row[2:4]]
+        if ends[0] == ends[1]:
+            raise InputError(f"{where}: the link leads from {row[0]} to itself")
+        links += both_ways(*ends, *factors) if options.both_ways else [Link(*ends, *factors)]
+    made = Graph("graph", size, max(switches, default=-1) + 1, tuple(links))
+    made.check()
+    return [options.dimension(made, size)]
+
+
+def _csv_rows(text: str, path: str) -> list[tuple[str, list[str]]]:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.partition("#")[0].strip()
+        if not line or line.replace(" ", "").startswith("source,sink"):
+            continue
+        row = [word.strip() for word in line.split(",")]
+        if not 2 <= len(row) <= 4:
+            raise InputError(f"{path}:{number}: {line!r} is not source, sink[, width[, length]]")
+        rows.append((f"{path}:{number}", row))
+    return rows
+
+
+def _toml_rows(text: str, path: str) -> list[tuple[str, list[str]]]:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+    for key in table:
+        if key != "links":
+            raise InputError(f"{path}: unknown key {key!r}; known: links")
+    rows = []
+    found = table.get("links", [])
+    for number, link in enumerate(found if isinstance(found, list) else [found]):
+        where = f"{path}: link {number}"
+        if not isinstance(link, list) or not 2 <= len(link) <= 4:
+            raise InputError(f"{where}: {link!r} is not [source, sink] or [source, sink, width, length]")
+        rows.append((where, [str(part) for part in link]))
+    return rows
+
+
+def _place(word: str, where: str) -> tuple[str, int]:
+    kind, digits = ("sw", word[2:]) if word.startswith("sw") else ("npu", word)
+    if not digits.isdecimal() or len(digits) > 9:
+        raise InputError(f"{where}: {word!r} is no place; the number of an NPU, or sw0, sw1, ... for a switch, is right")
+    return kind, int(digits)
+
+
+def _factor(word: str, where: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1e9:
+        raise InputError(f"{where}: {word!r} is no factor; a number above 0 is right")
+    return value
+
+
+# -- Dimensions of other plugins -------------------------------------------------------------------------------------------
+
+
+def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
+    """Switches and links of a dimension, and whether the links form a ring. Width in links that one message has."""
+    topology: Any = dimension.topology
+    if isinstance(topology, Graph):
+        return topology.switches, topology.links, False
+    size = dimension.size
+    if hasattr(topology, "queue_directions"):
+        raise InputError(f"the {topology.name} of a Garnet network has ways by queue only; traffic takes a torus, mesh or switch")
+    width = float(topology.links_per_message())
+    if topology.name == "ring":
+        if size == 2:
+            return 0, both_ways(0, 1, width), False
+        right = [Link(place, (place + 1) % size, width) for place in range(size)]
+        left = [Link(place, (place - 1) % size, width) for place in range(size)]
+        return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
+    if topology.name == "fully_connected":
+        return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
+    if topology.name == "switch":
+        return (1, [link for place in range(size) for link in both_ways(place, size, width)], False) if size > 1 else (0, [], False)
+    known = "ring, fully_connected, switch, mesh, fat_tree, dragonfly, graph"
+    raise InputError(f"topology {topology.name!r} is not known to the packet network; known: {known}")

@@ -1,0 +1,173 @@
+"""The command `astra traffic`: latency against throughput under synthetic traffic."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import click
+from astra_sim import InputError, components
+from astra_sim.experiment import Experiment
+from astra_sim.options import structure
+from astra_sim.platform import Platform
+from astra_sim.plugins import shared_plugins
+
+from astra_sim_network_packet import fabric, heat_map, patterns
+from astra_sim_network_packet.load import Load, Measurement, measure
+from astra_sim_network_packet.options import PacketOptions
+
+MAX_RATES = 1000
+
+
+@click.command()
+@click.option("--platform", required=True, metavar="S", help="Platform: plugin:NAME[?key=value&...] or a file.")
+@click.option(
+    "--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options."
+)
+@click.option("--pattern", default="uniform", metavar="NAME", show_default=True, help=f"{', '.join(patterns.PATTERNS)} or permutation.")
+@click.option("--permutation", metavar="FILE", help="Destinations by source, for pattern permutation.")
+@click.option("--rate", "rates", required=True, metavar="R", help="Flits per node and cycle: 0.1, or 0.1,0.2, or FROM:TO:STEP.")
+@click.option("--packet-flits", type=int, default=1, show_default=True, help="Flits of a packet.")
+@click.option("--warm-up", type=int, default=2500, show_default=True, help="Cycles before measuring.")
+@click.option("--period", type=int, default=2500, show_default=True, help="Cycles of a measured period.")
+@click.option("--periods", type=int, default=4, show_default=True, help="Measured periods.")
+@click.option("--drain-limit", type=int, default=100_000, show_default=True, help="Cycles to wait for measured packets afterwards.")
+@click.option("--hot-node", type=int, default=0, show_default=True, help="The NPU that is the hot spot.")
+@click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets that go there, for pattern hot_spot.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of what is drawn.")
+@click.option(
+    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def traffic(
+    platform: str,
+    network: str,
+    pattern: str,
+    permutation: str | None,
+    rates: str,
+    output: str | None,
+    as_json: bool,
+    hot_share: float,
+    **measurement: Any,
+) -> None:
+    """Drive a platform with synthetic traffic, and show latency against throughput."""
+    made = read_platform(platform)
+    is_hot = pattern.replace("-", "_").lower() in ("hot_spot", "hotspot")
+    how = Measurement(hot_share=hot_share if is_hot else 0.0, **measurement)
+    loads = sweep(made, read_options(network), pattern, parse_rates(rates), how, permutation)
+    table = {
+        "platform": platform,
+        "network": network,
+        "pattern": pattern,
+        "npus": made.npus,
+        "seed": how.seed,
+        "packet_flits": how.packet_flits,
+        "saturation_rate": next((load.rate for load in loads if not load.stable), None),
+        "rates": [_row(load) for load in loads],
+    }
+    if output is not None:
+        write(output, table, loads)
+    if as_json:
+        click.echo(json.dumps(table, allow_nan=False))
+    else:
+        _print(table, loads)
+
+
+def read_platform(spec: str) -> Platform:
+    """The platform that a spec string or file names. Raises InputError."""
+    plugins = shared_plugins()
+    experiment = Experiment()
+    experiment.use("platform", spec, plugins)
+    make = getattr(components, "build_platform", None) or components._platform
+    platform: Platform = make(experiment, plugins)
+    return platform
+
+
+def read_options(spec: str) -> PacketOptions:
+    """The options of the packet network that a spec string or file names. Raises InputError."""
+    experiment = Experiment()
+    experiment.use("network", spec, shared_plugins())
+    table = dict(experiment.sections["network"])
+    if table.pop("plugin", "packet") != "packet":
+        raise InputError(f"{spec}: traffic is for the packet network; plugin:packet?key=value&... is right")
+    options: PacketOptions = structure(PacketOptions, table, experiment.where("network"))
+    return options
+
+
+def parse_rates(text: str) -> list[float]:
+    """Rates of `0.1`, `0.1,0.2` or `FROM:TO:STEP`. Raises InputError."""
+    number = r"[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?"
+    if not re.fullmatch(f"{number}(,{number})*|{number}:{number}:{number}", text):
+        raise InputError(f"--rate {text}: a number, numbers with commas between them, or FROM:TO:STEP is right, such as 0.05:0.5:0.05")
+    if ":" not in text:
+        rates = [float(part) for part in text.split(",")]
+    else:
+        first, last, step = map(float, text.split(":"))
+        if step <= 0 or last < first or (last - first) / step > MAX_RATES:
+            raise InputError(f"--rate {text}: FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates, are right")
+        rates = [round(first + step * count, 12) for count in range(int((last - first) / step + 1e-9) + 1)]
+    if len(rates) > MAX_RATES or any(rate <= 0 for rate in rates):
+        raise InputError(f"--rate {text}: at most {MAX_RATES} rates, all above 0, are right")
+    return rates
+
+
+def sweep(
+    platform: Platform, options: PacketOptions, pattern: str, rates: Sequence[float], how: Measurement, permutation: str | None = None
+) -> list[Load]:
+    """Measure every rate. Raises InputError."""
+    settings = options.settings()
+    settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
+    settings.check()
+    targets = patterns.targets(pattern, platform, permutation)
+    shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
+    return [measure(shape, targets, rate, how) for rate in rates]
+
+
+def _row(load: Load) -> dict[str, Any]:
+    return attrs.asdict(load, filter=lambda field, _: field.name != "links")
+
+
+def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
+    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures where matplotlib is installed."""
+    os.makedirs(folder, exist_ok=True)
+    _save(folder, "traffic.json", json.dumps(table, indent=1, allow_nan=False) + "\n")
+    _save(folder, "traffic.csv", _csv([_row(load) for load in loads]))
+    _save(folder, "links.csv", _csv([attrs.asdict(link) for link in loads[-1].links]))
+    heat_map.draw_curve(loads, os.path.join(folder, "traffic.png"))
+    heat_map.draw_links(loads[-1].links, os.path.join(folder, "links.png"))
+
+
+def _save(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _print(table: Mapping[str, Any], loads: Sequence[Load]) -> None:
+    from astra_sim.tables import console
+    from rich.table import Table
+
+    shown = Table(title=f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles")
+    for column in ("rate", "accepted", "latency", "+-", "in network", "hops", ""):
+        shown.add_column(column, justify="right")
+    highest = max((load.packet_latency or 0.0 for load in loads if load.stable), default=0.0)
+    for load in loads:
+        bar = "#" * round(40 * min(1.0, (load.packet_latency or 0.0) / highest)) if load.stable and highest else "saturated"
+        cells = (load.packet_latency, load.packet_latency_half_width, load.network_latency, load.hops)
+        shown.add_row(f"{load.rate:g}", f"{load.accepted_rate:.4f}", *("" if cell is None else f"{cell:.2f}" for cell in cells), bar)
+    out = console()
+    out.print(shown)
+    out.print(heat_map.text(loads[-1].links), highlight=False, markup=False)

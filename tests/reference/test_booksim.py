@@ -1,0 +1,73 @@
+"""Latency and throughput of BookSim 2 on meshes and tori."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from test_garnet import FULL, cases
+
+pytest.importorskip("astra_sim_network_packet")
+
+LATENCY, THROUGHPUT, USABLE, FEW_PACKETS = 0.03, 0.02, 0.8, 3000
+PATTERNS = {"uniform": "uniform", "neighbor": "neighbour", "tornado": "tornado", "transpose": "transpose", "bitcomp": "bit_complement"}
+
+
+def run(case: dict[str, Any]) -> Any:
+    """Measure what a configuration of BookSim says."""
+    from astra_sim_network_packet.load import Measurement
+    from astra_sim_network_packet.options import PacketOptions
+    from astra_sim_network_packet.traffic import read_platform, sweep
+
+    config = dict(part.split("=") for part in case["config_text"].replace(" ", "").replace("\n", "").split(";") if part)
+    latency = 2 if config["topology"] == "torus" and config["use_noc_latency"] == "1" else 1
+    sizes = ",".join([config["k"]] * int(config["n"]))
+    links = "&links=2" if config["topology"] == "torus" else ""
+    platform = read_platform(f"plugin:{config['topology']}?sizes={sizes}&link_bandwidth_gb_per_s=32&link_latency_ns={latency}{links}")
+    options = PacketOptions(
+        preset="booksim",
+        vcs=int(config["num_vcs"]),
+        buffers=int(config["vc_buf_size"]),
+        routing_delay=int(config["routing_delay"]),
+        credit_delay=int(config["credit_delay"]),
+        speculative=config["speculative"] == "1",
+        input_speedup=int(config["input_speedup"]),
+        allocator=config["sw_allocator"],
+        wait_for_tail_credit=config["wait_for_tail_credit"] == "1",
+    )
+    period = int(config["sample_period"])
+    how = Measurement(warm_up=period, period=period, periods=3, packet_flits=int(config["packet_size"]), drain_limit=4 * period)
+    return sweep(platform, options, PATTERNS[config["traffic"]], [float(config["injection_rate"])], how)[0]
+
+
+def sample(kind: str, step: int) -> Iterator[dict[str, Any]]:
+    """Every so manyth case of a kind; all where ASTRA_REFERENCE_FULL is set."""
+    found = [case for case in cases("booksim.jsonl") if case["kind"] == kind]
+    yield from found if FULL else found[::step]
+
+
+def test_latency_below_saturation_and_throughput() -> None:
+    wrong, tried = {}, 0
+    for case in sample("lat", 16):
+        rate = case["injection_rate_flits_per_node_cycle"]
+        if rate > USABLE * case["saturation_rate_estimate"]:
+            continue
+        tried += 1
+        load = run(case)
+        error = load.packet_latency / case["packet_latency_avg"] - 1, load.accepted_rate / case["accepted_flit_rate"] - 1
+        # Where both programs draw few packets, three standard deviations of their number.
+        chance = 3 / load.packets**0.5 if load.packets < FEW_PACKETS else 0.0
+        if abs(error[0]) > LATENCY + chance or abs(error[1]) > THROUGHPUT + chance:
+            wrong[case["id"]] = error
+    assert tried > 10
+    assert not wrong
+
+
+def test_beyond_saturation_the_network_accepts_as_much() -> None:
+    for case in sample("over", 30):
+        load = run(case)
+        assert load.stable == (case["accepted_flit_rate"] > 0.98)
+        assert load.accepted_rate == pytest.approx(
+            case["accepted_flit_rate"], rel=0.12
+        )  # no target: a case beyond saturation hangs on details

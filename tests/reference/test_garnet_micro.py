@@ -1,0 +1,69 @@
+"""Single messages on Garnet: the cycle in which each arrives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from astra_sim import DeadlockError
+from astra_sim.experiment import Experiment
+from astra_sim.options import structure
+from astra_sim.platform import Platform
+from astra_sim.plugins import shared_plugins
+from test_garnet import FULL, cases
+
+network_module = pytest.importorskip("astra_sim_network_packet.network")
+
+# Cases in which serializers mix parts of credits of several packets, in ways that are not modelled (docs/packet.md), and one in which
+# an interface is thought to be at work and is not.
+UNEXPLAINED_SHARE = 0.02
+
+
+def replay(case: dict[str, Any], folder: Path) -> tuple[dict[int, int], bool]:
+    """When each message arrives (cycles), and whether the network deadlocks."""
+    file = folder / "network.txt"
+    file.write_text(case["network_txt"])
+    network = open_network(str(file))
+    network.inject(0, [])
+    for number, message in sorted(enumerate(case["messages"]), key=lambda entry: entry[1]["at"]):
+        network.inject(message["at"] * 1000, [(number, message["src"], message["dst"], message["bytes"], message["vnet"])])
+    arrived: dict[int, int] = {}
+    try:
+        while (delivery := network.advance(None)) is not None:
+            arrived |= dict.fromkeys(delivery[1], delivery[0] // 1000)
+    except DeadlockError as error:
+        network.check()
+        return arrived, bool(error.waiting)
+    network.check()
+    return arrived, False
+
+
+def open_network(path: str) -> Any:
+    """The network of a Garnet file."""
+    from astra_sim_network_packet.options import PacketOptions
+    from astra_sim_network_packet.traffic import read_platform
+
+    experiment = Experiment()
+    experiment.use("network", path, shared_plugins())
+    table = {key: value for key, value in experiment.sections["network"].items() if key != "plugin"}
+    platform: Platform = read_platform(path)
+    return network_module.PacketNetwork(structure(PacketOptions, table, path), platform)
+
+
+def is_target(case: dict[str, Any]) -> bool:
+    """Whether a case is free of the defects that the reference documents: `fixed` where there are both."""
+    return case["program"] == "fixed" or case["family"] == "single_packet_a2a"
+
+
+def test_arrivals_are_equal(tmp_path: Path) -> None:
+    targets = [case for case in cases("garnet-micro.jsonl") if is_target(case)]
+    wrong = []
+    for case in targets if FULL else targets[::3]:
+        arrived, deadlocked = replay(case, tmp_path)
+        assert deadlocked == (case["exit"] == "max tick"), case["id"]
+        expected = {number: message["done"] for number, message in enumerate(case["messages"]) if message["done"] is not None}
+        if arrived != expected:
+            wrong.append(case["id"])
+            assert case["family"].startswith("random"), case["id"]
+    assert len(wrong) <= 2 * UNEXPLAINED_SHARE * len(targets) * (1 if FULL else 1 / 3)

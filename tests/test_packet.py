@@ -1,0 +1,309 @@
+"""The packet network: what must always hold, closed formulas, deadlock, and the analytical network on an idle platform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from astra_sim import DeadlockError, InputError
+from astra_sim.platform import Platform
+from astra_sim.testing.contracts import NetworkContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("astra_sim_network_packet")
+
+from astra_sim_network_analytical.network import AnalyticalNetwork, AnalyticalOptions
+from astra_sim_network_analytical.topologies import DimensionOptions, TorusOptions, fully_connected, ring, switch, torus
+from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
+from astra_sim_network_packet.network import PacketNetwork
+from astra_sim_network_packet.options import PacketOptions
+from astra_sim_network_packet.topologies import (
+    DragonflyOptions,
+    FatTreeOptions,
+    GraphOptions,
+    MeshOptions,
+    dragonfly,
+    fat_tree,
+    graph,
+    mesh,
+)
+
+BANDWIDTH = {"link_bandwidth_gb_per_s": 32.0}
+PLATFORMS = {
+    "ring": lambda: ring(DimensionOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
+    "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
+    "mesh": lambda: mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
+    "switch": lambda: switch(DimensionOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
+    "fully_connected": lambda: fully_connected(DimensionOptions(size=4, links=3, link_latency_ns=20.0, **BANDWIDTH)),
+    "hierarchy": lambda: [
+        *ring(DimensionOptions(size=3, links=2, link_latency_ns=2.0, **BANDWIDTH)),
+        *switch(DimensionOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
+    ],
+    "fat_tree": lambda: fat_tree(FatTreeOptions(arity=2, levels=3, link_latency_ns=5.0, **BANDWIDTH)),
+    "dragonfly": lambda: dragonfly(DragonflyOptions(routers=2, npus=2, link_latency_ns=5.0, **BANDWIDTH)),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "small buffers": {"vcs": 2, "buffers": 2},
+    "cut through": {"vcs": 4, "buffers": 16, "flow_control": "cut_through"},
+    "bubble": {"vcs": 4, "buffers": 16, "deadlock_freedom": "bubble"},
+    "adaptive": {"vcs": 4, "routing": "adaptive"},
+    "deep": {"vcs": 2, "router_latency": 3, "credit_delay": 2},
+    "booksim": {"preset": "booksim", "packet_bytes": 128},
+    "speculative": {
+        "preset": "booksim",
+        "packet_bytes": 128,
+        "speculative": True,
+        "input_speedup": 2,
+        "allocator": "separable_input_first",
+    },
+}
+
+
+def network(dimensions: Any, **options: Any) -> PacketNetwork:
+    return PacketNetwork(PacketOptions(**options), Platform(tuple(dimensions)))
+
+
+def deliver(made: PacketNetwork, messages: list[tuple[int, ...]]) -> dict[int, int]:
+    """Send messages (time, source, destination, bytes), and answer when each arrives (picoseconds)."""
+    for number, (time, source, destination, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
+        made.inject(time, [(number, source, destination, size, -1)])
+    arrived: dict[int, int] = {}
+    last = 0
+    while (delivery := made.advance(None)) is not None:
+        time, numbers = delivery
+        assert time >= last
+        assert not arrived.keys() & set(numbers)
+        arrived |= dict.fromkeys(numbers, time)
+        last = time
+    return arrived
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> tuple[str, str, list[tuple[int, int, int, int]]]:
+    platform = draw(st.sampled_from(sorted(PLATFORMS)))
+    npus = Platform(tuple(PLATFORMS[platform]())).npus
+    message = st.tuples(
+        st.integers(0, 200_000),
+        st.integers(0, npus - 1),
+        st.integers(1, npus - 1),
+        st.one_of(st.integers(1, 20_000), st.integers(1, 2_000_000)),
+    )
+    messages = draw(st.lists(message, min_size=1, max_size=12))
+    return platform, draw(st.sampled_from(sorted(OPTIONS))), [(t, s, (s + d) % npus, b) for t, s, d, b in messages]
+
+
+@settings(deadline=None, max_examples=150)
+@given(loads())
+def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str, list[tuple[int, int, int, int]]]) -> None:
+    platform, options, messages = load
+    quick = network(PLATFORMS[platform](), **OPTIONS[options])
+    arrived = deliver(quick, messages)
+    quick.check()
+    assert sorted(arrived) == list(range(len(messages)))
+    slow = network(PLATFORMS[platform](), **OPTIONS[options], extrapolate=False)
+    assert deliver(slow, messages) == arrived
+    slow.check()
+    assert slow.statistics() == quick.statistics()
+    assert slow.link_loads() == quick.link_loads()
+
+
+@settings(deadline=None, max_examples=60)
+@given(loads(), st.integers(1, 50))
+def test_credits_are_conserved_at_any_time(load: tuple[str, str, list[tuple[int, int, int, int]]], stops: int) -> None:
+    platform, options, messages = load
+    made = network(PLATFORMS[platform](), **OPTIONS[options])
+    for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
+        made.inject(time, [(number, *message, -1)])
+    for stop in range(stops):
+        made.advance(stop * 10_000)
+        made.check()
+
+
+@st.composite
+def ring_loads(draw: st.DrawFn) -> list[tuple[int, int, int, int, int]]:
+    """Messages (time, source, destination, bytes, queue) on a torus of 2 x 2 x 3: of one NPU, or the same of all, or of some."""
+    strides = {0: (1, 2), 1: (2, 2), 2: (2, 2), 3: (4, 3), 4: (4, 3)}
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        queue = draw(st.integers(0, 4))
+        time, size = draw(st.integers(0, 50)) * 1000, draw(st.one_of(st.integers(1, 10_000), st.integers(1, 500_000)))
+        stride, ring = strides[queue]
+        for npu in draw(st.one_of(st.just(range(12)), st.sets(st.integers(0, 11), min_size=1))):
+            place = npu // stride % ring
+            step = -1 if queue in {2, 4} else 1  # one hop, which cannot deadlock
+            found.append((time, npu, npu + (((place + step) % ring) - place) * stride, size, queue))
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(ring_loads(), st.sampled_from([1, 2, 8]), st.sampled_from([2, 4, 64]), st.sampled_from([256, 2048]))
+def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, int, int, int]], vcs: int, buffers: int, width: int) -> None:
+    answers = []
+    for quick in (True, False):
+        dimensions = torus3d(Torus3dOptions(npus=12, packages=6, package_rows=3, tile_link_width_bits=width, package_link_width_bits=256))
+        made = network(
+            dimensions,
+            preset="garnet",
+            flit_bytes=256,
+            packet_bytes=4096,
+            vcs=vcs,
+            buffers=buffers,
+            representatives=quick,
+            extrapolate=quick,
+        )
+        answer: list[Any] = []
+        # What arrives brings a second message of the same, a little later, as a collective's steps do.
+        for number, (time, *message, size, queue) in sorted(enumerate(load), key=lambda entry: entry[1][0]):
+            made.inject(time, [(number, *message, size, queue)])
+        again = True
+        while (delivery := made.advance(None)) is not None:
+            answer.append(delivery)
+            if again:
+                again = delivery[0] < 60_000
+                for number in delivery[1]:
+                    _, *message, size, queue = load[number % 1000]
+                    made.inject(delivery[0] + 10_000, [(number + 1000, *message, size, queue)])
+        made.check()
+        answers.append((answer, made.statistics(), made.link_loads()))
+    assert answers[0] == answers[1]
+
+
+@given(
+    hops=st.integers(1, 3),
+    latency=st.integers(1, 30),
+    local=st.integers(1, 20),
+    depth=st.integers(1, 4),
+    parts=st.sampled_from([1, 4, 8]),
+    packets=st.integers(1, 5),
+)
+def test_an_idle_ring_takes_what_the_formula_says(hops: int, latency: int, local: int, depth: int, parts: int, packets: int) -> None:
+    dimensions = torus3d(
+        Torus3dOptions(npus=8, packages=8, tile_link_width_bits=2048 // parts, package_link_width_bits=2048 // parts,
+                       local_link_latency_ns=local, package_link_latency_ns=latency)
+    )  # fmt: skip
+    made = network(dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=8, buffers=5000, router_latency=depth)
+    made.inject(5_000, [(0, 1, 1 + hops, 4096 * packets, 1)])
+    serial = 0 if parts == 1 else 4 + parts - 1
+    cycles = 2 + 2 * local + (hops + 1) * depth + hops * (latency + serial) + (16 * packets - 1) * parts
+    assert made.advance(None) == (5_000 + 1000 * cycles, [0])
+
+
+@pytest.mark.parametrize("name", ["ring", "torus", "switch", "fully_connected", "hierarchy"])
+def test_idle_analytical_and_packet_networks_agree_within_the_pipeline(name: str) -> None:
+    dimensions = PLATFORMS[name]()
+    platform = Platform(tuple(dimensions))
+    analytical = AnalyticalNetwork(AnalyticalOptions(rounding="picosecond"), platform)
+    made = network(dimensions)
+    # A packet more on the wires at every hop (store and forward of flits), and a few cycles in every router and interface.
+    for destination in range(1, platform.npus):
+        for size in (1, 4096, 10**6):
+            route = platform.route(0, destination)
+            if any(platform.coordinate(destination, d) for d in range(len(dimensions)) if d != route.dimension):
+                continue
+            delay = deliver(network(dimensions), [(0, 0, destination, size)])[0]
+            flit = 256 / dimensions[route.dimension].link_bandwidth * 1000
+            expected = analytical.message_delay(0, destination, size)
+            assert -flit <= delay - expected <= (route.hops + 1) * (flit + 4000) + 20_000, (destination, size)
+    assert made.statistics()["packets"] == 0
+
+
+def test_one_way_rings_without_datelines_deadlock_and_say_which_links_wait() -> None:
+    made = network(torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=1, buffers=1, packet_bytes=4096)
+    for npu in range(4):
+        made.inject(0, [(npu, npu, (npu + 2) % 4, 10**5, 1)])
+    with pytest.raises(DeadlockError, match="deadlocked: 4 messages") as found:
+        made.advance(None)
+    assert len(found.value.waiting) == 4
+    assert all("waits for router" in line for line in found.value.waiting)
+
+
+@pytest.mark.parametrize("freedom", ["dateline", "bubble"])
+def test_the_same_rings_with_freedom_from_deadlock_deliver(freedom: str) -> None:
+    made = network(
+        torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=2, buffers=128, packet_bytes=4096, deadlock_freedom=freedom
+    )
+    for npu in range(4):
+        made.inject(0, [(npu, npu, (npu + 2) % 4, 10**5, 1)])
+    arrived = []
+    while (delivery := made.advance(None)) is not None:
+        arrived += delivery[1]
+    assert sorted(arrived) == [0, 1, 2, 3]
+
+
+def test_any_preset_runs_on_any_platform() -> None:
+    for preset in ("default", "garnet", "booksim"):
+        made = network(torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2)), preset=preset)
+        assert deliver(made, [(0, 0, 1, 10_000), (0, 0, 2, 10_000), (0, 0, 4, 10_000)]).keys() == {0, 1, 2}
+        assert deliver(network(PLATFORMS["hierarchy"](), preset=preset), [(0, 0, 8, 10_000)]).keys() == {0}
+
+
+def test_a_long_message_costs_less_than_its_flits() -> None:
+    made = network(PLATFORMS["torus"]())
+    size = 10**12
+    time, _ = (made.inject(0, [(0, 0, 1, size, -1)]), made.advance(None))[1] or (0, [])
+    assert time == pytest.approx(size / 64 * 1000, rel=1e-3)
+    made.check()
+
+
+def test_what_takes_a_message_to_no_place_is_an_error() -> None:
+    made = network(torus3d(Torus3dOptions(npus=8, packages=4)), preset="garnet")
+    with pytest.raises(InputError, match="NPU 0 to NPU 3 in queue 0"):
+        made.inject(0, [(0, 0, 3, 100, 0)])
+    with pytest.raises(InputError, match="outside the platform of 8 NPUs"):
+        made.inject(0, [(0, 0, 8, 100, 0)])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"packet_bytes": 16}, "packet_bytes is 16, less than a flit of 256 bytes"),
+        ({"vcs": 1}, "2 virtual channels at least, and vcs is 1"),
+        ({"flow_control": "cut_through", "buffers": 2}, "need room for a packet of 16 flits"),
+        ({"preset": "booksim", "deadlock_freedom": "bubble"}, "takes combined allocation"),
+        ({"preset": "booksim", "routing": "adaptive"}, "dimension_order is right"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        network(PLATFORMS["ring"](), **options)
+
+
+@pytest.mark.parametrize("key", ["vcs", "buffers", "flit_bytes", "packet_bytes", "router_latency", "input_speedup"])
+def test_zeros_are_errors(key: str) -> None:
+    with pytest.raises(ValueError, match=f"{key} is 0; it must be at least 1"):
+        PacketOptions(**{key: 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0,sw0\n1,sw1\n", "no way from position 0 to position 1"),
+        ("0,1,2,3,4\n", "links.csv:1: .* is not source, sink"),
+        ("0,x\n", "links.csv:1: 'x' is no place"),
+        ("0,0\n", "links.csv:1: the link leads from 0 to itself"),
+        ("0,1,-1\n", "links.csv:1: '-1' is no factor"),
+        ("# nothing\n", "there are no NPUs"),
+    ],
+)
+def test_bad_graphs_are_errors(tmp_path: Any, text: str, words: str) -> None:
+    (tmp_path / "links.csv").write_text(text)
+    with pytest.raises(InputError, match=words):
+        graph(GraphOptions(links=str(tmp_path / "links.csv"), **BANDWIDTH))
+
+
+def test_a_graph_from_either_kind_of_file_is_the_same(tmp_path: Any) -> None:
+    (tmp_path / "links.csv").write_text("source,sink,width\n0,sw0,1\n1,sw0,1\n2,sw0,2\n")
+    (tmp_path / "links.toml").write_text('links = [[0, "sw0"], [1, "sw0"], [2, "sw0", 2]]\n')
+    made = [graph(GraphOptions(links=str(tmp_path / name), **BANDWIDTH)) for name in ("links.csv", "links.toml")]
+    assert made[0] == made[1]
+    assert made[0][0].topology.hops(0, 2) == 2
+    assert deliver(network(made[0]), [(0, 0, 2, 5000)]).keys() == {0}
+
+
+class TestPacketContract(NetworkContract):
+    """The kernel's conformance checks."""
+
+    name = "packet"
+    platform = Platform(tuple(PLATFORMS["torus"]()))
