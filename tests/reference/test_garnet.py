@@ -9,7 +9,6 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.network import EventNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = bool(os.environ.get("ASTRA_REFERENCE_FULL"))
@@ -30,7 +29,6 @@ def lost_wake_up(case: dict[str, Any]) -> bool:
     return case["program"] == "original" and any(f"vcs-per-vnet: {few}\n" in case["network_txt"] for few in (1, 2, 4))
 
 
-@pytest.mark.skipif(not hasattr(EventNetwork, "begin"), reason="the kernel does not tell networks where a run begins")
 def test_finish_times_are_equal(tmp_path: Path) -> None:
     wrong, tried = {}, 0
     for case in cases("garnet.jsonl"):

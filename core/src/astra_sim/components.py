@@ -154,7 +154,9 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     network = maker.given("network", (RouteDelayNetwork, EventNetwork))
     platform = maker.given("platform", Platform)
     if platform is None:
-        platform = network.platform if network is not None and "platform" not in experiment.sections else _platform(experiment, plugins)
+        platform = (
+            network.platform if network is not None and "platform" not in experiment.sections else build_platform(experiment, plugins)
+        )
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
@@ -233,7 +235,8 @@ def located(error: AstraError, where: str) -> AstraError:
     return type(error)(f"{where}: {error}")
 
 
-def _platform(experiment: Experiment, plugins: Plugins) -> Platform:
+def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
+    """The platform that the section of an experiment describes. Raises InputError."""
     where = experiment.where("platform")
     table = dict(experiment.sections.get("platform", {}))
     if not table:

@@ -39,6 +39,7 @@ def write_reports(results: Result | Sequence[Result], directory: str | Path) -> 
         "backend_end_to_end.csv": backend_end_to_end(*runs),
         "backend_dim_info.csv": backend_dim_info(*runs),
         "tutorial_result.csv": tutorial_result(*runs),
+        **{(name if len(runs) == 1 else f"{run.run_name}_{name}"): text for run in runs for name, text in run.network_reports().items()},
         "result.json": json.dumps(tables, indent=2, allow_nan=False) + "\n",
     }
     paths = []

@@ -134,10 +134,11 @@ class TableNetwork(EventNetwork):
     def make_table(self) -> object:
         """A capsule with a new function table, for one run."""
 
-    def begin(self) -> None:
+    def begin(self) -> int:
         """Make the table of this run."""
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule)
+        return 0
 
     def _own(self) -> FunctionTable:
         if self._table is None:

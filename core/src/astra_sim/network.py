@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from astra_sim.boundary import call, picoseconds
+from astra_sim.errors import AstraError, PluginError
 from astra_sim.platform import Platform, Route
 
 
@@ -69,9 +70,13 @@ class EventNetwork(abc.ABC):
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
 
-    def begin(self) -> None:
-        """A run begins, at time 0: forget those before it."""
-        return
+    def begin(self) -> int:
+        """A run begins, at time 0: forget those before it. Returns what to add to times of the answer (picoseconds)."""
+        return 0
+
+    def failure(self, why: str) -> AstraError:
+        """The error where the function table reports one, in its words."""
+        return PluginError(f"network {type(self).__name__}: {why}")
 
     @abc.abstractmethod
     def inject(self, time: int, messages: Sequence[Message]) -> None:
@@ -97,6 +102,10 @@ class EventNetwork(abc.ABC):
 
     def statistics(self) -> dict[str, object]:
         """Figures of the network for the result, by name with unit."""
+        return {}
+
+    def reports(self) -> dict[str, str]:
+        """Files for the reports of a run, by name."""
         return {}
 
 

@@ -17,7 +17,10 @@ from astra_sim.units import GIB
 
 @runtime_checkable
 class Topology(Protocol):
-    """How the NPUs of one dimension are joined."""
+    """How the NPUs of one dimension are joined.
+
+    It may say with `queue_directions` which way round (+1, -1) each of its queues goes; then a system layer has as many queues there.
+    """
 
     @property
     def name(self) -> str:

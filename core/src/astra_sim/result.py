@@ -7,9 +7,11 @@ from typing import Any
 
 import attrs
 
+from astra_sim.boundary import call
 from astra_sim.components import Components
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
+from astra_sim.network import EventNetwork, Network
 from astra_sim.simulation import PhaseRecord, Trace
 from astra_sim.units import PS_PER_NS
 
@@ -79,12 +81,13 @@ class Interval:
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `npu_finish_ns` is when each
-    simulated NPU had finished.
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
+    the first NPU had finished, `finish_ns` when all had.
     """
 
     run_name: str
     finish_ns: float
+    earliest_finish_ns: float
     compute_ns: float
     exposed_comm_ns: float
     npus: int
@@ -95,21 +98,42 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
-    npu_finish_ns: list[float]
     busy_ns: list[list[tuple[float, float]]] = attrs.field(repr=False)
     _graph: ExecutionGraph = attrs.field(repr=False)
     _trace: Trace = attrs.field(repr=False)
+    _backend: Network = attrs.field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "busy_ns"))
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "_backend", "busy_ns"))
+
+    @property
+    def npu_finish_ns(self) -> list[float]:
+        """When each NPU had finished."""
+        times: list[float] = [to_ns(time) for time in self._trace.npu_end_ps]
+        return times * self.npus if len(times) == 1 else times
+
+    def network_reports(self) -> dict[str, str]:
+        """Files that the network writes about its last run, by name."""
+        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
 
         Units stand in the names of columns.
         """
-        plain = ("run_name", "finish_ns", "compute_ns", "exposed_comm_ns", "npus", "simulated_npus", "messages", "events", "wall_s")
+        plain = (
+            "run_name",
+            "finish_ns",
+            "earliest_finish_ns",
+            "compute_ns",
+            "exposed_comm_ns",
+            "npus",
+            "simulated_npus",
+            "messages",
+            "events",
+            "wall_s",
+        )
         run: dict[str, Any] = {name: getattr(self, name) for name in plain}
         run |= {f"network_{name}": value for name, value in self.network.items() if not isinstance(value, list)}
         layers, phases = [], []
@@ -172,6 +196,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
     return Result(
         name,
         to_ns(trace.finish_ps),
+        to_ns(min(trace.npu_end_ps)),
         to_ns(compute_ps),
         to_ns(trace.finish_ps - _covered(_union(computing))),
         components.platform.npus,
@@ -182,10 +207,10 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         network,
         layers,
         dimensions,
-        [to_ns(max(time, 0)) for time in trace.npu_end_ps],
         busy,
         graph,
         trace,
+        components.network,
     )
 
 

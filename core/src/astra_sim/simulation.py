@@ -115,8 +115,6 @@ def simulate_graph(
             return _Simulation(graph, platform, system, network, memory, scope, make_engine).run(progress)
         except _NotSymmetric:
             pass
-    if isinstance(network, EventNetwork):
-        call(f"network {type(network).__name__}: begin", network.begin)
     if platform.npus > MAX_NPUS:
         raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
     return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
@@ -172,6 +170,7 @@ class _Simulation:
             assert isinstance(network, RouteDelayNetwork)
             self._timer = PhaseTimer(network, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
         self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
+        self._start_ps: int = call(f"network {type(network).__name__}: begin", network.begin) if isinstance(network, EventNetwork) else 0
         self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
         self._programs = graph.programs(self._npus) if scope is Scope.ALL_NPUS else [RankProgram(graph.operations, (0,))]
         self._groups: dict[LogicalDimension | Group, int] = {}
@@ -331,12 +330,12 @@ class _Simulation:
             )
         begin, end = engine.times(0)
         return Trace(
-            engine.now,
+            self._start_ps + engine.now,
             begin,
             end,
             self._active,
             phases,
-            engine.ended_at(),
+            [self._start_ps + max(time, 0) for time in engine.ended_at()],
             self._payload,
             engine.messages if self._scope is Scope.ALL_NPUS else self._messages,
             self._npus,

@@ -229,7 +229,8 @@ class CompiledEngine:
         except _compiled.NotUnderWay as error:
             raise not_under_way(self._network, int(str(error))) from None
         except _compiled.NetworkFailure as error:
-            raise PluginError(f"network {type(self._network).__name__}: {error}") from None
+            assert isinstance(self._network, EventNetwork)
+            raise self._network.failure(str(error)) from None
 
     def _job(self, job: Job) -> int:
         number = self._jobs.setdefault(job, len(self._job_list))

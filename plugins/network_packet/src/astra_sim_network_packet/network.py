@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import DeadlockError
+from astra_sim.errors import AstraError, DeadlockError
 from astra_sim.network import EventNetwork
 from astra_sim.platform import Platform
 
@@ -50,12 +50,16 @@ class PacketNetwork(EventNetwork):
         try:
             arrived: tuple[int, list[int]] | None = self._core.advance(until)
         except _core.Deadlock as error:
-            raise DeadlockError(str(error), [line.strip() for line in str(error).split("\n")[1:]]) from None
+            raise self.failure(str(error)) from None
         return arrived
 
+    def failure(self, why: str) -> AstraError:
+        """The error that the core reports: a deadlock, with a line for every channel that waits, or a message that has no way."""
+        first, *waiting = why.split("\n")
+        return DeadlockError(why, [line.strip() for line in waiting]) if "deadlocked" in first else InputError(why)
+
     def function_table(self) -> Any:
-        """A capsule with the network function table of the kernel's header, for one run that begins now."""
-        self.begin()
+        """A capsule with the network function table of the kernel's header, for the run that has begun."""
         return _core.function_table(self._core)
 
     def check(self) -> None:

@@ -84,7 +84,7 @@ def read_platform(spec: str) -> Platform:
     plugins = shared_plugins()
     experiment = Experiment()
     experiment.use("platform", spec, plugins)
-    make = getattr(components, "build_platform", None) or components._platform
+    make = components.build_platform
     platform: Platform = make(experiment, plugins)
     return platform
 

@@ -70,11 +70,8 @@ class Astra1System(System):
         self.options = options
         self.context = context
         self.algorithms = {kind: self._algorithms(kind) for kind in Collective}
-        order = self._scheduler("intra_dimension_scheduling", "queue")
+        self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
-        queues = context.run.queues_per_dim
-        slots = -(-options.active_chunks_per_dimension // queues)
-        self.queue = QueuePlan(slots, order)
 
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session."""
@@ -154,13 +151,25 @@ class Session(SystemSession):
 
     def __init__(self, system: Astra1System, dimensions: Sequence[LogicalDimension]) -> None:
         self._system = system
-        self._queues_per_dim = system.context.run.queues_per_dim
-        self.queues = [system.queue] * (len(dimensions) * self._queues_per_dim)
+        self._directions = [self._queue_directions(logical) for logical in dimensions]
+        self._first_queue = [sum(map(len, self._directions[:index])) for index in range(len(dimensions))]
+        active = system.options.active_chunks_per_dimension
+        self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._directions for _ in ways]
         self._stages = {kind: self._make_stages(kind, dimensions) for kind in Collective}
         self._order = system.dimension_order()
         self._priority = 0
         self._next_queue: dict[tuple[int, range], int] = {}
         self._instances: dict[tuple[Collective, int], int] = {}
+
+    def _queue_directions(self, logical: LogicalDimension) -> Sequence[int]:
+        """Which way round each queue of a dimension goes: as its topology says, or the first half one way, the others the other way."""
+        if logical.physical is not None:
+            topology = self._system.context.platform.dimensions[logical.physical].topology
+            directions: Sequence[int] = getattr(topology, "queue_directions", ())
+            if directions:
+                return directions
+        count = self._system.context.run.queues_per_dim
+        return [1 if count == 1 or place < count // 2 else -1 for place in range(count)]
 
     def _make_stages(self, kind: Collective, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
         """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm."""
@@ -231,15 +240,15 @@ class Session(SystemSession):
         return tuple(phases)
 
     def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
-        places = self.queue_places(collective, kind, self._queues_per_dim)
+        directions = self._directions[stage.dimension]
+        places = self.queue_places(collective, kind, len(directions))
         turn = self._next_queue.get((stage.dimension, places), 0)
         self._next_queue[stage.dimension, places] = (turn + 1) % len(places)
         place = places[turn]
-        clockwise = self._queues_per_dim == 1 or place < self._queues_per_dim // 2
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
-        request = Request(kind, stage.logical.size, size, 1 if clockwise else -1, instance % stage.algorithm.variants)
+        request = Request(kind, stage.logical.size, size, directions[place], instance % stage.algorithm.variants)
         schedule = stage.schedule(request)
-        queue = stage.dimension * self._queues_per_dim + place
+        queue = self._first_queue[stage.dimension] + place
         # A schedule may do another collective than it is asked for; queues go by what it does.
         return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue)
