@@ -230,7 +230,7 @@ def test_the_files_that_the_tests_spoil_work(astra: Astra) -> None:
 @cases(
     {
         "workload": (["--workload", "plugin:colective"], "workload", "'colective'", "collective"),
-        "system": (["--system", "plugin:astra9"], "system", "'astra9'", "astra1"),
+        "system": (["--system", "plugin:astra9"], "system", "'astra9'", ("astra1", "astra2")),
         "platform": (["--platform", "plugin:rong?size=4"], "platform", "'rong'", "ring"),
         "network": (["--platform", "n.json", "--network", "plugin:analitical"], "network", "'analitical'", "analytical"),
         "network without a platform": (["--network", "plugin:analitical"], "'analitical'"),

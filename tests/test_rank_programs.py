@@ -10,6 +10,7 @@ from astra_sim import DeadlockError, InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, RankProgram, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective, rank, shift
+from support import figures
 
 ENGINES = ["python", "compiled"]
 RING = "plugin:ring?size={}&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
@@ -88,3 +89,51 @@ def test_a_receive_without_a_send_names_both(engine: str) -> None:
 def test_messages_and_groups_that_cannot_be_are_errors(operation: Operation, what: str, engine: str) -> None:
     with pytest.raises(InputError, match=what):
         run(4, [operation], [Compute((), 1)], engine=engine)
+
+
+def pipeline(stages: int, replicas: int, micro_batches: int) -> list[list[Operation]]:
+    """Forward and backward of micro-batches through stages, each of which is replicated and reduces its gradients."""
+    programs = []
+    for stage in range(stages):
+        group = tuple(range(stage * replicas, (stage + 1) * replicas))
+        operations: list[Operation] = []
+        for tag in range(micro_batches):
+            if stage:
+                operations.append(Receive((), shift(-replicas), 4000, tag))
+            operations.append(Compute((len(operations) - 1,) if stage else (), 700_000 + 1000 * stage))
+            if stage < stages - 1:
+                operations.append(Send((len(operations) - 1,), shift(replicas), 4000, tag))
+        operations.append(all_reduce(64_000, group, tuple(range(len(operations)))))
+        programs += [operations] * replicas
+    return programs
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("system", ["astra1", "astra2"])
+@pytest.mark.parametrize("algorithm", ["ring", "direct"])
+def test_classes_of_npus_give_the_same_answer(engine: str, system: str, algorithm: str) -> None:
+    programs = pipeline(4, 3, 5)
+    graph = ExecutionGraph(
+        tuple(programs[0]),
+        (LogicalDimension(3, 1, 0), LogicalDimension(4, 3, 1)),
+        (),
+        None,
+        tuple(RankProgram(tuple(programs[3 * stage]), tuple(range(3 * stage, 3 * stage + 3))) for stage in range(1, 4)),
+    )
+    platform = "plugin:torus?sizes=3,4&link_bandwidth_gb_per_s=1&link_latency_ns=100"
+    choices = {"workload": graph, "platform": platform, "engine": engine, "system": f"plugin:{system}?all_reduce={algorithm}"}
+    short, full = (astra_sim.simulate(symmetry=symmetry, **choices) for symmetry in (True, False))  # type: ignore[arg-type]
+    assert (short.simulated_npus, full.simulated_npus) == (4, 12)
+    assert short.npu_finish_ns == full.npu_finish_ns
+    assert short.messages == full.messages
+    assert {**figures(short), "events": 0} == {**figures(full), "events": 0}
+
+
+def test_npus_that_are_not_alike_are_all_simulated() -> None:
+    """Stages that send from one place to another of the next stage."""
+    others = (RankProgram((Receive((), shift(-3), 10),), (2, 3)),)
+    graph = ExecutionGraph((Send((), shift(3), 10),), (LogicalDimension(4, 1, 0),), (), None, others)
+    with pytest.raises(DeadlockError):
+        astra_sim.simulate(workload=graph, platform=RING.format(4))
+    around = run(4, [Send((), shift(1), 10), Receive((), shift(-1), 10)])
+    assert around.simulated_npus == 4

@@ -124,13 +124,16 @@ class PhaseTimer:
 
 def is_symmetric(schedule: Schedule, dimension: LogicalDimension | Group, platform: Platform) -> bool:
     """Whether all ranks do the same over the same routes, so that one can stand for all."""
-    if not schedule.is_shared or isinstance(dimension, Group):
+    if not schedule.is_shared:
         return False
     peers = set()
     for step in schedule.programs[0].steps:
         if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
             return False
         peers.add(step.send_to)
+    if isinstance(dimension, Group):
+        members, ranks = dimension.members, range(dimension.size)
+        return all(len({platform.route(members[r], members[peer.of(r, dimension.size)]) for r in ranks}) == 1 for peer in peers)
     return all(platform.is_symmetric(dimension, peer) for peer in peers)
 
 

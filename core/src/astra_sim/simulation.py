@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
 
 from astra_sim.boundary import call
+from astra_sim.classes import NpuClass, find_classes
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Job, MakeEngine, Part, Task, choose_engine
 from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait
@@ -63,6 +64,7 @@ class Scope(enum.Enum):
 
     PHASES = "one NPU stands for all, and a phase is one event"
     ONE_NPU = "one NPU stands for all, message by message"
+    CLASSES = "the first NPU of each class stands for the others, message by message"
     ALL_NPUS = "every NPU and every message"
 
 
@@ -107,12 +109,16 @@ def simulate_graph(
     Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
-    scope = Scope.ALL_NPUS
-    if symmetry and isinstance(network, RouteDelayNetwork) and _npus_are_alike(graph, memory, platform.npus):
-        scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
+    scope, classes = Scope.ALL_NPUS, None
+    if symmetry and isinstance(network, RouteDelayNetwork) and _never_wait_for_memory(graph, memory, platform.npus):
+        if _npus_are_alike(graph):
+            scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
+        else:
+            classes = find_classes(graph, network)
+            scope = Scope.ALL_NPUS if classes is None else Scope.CLASSES
     if scope is not Scope.ALL_NPUS:
         try:
-            return _Simulation(graph, platform, system, network, memory, scope, make_engine).run(progress)
+            return _Simulation(graph, platform, system, network, memory, scope, make_engine, classes).run(progress)
         except _NotSymmetric:
             pass
     if platform.npus > MAX_NPUS:
@@ -120,10 +126,12 @@ def simulate_graph(
     return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
 
 
-def _npus_are_alike(graph: ExecutionGraph, memory: Memory, npus: int) -> bool:
-    """Whether all NPUs run one program, without messages between two of them, groups, or memory for which they wait."""
-    if graph.others or any(isinstance(operation, (Send, Receive)) or _is_in_group(operation) for operation in graph.operations):
-        return False
+def _npus_are_alike(graph: ExecutionGraph) -> bool:
+    """Whether all NPUs run one program, without messages between two of them and without groups."""
+    return not graph.others and not any(isinstance(operation, (Send, Receive)) or _is_in_group(operation) for operation in graph.operations)
+
+
+def _never_wait_for_memory(graph: ExecutionGraph, memory: Memory, npus: int) -> bool:
     return not _uses_remote_memory(graph) or all(port < 0 for port in _ports(memory, npus))
 
 
@@ -156,6 +164,7 @@ class _Simulation:
         memory: Memory,
         scope: Scope,
         make_engine: MakeEngine,
+        classes: Sequence[NpuClass] | None = None,
     ) -> None:
         self._graph = graph
         self._platform = platform
@@ -169,10 +178,13 @@ class _Simulation:
         if scope is Scope.PHASES:
             assert isinstance(network, RouteDelayNetwork)
             self._timer = PhaseTimer(network, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
-        self._npus = platform.npus if scope is Scope.ALL_NPUS else 1
+        self._classes = classes
+        self._npus = platform.npus if scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
         self._start_ps: int = call(f"network {type(network).__name__}: begin", network.begin) if isinstance(network, EventNetwork) else 0
         self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
-        self._programs = graph.programs(self._npus) if scope is Scope.ALL_NPUS else [RankProgram(graph.operations, (0,))]
+        self._programs = graph.programs(self._npus)
+        if classes is not None:
+            self._programs = [RankProgram(self._programs[one.program].operations, one.members[:1]) for one in classes]
         self._groups: dict[LogicalDimension | Group, int] = {}
         self._schedules: dict[tuple[Schedule, LogicalDimension | Group], int] = {}
         self._shared: dict[tuple[tuple[int, ...] | None, int], _Issued] = {}
@@ -293,7 +305,7 @@ class _Simulation:
         """A phase of the engine."""
         key = plan.schedule, plan.logical
         if key not in self._schedules:
-            if self._scope is Scope.ONE_NPU and not is_symmetric(plan.schedule, plan.logical, self._platform):
+            if self._scope is not Scope.ALL_NPUS and not is_symmetric(plan.schedule, plan.logical, self._platform):
                 raise _NotSymmetric
             self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups_of(plan.logical))
         return self._engine.add_phase(self._schedules[key], plan.queue, self._system.phases_end_together, plan.endpoint_ps)
@@ -301,7 +313,7 @@ class _Simulation:
     def _groups_of(self, logical: LogicalDimension | Group) -> int:
         """Groups of the engine."""
         if logical not in self._groups:
-            one = self._scope is Scope.ONE_NPU
+            one = self._scope is not Scope.ALL_NPUS
             groups = [logical.group(0)] if one else logical.groups(self._npus)
             dimension = logical if isinstance(logical, LogicalDimension) else None
             self._groups[logical] = self._engine.add_groups(groups, dimension, loop_back=one)
@@ -335,12 +347,26 @@ class _Simulation:
             end,
             self._active,
             phases,
-            [self._start_ps + max(time, 0) for time in engine.ended_at()],
+            self._ended_at(),
             self._payload,
-            engine.messages if self._scope is Scope.ALL_NPUS else self._messages,
-            self._npus,
+            self._count_messages(),
+            self._npus if self._classes is None else len(self._classes),
             engine.events,
         )
+
+    def _ended_at(self) -> list[int]:
+        """When each NPU ended, or the one that stands for all."""
+        times = [self._start_ps + max(time, 0) for time in self._engine.ended_at()]
+        for one in self._classes or ():
+            for npu in one.members:
+                times[npu] = times[one.members[0]]
+        return times
+
+    def _count_messages(self) -> int:
+        """Messages of all NPUs."""
+        if self._scope is Scope.ALL_NPUS:
+            return self._engine.messages
+        return self._messages if self._classes is None else self._engine.messages * len(self._classes[0].members)
 
     def _check_finished(self) -> None:
         engine = self._engine

@@ -103,7 +103,8 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     except (OSError, ValueError) as error:
         for file_format in plugins.components("format").values():
             if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
-                return file_format.tables("", path)
+                sections: dict[str, Table] = file_format.tables("", path)
+                return sections
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
     return _load_cached(key, path, plugins)

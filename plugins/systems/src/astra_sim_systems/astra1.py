@@ -15,7 +15,7 @@ from astra_sim.components import Algorithm, Context, located
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.graph import Communicate
-from astra_sim.platform import LogicalDimension, is_power_of_two
+from astra_sim.platform import Group, LogicalDimension, is_power_of_two
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.single_precision import scaled
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
@@ -55,6 +55,8 @@ class Astra1System(System):
     """Rules of ASTRA-sim 1.0. Computing times are cut to its clock of 1 ns."""
 
     tick_ps = PS_PER_NS
+    group_endpoint_ps: int | None = None
+    """Endpoint delay in communicator groups, where it is another."""
 
     def __init__(self, options: Astra1Options, context: Context) -> None:
         self.endpoint_ps = scaled(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
@@ -185,6 +187,8 @@ class Session(SystemSession):
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
+        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
+            return self._issue_in_group(operation, Group(operation.group))
         stages = self._stages[operation.collective]
         priority = self.next_priority(operation)
         dimensions = [stage.logical for stage in stages]
@@ -202,6 +206,23 @@ class Session(SystemSession):
                 return []
             chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
             rest -= taken
+        return chunks
+
+    def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
+        """Members in the order in which they are listed are one dimension; chunks go through the first queue."""
+        if group.size == 1:
+            return []
+        priority = self.next_priority(operation)
+        algorithm = self._system.algorithms[operation.collective][0]
+        chunks = []
+        for size in self.chunk_sizes(operation, group.size):
+            try:
+                schedule = algorithm.schedule(Request(operation.collective, group.size, size))
+            except AstraError as error:
+                raise located(error, f"group {list(group.members)}") from None
+            kind = schedule.collective or operation.collective
+            plan = PhasePlan(0, group, kind, size, schedule, 0, self._system.group_endpoint_ps)
+            chunks.append(ChunkPlan(priority, (plan,)))
         return chunks
 
     def next_priority(self, operation: Communicate) -> int:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Context, located
-from astra_sim.errors import AstraError
+from astra_sim.components import Context
 from astra_sim.graph import Communicate
 from astra_sim.models import three_accesses
-from astra_sim.platform import Group, LogicalDimension
-from astra_sim.schedule import Collective, Request
-from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective
+from astra_sim.system import ChunkPlan, SystemSession
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_systems.astra1 import Astra1Options, Astra1System, Session
@@ -40,6 +39,7 @@ class Astra2System(Astra1System):
 
     def __init__(self, options: Astra2Options, context: Context) -> None:
         super().__init__(options, context)
+        self.group_endpoint_ps = options.group_endpoint_delay_ns * PS_PER_NS
         self.one_at_a_time = options.one_at_a_time
         self.replay_only = options.replay_only
         bandwidth = options.local_memory_gb_per_s
@@ -65,32 +65,13 @@ class _Session(Session):
         return [size] * -(-total // size)
 
     def queue_places(self, collective: Collective, kind: Collective, count: int) -> range:
-        """The queues that a phase of a collective may use: all, but in an all-reduce the first half, and the later one for its all-gathers."""
+        """The queues that a phase may use: all, but in an all-reduce the first half, and the later one for its all-gathers."""
         if collective is not Collective.ALL_REDUCE or count == 1 or self._system.options.collective_optimization == "baseline":
             return range(count)
         return range(count // 2, count) if kind is Collective.ALL_GATHER else range(count // 2)
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
-        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
-            return self._issue_in_group(operation, Group(operation.group))
         if not operation.dimensions:
             raise InputError("no dimension is involved; at least one is right")
         return super().issue(operation, now_ps)
-
-    def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
-        """Members in the order in which they are listed are one dimension; chunks go through its first queue."""
-        if group.size == 1:
-            return []
-        priority = self.next_priority(operation)
-        algorithm = self._system.algorithms[operation.collective][0]
-        endpoint_ps = self._system.options.group_endpoint_delay_ns * PS_PER_NS
-        chunks = []
-        for size in self.chunk_sizes(operation, group.size):
-            try:
-                schedule = algorithm.schedule(Request(operation.collective, group.size, size))
-            except AstraError as error:
-                raise located(error, f"group {list(group.members)}") from None
-            plan = PhasePlan(0, group, schedule.collective or operation.collective, size, schedule, 0, endpoint_ps)
-            chunks.append(ChunkPlan(priority, (plan,)))
-        return chunks
