@@ -166,8 +166,13 @@ class Machine {
     callbacks.delay_ = std::move(delay);
     callbacks.inject_ = std::move(inject);
     callbacks.advance_ = std::move(advance);
-    nb::gil_scoped_release unlocked;
-    return machine_->run(static_cast<std::uint64_t>(events < 0 ? 0 : events), callbacks);
+    try {
+      nb::gil_scoped_release unlocked;
+      return machine_->run(static_cast<std::uint64_t>(events < 0 ? 0 : events), callbacks);
+    } catch (const astra::NetworkFailure&) {
+      if (PyErr_Occurred()) nb::raise_python_error();  // a network that was interrupted leaves the exception
+      throw;
+    }
   }
 
  private:

@@ -2,7 +2,8 @@
  *
  * A backend fills an `astra_network` and hands it over in a Python capsule whose name is ASTRA_NETWORK_CAPSULE and whose destructor
  * frees the backend's state. An engine that gets the capsule calls the functions, from one thread at a time, without the interpreter
- * lock; so they may not touch Python. A table serves one run: its state begins empty, at time 0.
+ * lock; so they may not touch Python. (A function that works for long should now and then take the lock and ask PyErr_CheckSignals; if that
+ * fails, it lets go of the lock and returns an error, and the exception goes out.) A table serves one run: its state begins empty, at time 0.
  *
  * Times are whole picoseconds from the start of the run, sizes are bytes. Messages carry numbers that the engine gives them, ascending.
  */
