@@ -181,7 +181,9 @@ class FifoNetwork(EventNetwork):
         message.node = dimension.target(message.link)
         message.fresh = message.node == message.position
         if message.fresh:
-            message.npu += (message.position - self.platform.coordinate(message.npu, message.dimension)) * self.platform.strides[message.dimension]
+            message.npu += (message.position - self.platform.coordinate(message.npu, message.dimension)) * self.platform.strides[
+                message.dimension
+            ]
 
 
 class CompiledFifoNetwork(TableNetwork):

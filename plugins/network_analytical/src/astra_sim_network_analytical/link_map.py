@@ -17,7 +17,7 @@ from astra_sim_network_analytical.shortest_paths import NO_WAY, next_links
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
-LARGEST_TABLE = 1 << 24
+LARGEST_TABLE, LARGEST_FULLY_CONNECTED = 1 << 24, 1 << 15
 
 
 @attrs.frozen
@@ -119,13 +119,19 @@ class LinkMap:
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
-        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; with congestion=aware there is no memory behind the links, and 0 is right")
+        raise InputError(
+            f"{where}: hbm_scale is {dimension.hbm_scale}; with congestion=aware there is no memory behind the links, and 0 is right"
+        )
     interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
     latency = (float(dimension.link_latency_ns),)
     if isinstance(topology, Ring):
         return DimensionLinks(RING, size, 2 * size, (dimension.link_bandwidth * (topology.links // 2),), latency, *interfaces)
+    if topology.links_per_message() < 1:
+        raise InputError(f"{where}: {dimension.links} links are too few for a message to use one")
     together = (dimension.link_bandwidth * topology.links_per_message(),)
     if isinstance(topology, FullyConnected):
+        if size > LARGEST_FULLY_CONNECTED:
+            raise InputError(f"{where}: {size} fully connected NPUs have too many links; at most {LARGEST_FULLY_CONNECTED} are right")
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
     if isinstance(topology, Switch):
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)

@@ -32,7 +32,12 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:torus",
             f"{_HERE}.topologies:TorusOptions",
         ),
-        Provider("graph", "NPUs and switches joined as a file says, each link with its own figures", f"{_HERE}.graph:graph", f"{_HERE}.graph:GraphOptions"),
+        Provider(
+            "graph",
+            "NPUs and switches joined as a file says, each link with its own figures",
+            f"{_HERE}.graph:graph",
+            f"{_HERE}.graph:GraphOptions",
+        ),
     ]
 
 
