@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -124,7 +124,7 @@ def test_a_graph_that_cannot_be_is_an_error(text: str, wrong: str, tmp_path: Pat
         ("links = 3", "links is 3"),
         ("links = [3]", "link 1: 3 is not a table"),
         ("npus = 3", "unknown key 'npus'"),
-        ("links = [", "line 1"),
+        ("links = [", "graph.toml: Invalid value"),
         ("[[links]]\nsource = 0\ntarget = 1.5\nbandwidth_gb_per_s = 1", "link 1: target: 1.5 is not text"),
     ],
 )
@@ -138,10 +138,9 @@ class TestGraphTopology(contracts.TopologyContract):
     options: ClassVar = {"file": "graph.csv"}
 
     @pytest.fixture(autouse=True)
-    def _file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def _file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "graph.csv").write_text(TWO_SPEEDS)
         monkeypatch.chdir(tmp_path)
-        yield
 
 
 # -- Network files of ASTRA-sim 2.x --------------------------------------------------------------------------------------
@@ -211,8 +210,8 @@ def _with(**changed: str) -> str:
         (_with(latency=""), "latency is missing"),
         (_with(latencies="[ 3 ]"), "unknown key 'latencies'; did you mean 'latency'"),
         (_with() + "\nlatency: [ 3 ]", ":5: the key 'latency' is given twice"),
-        (_with() + "\n? [1, 2]\n: 3", "unknown key"),
-        (_with(latency="[ 3"), ":5: not YAML"),
+        (_with() + "\n? [1, 2]\n: 3", ":5: not YAML: found unhashable key"),
+        (_with(latency="[ 3"), ":4: not YAML: expected"),
         (_with(latency="!!python/object/apply:os.getcwd []"), "not YAML"),
         (_with() + "\n--- 3", "not YAML"),
         (_with(latency="\a"), "not YAML"),
@@ -238,17 +237,13 @@ def test_a_wrong_file_is_named_with_its_value(tmp_path: Path) -> None:
 @example(text="? {a: 1}\n: 1")
 def test_any_text_is_read_or_a_clear_error(text: str) -> None:
     astra2_file.recognises(text)
-    try:
+    with contextlib.suppress(astra_sim.InputError):
         astra2_file.read(text, "n.yml")
-    except astra_sim.InputError:
-        pass
 
 
 @given(cut=st.integers(0, len(RING_AND_SWITCH)), bit=st.integers(0, 6), at=st.integers(0, len(RING_AND_SWITCH) - 1))
 def test_damaged_files_are_read_or_a_clear_error(cut: int, bit: int, at: int) -> None:
     flipped = RING_AND_SWITCH[:at] + chr(ord(RING_AND_SWITCH[at]) ^ 1 << bit) + RING_AND_SWITCH[at + 1 :]
     for text in (RING_AND_SWITCH[:cut], flipped):
-        try:
+        with contextlib.suppress(astra_sim.InputError):
             astra2_file.read(text, "n.yml")
-        except astra_sim.InputError:
-            pass

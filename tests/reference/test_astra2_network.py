@@ -5,7 +5,8 @@ A small driver takes the place of the system layer: every NPU passes its chunks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_do
 CASES = reference_cases("astra2.jsonl")
 # Messages up to which a case is simulated by the Python engine, and at all: others take too long for a test.
 FEASIBLE, LARGEST = 2_000, 50_000
-AT_LEAST = {"ca_": 250, "md_": 300, "ua_": 600}
+AT_LEAST = {"ca_": 300, "md_": 300, "ua_": 700}
 # On a congested torus the order counts in which different NPUs send in the same instant, and the engine's is another.
 TIES = {
     f"md_3D_Ring4_Ring4_Ring4_{name}"
@@ -90,11 +91,16 @@ def chunks(case: dict[str, Any]) -> list[int]:
     return [chunk] * -(-size // chunk)
 
 
-def algorithm(name: str) -> Callable[[Request], Schedule]:
-    """A collective algorithm with its defaults."""
+@functools.lru_cache(maxsize=1024)
+def schedule_of(name: str, request: Request) -> Schedule:
+    """The schedule of a collective algorithm with its defaults."""
     provider = shared_plugins().get("collective", name)
     factory, options = provider.load_factory(), provider.load_options()
-    return (lambda request: factory(request, options())) if options else factory
+    made: Schedule = factory(request, options()) if options else factory(request)
+    return made
+
+
+lowered = functools.lru_cache(maxsize=1024)(lower)
 
 
 def phases(case: dict[str, Any], platform: Platform, size: int) -> Iterator[Phase]:
@@ -116,7 +122,7 @@ def phases(case: dict[str, Any], platform: Platform, size: int) -> Iterator[Phas
         plan += [(Collective.ALL_GATHER, index, -1) for index in reversed(range(last))]
     for kind, index, direction in plan:
         request = Request(kind, logical[index].size, size, direction)
-        made = algorithm(ALGORITHMS[names[index]])(request)
+        made = schedule_of(ALGORITHMS[names[index]], request)
         size = made.output_bytes
         yield made, logical[index]
 
@@ -134,15 +140,15 @@ def run(case: dict[str, Any], made: Any, name: str) -> Any:
     slots = system.get("active-chunks-per-dimension", 1)
     engine.add_queues([(slots, lambda jobs, running, job: len(jobs)) for _ in platform.dimensions])
     groups: dict[LogicalDimension, int] = {}
-    issued = []
-    for size in chunks(case):
-        parts = []
-        for schedule, dimension in phases(case, platform, size):
-            if dimension not in groups:
-                groups[dimension] = engine.add_groups(dimension.groups(platform.npus), dimension)
-            phase = engine.add_phase(engine.add_schedule(lower(schedule), groups[dimension]), together=False)
-            parts.append(Part(Job(0, "", 0, 0), queue=dimension.physical or 0, phase=phase))
-        issued.append(parts)
+    schedules = []
+    for schedule, dimension in phases(case, platform, chunks(case)[0]):
+        if dimension not in groups:
+            groups[dimension] = engine.add_groups(dimension.groups(platform.npus), dimension)
+        schedules.append((engine.add_schedule(lowered(schedule), groups[dimension]), dimension.physical or 0))
+    issued = [
+        [Part(Job(0, "", 0, 0), queue=queue, phase=engine.add_phase(schedule, together=False)) for schedule, queue in schedules]
+        for _ in chunks(case)
+    ]
     engine.add_program([Task(COLLECTIVE, 0)], range(platform.npus), lambda task, now: issued)
     engine.run()
     assert not engine.unfinished()
@@ -180,5 +186,5 @@ def test_collectives_finish_when_those_of_astra_sim_do(prefix: str, tmp_path: Pa
         if not right:
             wrong.append(case["id"])
     assert set(wrong) <= TIES
-    assert in_python > checked // 2
+    assert in_python > checked // 4
     assert checked >= AT_LEAST[prefix]

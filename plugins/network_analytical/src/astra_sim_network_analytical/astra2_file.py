@@ -32,7 +32,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             raise InputError(f"{path}: {key} is {table[key]!r}; a list with a value for every dimension is right")
         if len(table[key]) != len(table["topology"]):
             raise InputError(f"{path}: {key} has {len(table[key])} values for {len(table['topology'])} dimensions")
-    dimensions = [_dimension(*values, path) for values in zip(*(table[key] for key in _KEYS), strict=True)]
+    names, sizes, bandwidths, latencies = (table[key] for key in _KEYS)
+    dimensions = [_dimension(*values, path) for values in zip(names, sizes, bandwidths, latencies, strict=True)]
     return {
         "platform": {"dimensions": dimensions},
         "network": {"plugin": "analytical", "rounding": "nanosecond_sum", "charged_dimension": "lowest"},
@@ -44,17 +45,18 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
         raise InputError(f"{path}: topology has {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
     if isinstance(size, bool) or not isinstance(size, int) or size < 2:
         raise InputError(f"{path}: npus_count has {size!r}; whole numbers of at least 2 are right")
+    gib_per_s, latency_ns = _number(bandwidth, "bandwidth", path), _number(latency, "latency", path)
+    if gib_per_s <= 0:
+        raise InputError(f"{path}: bandwidth has {bandwidth!r}; numbers above 0 (GB/s, 2^30 bytes/s) are right")
+    if latency_ns < 0:
+        raise InputError(f"{path}: latency has {latency!r}; numbers of at least 0 (ns) are right")
     dimension = {
         "topology": _TOPOLOGIES[topology],
         "size": size,
         "links": {"Ring": 2, "FullyConnected": size - 1, "Switch": 1}[topology],
-        "link_bandwidth_gib_per_s": _number(bandwidth, "bandwidth", path),
-        "link_latency_ns": _number(latency, "latency", path),
+        "link_bandwidth_gib_per_s": gib_per_s,
+        "link_latency_ns": latency_ns,
     }
-    if dimension["link_bandwidth_gib_per_s"] <= 0:
-        raise InputError(f"{path}: bandwidth has {bandwidth!r}; numbers above 0 (GB/s, 2^30 bytes/s) are right")
-    if dimension["link_latency_ns"] < 0:
-        raise InputError(f"{path}: latency has {latency!r}; numbers of at least 0 (ns) are right")
     if topology == "Ring":
         dimension["both_ways"] = False
     return dimension
@@ -80,11 +82,10 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
             raise InputError(f"{path}: not a YAML mapping; the keys {', '.join(_KEYS)} are right")
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen if isinstance(key, yaml.ScalarNode) else False:
+        keys = [key for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key.value in [earlier.value for earlier in keys[:number]]:
                 raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice")
-            seen.add(str(key.value))
         return dict(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

@@ -1,8 +1,8 @@
 """The congestion-aware network: every directed link carries one message after another. `native/fifo.hpp` is the same in C++.
 
-A message goes through the dimensions in which its ends differ, in ascending order, and in each over the links that its topology says. A link that
-is free takes a message at once; others wait in the order in which they came. It takes
-bytes / bandwidth to put a message on a link, and the link's latency more until it is at the other end.
+A message goes through the dimensions in which its ends differ, in ascending order, and in each over the links that its topology says. A
+link that is free takes a message at once; other messages wait in the order in which they came. It takes bytes / bandwidth to put a message
+on a link, and the link's latency more until it is at the other end.
 
 What happens in one instant happens in the order in which it was scheduled: the arrival of a message, and then the end of its transfer, when
 the transfer began. What is injected comes after all that.
@@ -50,7 +50,7 @@ class _UnderWay:
 class _Link:
     """A link: when it is free (time and order of that event), and the messages that wait."""
 
-    __slots__ = ("bytes", "busy_ps", "free", "largest_queue", "messages", "waiting")
+    __slots__ = ("busy_ps", "bytes", "free", "largest_queue", "messages", "waiting")
 
     def __init__(self) -> None:
         self.free = (0, 0)

@@ -24,8 +24,8 @@ LARGEST_TABLE, LARGEST_FULLY_CONNECTED = 1 << 24, 1 << 15
 class DimensionLinks:
     """The links of one group of a dimension, and the next one on the way from a node to a position.
 
-    `bandwidth` (bytes per nanosecond) and `latency_ns` hold one figure for every link, or a single one for all. The latter two latencies are
-    those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. `next_links` (entry
+    `bandwidth` (bytes per nanosecond) and `latency_ns` hold one figure for every link, or a single one for all. The other two latencies
+    are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. `next_links` (entry
     node * size + destination) and the ends of the links are given where `shape` is TABLE; elsewhere they follow from the shape.
     """
 
@@ -119,9 +119,7 @@ class LinkMap:
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
-        raise InputError(
-            f"{where}: hbm_scale is {dimension.hbm_scale}; with congestion=aware there is no memory behind the links, and 0 is right"
-        )
+        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; congestion=aware has no memory behind the links, and 0 is right")
     interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
     latency = (float(dimension.link_latency_ns),)
     if isinstance(topology, Ring):
@@ -137,9 +135,7 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
     listed = getattr(topology, "links", None)
     if not callable(listed):
-        raise InputError(
-            f"{where}: the topology {topology.name!r} does not say which links it has, which congestion=aware needs; it lacks a method links()"
-        )
+        raise InputError(f"{where}: congestion=aware needs a topology's links, and {topology.name!r} has no method links() that gives them")
     return _table(listed(), size, interfaces, f"{where}: topology {topology.name!r}")
 
 
@@ -148,8 +144,8 @@ def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], wh
     for source, target, bandwidth, latency in links:
         if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
             raise InputError(
-                f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; two nodes, a bandwidth above 0 "
-                "and a latency of at least 0 are right"
+                f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; "
+                "two nodes, a bandwidth above 0 and a latency of at least 0 are right"
             )
     nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
     if nodes * size > LARGEST_TABLE:
