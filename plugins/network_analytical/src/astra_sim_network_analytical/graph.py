@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
 from astra_sim.specs import parse_toml, read_text
 
-from astra_sim_network_analytical.shortest_paths import NO_WAY, next_links
+from astra_sim_network_analytical.shortest_paths import shortest_paths
 
 
 @attrs.frozen
@@ -47,15 +47,19 @@ class GraphLink(NamedTuple):
 
 @attrs.frozen
 class Graph:
-    """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them."""
+    """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
+
+    `distances` are the links on the way between two NPUs: entry source * size + destination.
+    """
 
     size: int
     edges: tuple[GraphLink, ...] = attrs.field(repr=False)
+    distances: tuple[int, ...] = attrs.field(repr=False)
     name: str = "graph"
 
     def hops(self, source: int, destination: int) -> int:
         """The fewest links between two NPUs."""
-        return _distances(self)[source * self.size + destination]
+        return self.distances[source * self.size + destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
         """Not known; all ways are compared."""
@@ -71,28 +75,12 @@ class Graph:
 
     def links_per_npu(self) -> int:
         """Those of the NPU that has the fewest to send over."""
-        sources = [link.source for link in self.edges]
-        return min(sources.count(npu) for npu in range(self.size))
+        links = Counter(link.source for link in self.edges)
+        return min(links[npu] for npu in range(self.size))
 
     def is_uniform(self) -> bool:
         """Whether all links are alike."""
         return len({(link.bandwidth, link.latency_ns) for link in self.edges}) == 1
-
-
-@functools.lru_cache(maxsize=16)
-def _distances(graph: Graph) -> list[int]:
-    """Links from every NPU to every other one."""
-    ends = [(link.source, link.target) for link in graph.edges]
-    nodes = max(max(pair) for pair in ends) + 1
-    table = next_links(nodes, graph.size, ends)
-    found = []
-    for source in range(graph.size):
-        for destination in range(graph.size):
-            node, count = source, 0
-            while node != destination:
-                node, count = ends[table[node * graph.size + destination]][1], count + 1
-            found.append(count)
-    return found
 
 
 def graph(options: GraphOptions) -> list[Dimension]:
@@ -157,13 +145,8 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
             if (source, target) in edges:
                 raise InputError(f"{where}: the link between {link.source} and {link.target} is there already, in this direction")
             edges[source, target] = GraphLink(source, target, bandwidth, link.latency_ns)
-    made = Graph(size, tuple(edges.values()))
-    table = next_links(len(numbers), size, list(edges))
-    for source in range(size):
-        for destination in range(size):
-            if source != destination and table[source * size + destination] == NO_WAY:
-                raise InputError(f"{path}: there is no way from NPU {source} to NPU {destination}")
-    return made
+    _, distances = shortest_paths(len(numbers), size, list(edges), path)
+    return Graph(size, tuple(edges.values()), tuple(distances[: size * size]))
 
 
 def _numbers(names: Iterable[str], path: str) -> dict[str, int]:

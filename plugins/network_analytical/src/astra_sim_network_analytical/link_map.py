@@ -13,11 +13,11 @@ import attrs
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
 
-from astra_sim_network_analytical.shortest_paths import NO_WAY, next_links
+from astra_sim_network_analytical.shortest_paths import shortest_paths
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
-LARGEST_TABLE, LARGEST_FULLY_CONNECTED = 1 << 24, 1 << 15
+LARGEST_FULLY_CONNECTED = 1 << 15
 
 
 @attrs.frozen
@@ -148,14 +148,8 @@ def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], wh
                 "two nodes, a bandwidth above 0 and a latency of at least 0 are right"
             )
     nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
-    if nodes * size > LARGEST_TABLE:
-        raise InputError(f"{where}: the ways from {nodes} nodes to {size} NPUs are too many; at most {LARGEST_TABLE} are right")
     ends = [(source, target) for source, target, _, _ in links]
-    table = next_links(nodes, size, ends)
-    for source in range(size):
-        for destination in range(size):
-            if source != destination and table[source * size + destination] == NO_WAY:
-                raise InputError(f"{where}: there is no way from NPU {source} to NPU {destination}")
+    table, _ = shortest_paths(nodes, size, ends, where)
     return DimensionLinks(
         TABLE,
         size,
@@ -163,7 +157,7 @@ def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], wh
         tuple(bandwidth for _, _, bandwidth, _ in links),
         tuple(latency for _, _, _, latency in links),
         *interfaces,
-        table,
+        tuple(table),
         tuple(source for source, _ in ends),
         tuple(target for _, target in ends),
     )
