@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "rounding.hpp"
+
 namespace analytical {
 
 struct Dimension {
@@ -21,7 +23,9 @@ struct Dimension {
 
 class Formula {
  public:
-  Formula(std::vector<Dimension> dimensions, bool whole_ns) : dimensions_(std::move(dimensions)), whole_ns_(whole_ns) {
+  // `lowest`: of several dimensions in which the ends of a message differ, the lowest counts, not the highest.
+  Formula(std::vector<Dimension> dimensions, Rounding rounding, bool lowest)
+      : dimensions_(std::move(dimensions)), rounding_(rounding), lowest_(lowest) {
     for (const Dimension& dimension : dimensions_) npus_ *= dimension.size;
   }
 
@@ -30,14 +34,15 @@ class Formula {
   // Picoseconds of a message, or -1 where it has no delay that fits.
   std::int64_t delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const {
     if (source < 0 || destination < 0 || source >= npus_ || destination >= npus_ || source == destination || bytes < 0) return -1;
-    std::int64_t stride = npus_;
-    for (std::size_t index = dimensions_.size(); index-- > 0;) {
-      const Dimension& d = dimensions_[index];
-      stride /= d.size;
+    std::int64_t delay = -1, stride = 1;
+    for (const Dimension& d : dimensions_) {
       const auto a = static_cast<std::int32_t>(source / stride % d.size), b = static_cast<std::int32_t>(destination / stride % d.size);
-      if (a != b) return picoseconds(d, hops(d, a, b), static_cast<double>(bytes));
+      stride *= d.size;
+      if (a == b) continue;
+      delay = picoseconds(d, hops(d, a, b), static_cast<double>(bytes));
+      if (lowest_) break;
     }
-    return -1;
+    return delay;
   }
 
  private:
@@ -48,24 +53,16 @@ class Formula {
   }
 
   std::int64_t picoseconds(const Dimension& d, std::int32_t hops, double bytes) const {
-    double delay;
-    if (whole_ns_) {
-      delay = std::trunc(hops * d.link_latency_ns);
-      delay = std::trunc(delay + bytes / d.bandwidth);
-      delay = std::trunc(delay + 2 * d.nic_latency_ns);
-      delay = std::trunc(delay + d.router_latency_ns) * 1000;
-    } else {
-      const double latency = hops * d.link_latency_ns + 2 * d.nic_latency_ns + d.router_latency_ns;
-      delay = std::nearbyint((latency + bytes / d.bandwidth) * 1000);
-    }
+    double delay = delay_ps(rounding_, hops * d.link_latency_ns, bytes / d.bandwidth, 2 * d.nic_latency_ns, d.router_latency_ns);
     const double memory = std::nearbyint((d.memory_latency_ns + bytes / d.memory_bandwidth) * d.memory_scale * 1000);
     delay = std::fmax(delay, memory);
     // Larger numbers are exact in Python only, which is asked instead.
-    return delay < 9007199254740992.0 ? static_cast<std::int64_t>(delay) : -1;
+    return delay < longest_ps ? static_cast<std::int64_t>(delay) : -1;
   }
 
   std::vector<Dimension> dimensions_;
-  bool whole_ns_;
+  Rounding rounding_;
+  bool lowest_;
   std::int64_t npus_ = 1;
 };
 

@@ -1,5 +1,6 @@
-// The Python module astra_sim_network_analytical._core: the analytical network as a network function table.
+// The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,11 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "fifo.hpp"
 #include "formula.hpp"
 
 namespace nb = nanobind;
 using analytical::Dimension;
+using analytical::DimensionLinks;
+using analytical::Fifo;
 using analytical::Formula;
+using analytical::LinkMap;
+using analytical::Rounding;
+using analytical::Shape;
 
 namespace {
 
@@ -73,9 +80,23 @@ struct Network {
   astra_network table{};
 };
 
+Rounding rounding_of(int number) {
+  if (number < 0 || number > 2) throw std::invalid_argument("a rounding that is not known");
+  return static_cast<Rounding>(number);
+}
+
+// A capsule that owns a network.
+template <typename Owner>
+nb::capsule capsule_of(std::unique_ptr<Owner> network) {
+  nb::capsule capsule(&network->table, ASTRA_NETWORK_CAPSULE,
+                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<astra_network*>(pointer)->state); });
+  network.release();
+  return capsule;
+}
+
 using Row = std::tuple<std::int32_t, std::vector<std::int32_t>, double, double, double, double, double, double, double>;
 
-nb::capsule delay_table(const std::vector<Row>& rows, bool whole_ns) {
+nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest) {
   std::vector<Dimension> dimensions;
   std::int64_t npus = 1;
   for (const auto& [size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale] : rows) {
@@ -85,18 +106,59 @@ nb::capsule delay_table(const std::vector<Row>& rows, bool whole_ns) {
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale});
   }
-  auto network = std::make_unique<Network>(Formula(std::move(dimensions), whole_ns));
-  astra_network* table = &network->table;
-  nb::capsule capsule(table, ASTRA_NETWORK_CAPSULE,
-                      [](void* pointer) noexcept { delete static_cast<Network*>(static_cast<astra_network*>(pointer)->state); });
-  network.release();
-  return capsule;
+  auto network = std::make_unique<Network>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
+  return capsule_of(std::move(network));
+}
+
+// A network in which messages wait for each other.
+struct FifoNetwork {
+  explicit FifoNetwork(Fifo made) : fifo(std::move(made)) {
+    table.version = ASTRA_NETWORK_VERSION;
+    table.size = sizeof(table);
+    table.state = this;
+    table.inject = [](void* self, std::int64_t time, const astra_message* messages, std::size_t count) {
+      return static_cast<FifoNetwork*>(self)->fifo.inject(time, messages, count);
+    };
+    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
+      return static_cast<FifoNetwork*>(self)->fifo.advance(until, time, numbers, count);
+    };
+    table.next_event = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.next_event(); };
+    table.error = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.error(); };
+  }
+
+  Fifo fifo;
+  astra_network table{};
+};
+
+using Numbers = std::vector<std::int32_t>;
+using Links = std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
+
+nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_through) {
+  std::vector<DimensionLinks> dimensions;
+  std::int64_t npus = 1;
+  for (const auto& [shape, size, links, bandwidth, latency, nic, router, next_links, sources, targets] : rows) {
+    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty()) throw std::invalid_argument("links that do not fit a dimension");
+    npus *= size;
+    if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
+    dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
+  }
+  return capsule_of(std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through)));
+}
+
+// When the last thing happened, and the figures of all links that carried something.
+std::pair<std::int64_t, std::vector<Fifo::Figures>> fifo_figures(const nb::capsule& capsule) {
+  const Fifo& fifo = static_cast<FifoNetwork*>(static_cast<astra_network*>(capsule.data())->state)->fifo;
+  return {fifo.now(), fifo.figures()};
 }
 
 }  // namespace
 
 NB_MODULE(_core, module) {
   module.doc() = "The analytical network as a network function table.";
-  module.def("delay_table", &delay_table, nb::arg("dimensions"), nb::arg("whole_ns"),
+  module.def("delay_table", &delay_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("lowest"),
              "A capsule with a new table. Of each dimension: size, hops, bandwidth, latencies of link, NIC and router, memory latency, bandwidth, scale.");
+  module.def("fifo_table", &fifo_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
+             "A capsule with a new table of links that carry one message after another. Of each dimension the fields of DimensionLinks.");
+  module.def("fifo_figures", &fifo_figures, nb::arg("capsule"),
+             "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
 }

@@ -1,1 +1,1 @@
-"""The analytical network of astra: dimensions, delay formula, costs, and the network file of ASTRA-sim 1.0."""
+"""The analytical network of astra: dimensions, delay formula, congested links, costs, and the network files of ASTRA-sim."""

@@ -1,24 +1,45 @@
-"""The delay formula of ASTRA-sim 1.0, and its cost model."""
+"""The analytical network, its delay formula without congestion, and the cost model of ASTRA-sim 1.0."""
 
 from __future__ import annotations
 
-import attrs
-from astra_sim import InputError, option
-from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform
+from astra_sim import InputError
+from astra_sim.network import Network, RouteDelayNetwork
+from astra_sim.platform import Dimension, Platform, Route
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB, PS_PER_NS
 
+from astra_sim_network_analytical.graph import Graph
+from astra_sim_network_analytical.options import AnalyticalOptions
+from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
 
-@attrs.frozen
-class AnalyticalOptions:
-    """Options of the analytical network."""
 
-    rounding: str = option(
-        "nanosecond",
-        choices=("nanosecond", "picosecond"),
-        help="nanosecond: cut to whole ns after every term, as ASTRA-sim 1.0 does; picosecond: round the sum once",
-    )
+def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
+    """The network that the options ask for: the formula, or links that carry one message after another, in C++ where that is installed.
+
+    Raises InputError where the platform does not fit.
+    """
+    if options.congestion == "unaware":
+        return AnalyticalNetwork(options, platform)
+    from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
+    from astra_sim_network_analytical.link_map import LinkMap
+
+    links = LinkMap(platform)
+    try:
+        return CompiledFifoNetwork(options, links)
+    except ImportError:
+        return FifoNetwork(options, links)
+
+
+class LowestDimensionPlatform(Platform):
+    """A platform on which a message counts for the lowest dimension in which its ends differ (ASTRA-sim 2.x)."""
+
+    def route(self, source: int, destination: int) -> Route:
+        """The route between two different NPUs."""
+        for index, dimension in enumerate(self.dimensions):
+            a, b = self.coordinate(source, index), self.coordinate(destination, index)
+            if a != b:
+                return Route(index, dimension.topology.hops(a, b))
+        raise InputError(f"a message from NPU {source} to itself has no route")
 
 
 class AnalyticalNetwork(RouteDelayNetwork):
@@ -29,28 +50,27 @@ class AnalyticalNetwork(RouteDelayNetwork):
     """
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
-        super().__init__(platform)
-        self._whole_ns = options.rounding == "nanosecond"
+        self._lowest = options.charged_dimension == "lowest" and len(platform.dimensions) > 1
+        super().__init__(LowestDimensionPlatform(platform.dimensions, platform.name) if self._lowest else platform)
+        self._rounding = options.rounding
         self._bandwidth = []
         for number, dimension in enumerate(platform.dimensions):
             links = dimension.topology.links_per_message()
             if links < 1:
                 raise InputError(f"dimension {number}: {dimension.links} links are too few for a message to use one")
+            if isinstance(dimension.topology, Graph) and not dimension.topology.is_uniform():
+                raise InputError(
+                    f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
+                    "congestion=aware is right"
+                )
             self._bandwidth.append(dimension.link_bandwidth * links)
 
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds a message takes."""
         d = self.platform.dimensions[dimension]
         router = d.router_latency_ns if d.topology.name == "switch" else 0.0
-        if self._whole_ns:
-            delay = int(hops * d.link_latency_ns)
-            delay = int(delay + size / self._bandwidth[dimension])
-            delay = int(delay + 2 * d.nic_latency_ns)
-            delay = int(delay + router)
-            picoseconds = delay * PS_PER_NS
-        else:
-            latency = hops * d.link_latency_ns + 2 * d.nic_latency_ns + router
-            picoseconds = round((latency + size / self._bandwidth[dimension]) * PS_PER_NS)
+        transfer = size / self._bandwidth[dimension]
+        picoseconds = delay_ps(self._rounding, hops * d.link_latency_ns, transfer, 2 * d.nic_latency_ns, router)
         memory_ns = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale
         return max(picoseconds, round(memory_ns * PS_PER_NS))
 
@@ -68,7 +88,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             router = d.router_latency_ns if d.topology.name == "switch" else 0.0
             memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
             rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
-        return _core.delay_table(rows, self._whole_ns)
+        return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self._lowest)
 
     def statistics(self) -> dict[str, object]:
         """The cost of the network."""

@@ -12,9 +12,9 @@ def astra_networks() -> list[Provider]:
     return [
         Provider(
             "analytical",
-            "Delay formula without contention: hops * latency + bytes / bandwidth",
-            factory=f"{_HERE}.network:AnalyticalNetwork",
-            options=f"{_HERE}.network:AnalyticalOptions",
+            "Latency and bandwidth of links: a delay formula, or with congestion a queue for every link",
+            factory=f"{_HERE}.network:analytical",
+            options=f"{_HERE}.options:AnalyticalOptions",
         )
     ]
 
@@ -23,7 +23,7 @@ def astra_networks() -> list[Provider]:
 def astra_platforms() -> list[Provider]:
     options = f"{_HERE}.topologies:DimensionOptions"
     return [
-        Provider("ring", "NPUs in a ring, links in both directions", f"{_HERE}.topologies:ring", options),
+        Provider("ring", "NPUs in a ring, links in both directions", f"{_HERE}.topologies:ring", f"{_HERE}.topologies:RingOptions"),
         Provider("fully_connected", "A link between every two NPUs", f"{_HERE}.topologies:fully_connected", options),
         Provider("switch", "NPUs around one switch", f"{_HERE}.topologies:switch", options),
         Provider(
@@ -31,6 +31,12 @@ def astra_platforms() -> list[Provider]:
             "Rings in several dimensions, all links alike",
             f"{_HERE}.topologies:torus",
             f"{_HERE}.topologies:TorusOptions",
+        ),
+        Provider(
+            "graph",
+            "NPUs and switches joined as a file says, each link with its own figures",
+            f"{_HERE}.graph:graph",
+            f"{_HERE}.graph:GraphOptions",
         ),
     ]
 
@@ -44,5 +50,12 @@ def astra_formats() -> list[FileFormat]:
             kinds=("network", "platform"),
             recognises=f"{_HERE}.astra1_file:recognises",
             read=f"{_HERE}.astra1_file:read",
-        )
+        ),
+        FileFormat(
+            "astra-sim-2-network",
+            "YAML network file of ASTRA-sim 2.x (analytical)",
+            kinds=("network", "platform"),
+            recognises=f"{_HERE}.astra2_file:recognises",
+            read=f"{_HERE}.astra2_file:read",
+        ),
     ]

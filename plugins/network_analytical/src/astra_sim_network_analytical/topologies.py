@@ -26,6 +26,15 @@ class DimensionOptions:
 
 
 @attrs.frozen
+class RingOptions(DimensionOptions):
+    """Options of a ring."""
+
+    both_ways: bool = option(
+        True, help="a message has the bandwidth of both directions (ASTRA-sim 1.0); false: of the one it takes. With congestion always so"
+    )
+
+
+@attrs.frozen
 class TorusOptions:
     """Options of a torus."""
 
@@ -34,6 +43,7 @@ class TorusOptions:
     link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
     link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
     link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
+    both_ways: bool = option(True, help="as for a ring")
 
 
 @attrs.frozen
@@ -43,6 +53,7 @@ class Ring:
     size: int
     links: int
     name: str = "ring"
+    both_ways: bool = True
 
     def hops(self, source: int, destination: int) -> int:
         """Links on the shorter way round."""
@@ -54,11 +65,11 @@ class Ring:
         return peer.operator == "shift" or (peer.operator == "xor" and is_power_of_two(peer.value))
 
     def links_per_message(self) -> int:
-        """All links in pairs: a message has those of both directions (ASTRA-sim 1.0)."""
-        return self.links // 2 * 2
+        """The links of both directions (ASTRA-sim 1.0), or of one."""
+        return self.links // 2 * (2 if self.both_ways else 1)
 
     def links_per_npu(self) -> int:
-        """The same."""
+        """All links in pairs."""
         return self.links // 2 * 2
 
 
@@ -112,11 +123,11 @@ class Switch:
         return self.links
 
 
-def ring(options: DimensionOptions) -> list[Dimension]:
+def ring(options: RingOptions) -> list[Dimension]:
     """A ring."""
     if options.links < 2:
         raise InputError("links is 1; a ring needs links in pairs, at least 2")
-    return [_dimension(Ring(options.size, options.links), options)]
+    return [_dimension(Ring(options.size, options.links, both_ways=options.both_ways), options)]
 
 
 def fully_connected(options: DimensionOptions) -> list[Dimension]:
@@ -136,7 +147,7 @@ def torus(options: TorusOptions) -> list[Dimension]:
     if not options.sizes:
         raise InputError("sizes is empty; a torus needs at least one dimension")
     shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes"}
-    return [dimension for size in options.sizes for dimension in ring(DimensionOptions(size=size, **shared))]
+    return [dimension for size in options.sizes for dimension in ring(RingOptions(size=size, **shared))]
 
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:

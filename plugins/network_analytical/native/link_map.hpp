@@ -1,0 +1,80 @@
+// The directed links of a platform: astra_sim_network_analytical.link_map, in C++.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace analytical {
+
+enum class Shape { ring, fully_connected, switched, table };
+
+// The links of one group of a dimension.
+struct DimensionLinks {
+  Shape shape;
+  std::int32_t size;
+  std::int32_t links;
+  std::vector<double> bandwidth, latency_ns;  // of every link, or a single one for all
+  double nic_latency_ns, router_latency_ns;
+  std::vector<std::int32_t> next_links, targets;  // where the shape is a table
+
+  std::int32_t next_link(std::int32_t node, std::int32_t destination) const {
+    switch (shape) {
+      case Shape::ring: {
+        const std::int32_t ahead = destination >= node ? destination - node : destination - node + size;
+        return ahead <= size - ahead ? node : size + node;
+      }
+      case Shape::fully_connected: return node * size + destination;
+      case Shape::switched: return node < size ? node : size + destination;
+      default: return next_links[static_cast<std::size_t>(node) * static_cast<std::size_t>(size) + static_cast<std::size_t>(destination)];
+    }
+  }
+
+  std::int32_t target(std::int32_t link) const {
+    switch (shape) {
+      case Shape::ring: return link < size ? (link + 1) % size : (link - 1) % size;
+      case Shape::fully_connected: return link % size;
+      case Shape::switched: return link < size ? size : link - size;
+      default: return targets[static_cast<std::size_t>(link)];
+    }
+  }
+
+  double bandwidth_of(std::int32_t link) const { return bandwidth[bandwidth.size() > 1 ? static_cast<std::size_t>(link) : 0]; }
+  double latency_of(std::int32_t link) const { return latency_ns[latency_ns.size() > 1 ? static_cast<std::size_t>(link) : 0]; }
+};
+
+// All links of a platform, numbered: dimension by dimension, group by group.
+class LinkMap {
+ public:
+  explicit LinkMap(std::vector<DimensionLinks> dimensions) : dimensions_(std::move(dimensions)) {
+    for (const DimensionLinks& d : dimensions_) {
+      strides_.push_back(npus_);
+      npus_ *= d.size;
+    }
+    std::int64_t links = 0;
+    for (const DimensionLinks& d : dimensions_) {
+      first_link_.push_back(links);
+      links += npus_ / d.size * d.links;
+    }
+  }
+
+  std::int64_t npus() const { return npus_; }
+  std::size_t count() const { return dimensions_.size(); }
+  const DimensionLinks& dimension(std::size_t index) const { return dimensions_[index]; }
+  std::int64_t stride(std::size_t index) const { return strides_[index]; }
+
+  std::int32_t coordinate(std::int64_t npu, std::size_t index) const {
+    return static_cast<std::int32_t>(npu / strides_[index] % dimensions_[index].size);
+  }
+
+  std::int64_t number(std::int64_t npu, std::size_t index, std::int32_t link) const {
+    const std::int64_t stride = strides_[index], group = npu % stride + npu / (stride * dimensions_[index].size) * stride;
+    return first_link_[index] + group * dimensions_[index].links + link;
+  }
+
+ private:
+  std::vector<DimensionLinks> dimensions_;
+  std::vector<std::int64_t> strides_, first_link_;
+  std::int64_t npus_ = 1;
+};
+
+}  // namespace analytical

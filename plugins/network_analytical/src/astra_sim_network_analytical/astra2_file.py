@@ -1,0 +1,99 @@
+"""The YAML network file of ASTRA-sim 2.x: a platform, and the analytical network with the rules of 2.x."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+_TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
+_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+
+
+def recognises(text: str) -> bool:
+    """A text in which one of the file's own keys begins a line, and which is not JSON."""
+    return not text.lstrip().startswith(("{", "[")) and re.search(r"^(topology|npus_count)[ \t]*:", text, re.MULTILINE) is not None
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The sections `platform` and `network`. Raises InputError."""
+    table = _mapping(text, path)
+    for key in table:
+        if key not in _KEYS:
+            raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, _KEYS)}")
+    for key in _KEYS:
+        if key not in table:
+            raise InputError(f"{path}: {key} is missing; a list with a value for every dimension is right")
+        if not isinstance(table[key], list) or not table[key]:
+            raise InputError(f"{path}: {key} is {table[key]!r}; a list with a value for every dimension is right")
+        if len(table[key]) != len(table["topology"]):
+            raise InputError(f"{path}: {key} has {len(table[key])} values for {len(table['topology'])} dimensions")
+    names, sizes, bandwidths, latencies = (table[key] for key in _KEYS)
+    dimensions = [_dimension(*values, path) for values in zip(names, sizes, bandwidths, latencies, strict=True)]
+    return {
+        "platform": {"dimensions": dimensions},
+        "network": {"plugin": "analytical", "rounding": "nanosecond_sum", "charged_dimension": "lowest"},
+    }
+
+
+def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str) -> dict[str, Any]:
+    if not isinstance(topology, str) or topology not in _TOPOLOGIES:
+        raise InputError(f"{path}: topology has {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+        raise InputError(f"{path}: npus_count has {size!r}; whole numbers of at least 2 are right")
+    gib_per_s, latency_ns = _number(bandwidth, "bandwidth", path), _number(latency, "latency", path)
+    if gib_per_s <= 0:
+        raise InputError(f"{path}: bandwidth has {bandwidth!r}; numbers above 0 (GB/s, 2^30 bytes/s) are right")
+    if latency_ns < 0:
+        raise InputError(f"{path}: latency has {latency!r}; numbers of at least 0 (ns) are right")
+    dimension = {
+        "topology": _TOPOLOGIES[topology],
+        "size": size,
+        "links": {"Ring": 2, "FullyConnected": size - 1, "Switch": 1}[topology],
+        "link_bandwidth_gib_per_s": gib_per_s,
+        "link_latency_ns": latency_ns,
+    }
+    if topology == "Ring":
+        dimension["both_ways"] = False
+    return dimension
+
+
+def _number(value: Any, key: str, path: str) -> float:
+    """A number. YAML takes 1e3 for text, ASTRA-sim for a number."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise InputError(f"{path}: {key} has {value!r}; numbers are right") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(f"{path}: {key} has {value!r}; numbers are right")
+    return value
+
+
+def _mapping(text: str, path: str) -> dict[Any, Any]:
+    """The mapping in a YAML text, in which no key stands twice."""
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise InputError(f"{path}: not a YAML mapping; the keys {', '.join(_KEYS)} are right")
+        keys = [key for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key.value in [earlier.value for earlier in keys[:number]]:
+                raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice")
+        return dict(loader.construct_document(node))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(f"{path}: not YAML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
+    finally:
+        if loader is not None:
+            loader.dispose()

@@ -1,0 +1,208 @@
+"""The congestion-aware network: every directed link carries one message after another. `native/fifo.hpp` is the same in C++.
+
+A message goes through the dimensions in which its ends differ, in ascending order, and in each over the links that its topology says. A
+link that is free takes a message at once; other messages wait in the order in which they came. It takes bytes / bandwidth to put a message
+on a link, and the link's latency more until it is at the other end.
+
+What happens in one instant happens in the order in which it was scheduled: the arrival of a message, and then the end of its transfer, when
+the transfer began. What is injected comes after all that.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+
+import attrs
+from astra_sim import InputError
+from astra_sim.boundary import MAX_PICOSECONDS
+from astra_sim.function_table import TableNetwork
+from astra_sim.network import EventNetwork, Message
+
+from astra_sim_network_analytical.link_figures import LinkFigures, statistics
+from astra_sim_network_analytical.link_map import LinkMap
+from astra_sim_network_analytical.options import AnalyticalOptions
+from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
+
+LONGEST_HOP_PS = 1 << 53
+
+
+class _UnderWay:
+    """A message on its way: the NPU it is at or left last, and the dimension and node where it will be next.
+
+    `fresh`: it has not left the NPU in this dimension yet. `bandwidth`: that of the slowest link so far.
+    """
+
+    __slots__ = ("bandwidth", "bytes", "destination", "dimension", "fresh", "link", "node", "npu", "number", "position")
+
+    def __init__(self, message: Message) -> None:
+        self.number = message.number
+        self.bytes = message.bytes
+        self.npu = message.source
+        self.destination = message.destination
+        self.dimension = -1
+        self.node = self.position = self.link = -1
+        self.fresh = True
+        self.bandwidth = float("inf")
+
+
+class _Link:
+    """A link: when it is free (time and order of that event), and the messages that wait."""
+
+    __slots__ = ("busy_ps", "bytes", "free", "largest_queue", "messages", "waiting")
+
+    def __init__(self) -> None:
+        self.free = (0, 0)
+        self.waiting: deque[_UnderWay] = deque()
+        self.messages = self.bytes = self.busy_ps = self.largest_queue = 0
+
+
+class FifoNetwork(EventNetwork):
+    """The network in Python."""
+
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
+        super().__init__(link_map.platform)
+        self._options = options
+        self._map = link_map
+        self._rounding = options.rounding
+        self._cut_through = options.switching == "cut_through"
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the messages and figures of the run before."""
+        self._order = 0
+        self._now = 0
+        # (time, order, a message that reaches a node, or a link that becomes free)
+        self._events: list[tuple[int, int, _UnderWay | _Link]] = []
+        self._links: dict[int, _Link] = {}
+        self._arrived: deque[tuple[int, int]] = deque()
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages. Raises InputError where one has no way."""
+        self._run(time)
+        self._now = time
+        now = (time, self._order)
+        for message in messages:
+            if not (0 <= message.source < self.platform.npus and 0 <= message.destination < self.platform.npus) or message.bytes < 0:
+                raise InputError(f"a message of {message.bytes} bytes from NPU {message.source} to NPU {message.destination} has no way")
+            if message.source == message.destination:
+                raise InputError(f"a message from NPU {message.source} to itself has no way")
+            self._go_on(_UnderWay(message), now)
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next instant at which messages arrive."""
+        while self._events and not self._arrived and (until is None or self._events[0][0] <= until):
+            self._run(self._events[0][0])
+        if not self._arrived or (until is not None and self._arrived[0][0] > until):
+            return None
+        time = self._arrived[0][0]
+        numbers = []
+        while self._arrived and self._arrived[0][0] == time:
+            numbers.append(self._arrived.popleft()[1])
+        return time, numbers
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of dimensions and links."""
+        figures = [
+            LinkFigures(number, link.messages, link.bytes, link.busy_ps, link.largest_queue) for number, link in sorted(self._links.items())
+        ]
+        return statistics(self._map, figures, self._now, self._options.link_figures)
+
+    def _run(self, until: int) -> None:
+        """Let everything happen up to a time."""
+        while self._events and self._events[0][0] <= until:
+            time, order, what = heapq.heappop(self._events)
+            self._now = time
+            if isinstance(what, _Link):
+                self._start(what.waiting.popleft(), what, time)
+                if what.waiting:
+                    heapq.heappush(self._events, (*what.free, what))
+            else:
+                self._go_on(what, (time, order))
+
+    def _go_on(self, message: _UnderWay, now: tuple[int, int]) -> None:
+        """A message is at a node: it has arrived, or goes for its next link."""
+        if message.fresh and not self._enter(message):
+            self._arrived.append((now[0], message.number))
+            return
+        dimension = self._map.dimensions[message.dimension]
+        message.link = dimension.next_link(message.node, message.position)
+        number = self._map.number(message.npu, message.dimension, message.link)
+        link = self._links.get(number)
+        if link is None:
+            link = self._links[number] = _Link()
+        if link.waiting or link.free > now:
+            if not link.waiting:
+                heapq.heappush(self._events, (*link.free, link))
+            link.waiting.append(message)
+            link.largest_queue = max(link.largest_queue, len(link.waiting))
+        else:
+            self._start(message, link, now[0])
+
+    def _enter(self, message: _UnderWay) -> bool:
+        """Let a message at an NPU enter the next dimension in which it is not where it shall be; False where there is none."""
+        platform = self.platform
+        for index in range(message.dimension + 1, len(platform.dimensions)):
+            node, position = platform.coordinate(message.npu, index), platform.coordinate(message.destination, index)
+            if node != position:
+                message.dimension, message.node, message.position = index, node, position
+                return True
+        return False
+
+    def _start(self, message: _UnderWay, link: _Link, now: int) -> None:
+        """Put a message on a link."""
+        dimension = self._map.dimensions[message.dimension]
+        own = dimension.bandwidth_of(message.link)
+        bandwidth = message.bandwidth = min(message.bandwidth, own) if self._cut_through else own
+        transfer_ns = message.bytes / bandwidth
+        router_ns = dimension.router_latency_ns if message.node >= dimension.size else 0.0
+        interfaces_ns = dimension.nic_latency_ns if message.fresh else 0.0
+        self._move(message)
+        last = message.fresh
+        if last:
+            interfaces_ns += dimension.nic_latency_ns
+        # Its head goes on before the rest, unless all of it must have arrived.
+        whole = not self._cut_through or message.npu == message.destination
+        hop = delay_ps(self._rounding, dimension.latency_of(message.link), transfer_ns if whole else 0.0, interfaces_ns, router_ns)
+        transfer = delay_ps(self._rounding, 0.0, transfer_ns)
+        if max(hop, transfer) >= LONGEST_HOP_PS or now + hop > MAX_PICOSECONDS:
+            raise InputError(f"a message of {message.bytes} bytes takes longer than can be simulated")
+        heapq.heappush(self._events, (now + hop, self._order, message))
+        link.free = (now + transfer, self._order + 1)
+        self._order += 2
+        link.messages += 1
+        link.bytes += message.bytes
+        link.busy_ps += transfer
+
+    def _move(self, message: _UnderWay) -> None:
+        """Let a message be at the other end of its link. Where that is its position in the dimension, the next dimension is due."""
+        dimension = self._map.dimensions[message.dimension]
+        message.node = dimension.target(message.link)
+        message.fresh = message.node == message.position
+        if message.fresh:
+            message.npu += (message.position - self.platform.coordinate(message.npu, message.dimension)) * self.platform.strides[
+                message.dimension
+            ]
+
+
+class CompiledFifoNetwork(TableNetwork):
+    """The network in C++. Raises ImportError where this package was installed without it."""
+
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
+        from astra_sim_network_analytical import _core
+
+        super().__init__(link_map.platform)
+        self._core = _core
+        self._options = options
+        self._map = link_map
+        self._rows = [attrs.astuple(links) for links in link_map.dimensions]
+
+    def make_table(self) -> object:
+        """The table of a run."""
+        return self._core.fifo_table(self._rows, ROUNDINGS.index(self._options.rounding), self._options.switching == "cut_through")
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of dimensions and links."""
+        until, figures = self._core.fifo_figures(self.function_table())
+        return statistics(self._map, [LinkFigures(*link) for link in figures], until, self._options.link_figures)

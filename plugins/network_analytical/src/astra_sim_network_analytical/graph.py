@@ -1,0 +1,161 @@
+"""A topology from a file: NPUs and switches, and links that each have a bandwidth and a latency."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.options import Typed, structure
+from astra_sim.platform import Dimension, bytes_per_ns
+from astra_sim.schedule import Peer
+from astra_sim.specs import parse_toml, read_text
+
+from astra_sim_network_analytical.shortest_paths import shortest_paths
+
+
+@attrs.frozen
+class GraphOptions:
+    """Options of a graph."""
+
+    file: str = option(help="edge list, TOML or CSV; the path is relative to the working directory")
+
+
+@attrs.frozen
+class LinkOptions:
+    """A link as a file gives it. Bandwidth in one of two units."""
+
+    source: str = option(help="an NPU by its number, or a switch by another name")
+    target: str = option(help="the same")
+    bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of each direction", unit="10^9 bytes/s")
+    bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
+    latency_ns: float = option(0.0, minimum=0, help="latency", unit="ns")
+    both_ways: bool = option(True, help="false: from source to target only")
+
+
+class GraphLink(NamedTuple):
+    """A directed link between two nodes. Bandwidth in bytes per nanosecond, latency in nanoseconds."""
+
+    source: int
+    target: int
+    bandwidth: float
+    latency_ns: float
+
+
+@attrs.frozen
+class Graph:
+    """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
+
+    `distances` are the links on the way between two NPUs: entry source * size + destination.
+    """
+
+    size: int
+    edges: tuple[GraphLink, ...] = attrs.field(repr=False)
+    distances: tuple[int, ...] = attrs.field(repr=False)
+    name: str = "graph"
+
+    def hops(self, source: int, destination: int) -> int:
+        """The fewest links between two NPUs."""
+        return self.distances[source * self.size + destination]
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Not known; all ways are compared."""
+        return False
+
+    def links(self) -> tuple[GraphLink, ...]:
+        """The directed links."""
+        return self.edges
+
+    def links_per_message(self) -> int:
+        """One."""
+        return 1
+
+    def links_per_npu(self) -> int:
+        """Those of the NPU that has the fewest to send over."""
+        links = Counter(link.source for link in self.edges)
+        return min(links[npu] for npu in range(self.size))
+
+    def is_uniform(self) -> bool:
+        """Whether all links are alike."""
+        return len({(link.bandwidth, link.latency_ns) for link in self.edges}) == 1
+
+
+def graph(options: GraphOptions) -> list[Dimension]:
+    """The dimension that a file describes. Raises InputError."""
+    path = options.file
+    text = read_text(path)
+    links = _toml_links(text, path) if path.endswith(".toml") else _csv_links(text, path)
+    made = _graph(links, path)
+    slowest, longest = min(link.bandwidth for link in made.edges), max(link.latency_ns for link in made.edges)
+    return [Dimension(made, made.size, made.links_per_npu(), slowest, longest)]
+
+
+def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
+    table = parse_toml(text, path)
+    for key in table:
+        if key != "links":
+            raise InputError(f"{path}: unknown key {key!r}; a list of tables [[links]] is right")
+    listed = table.get("links")
+    if not isinstance(listed, list):
+        raise InputError(f"{path}: links is {'missing' if listed is None else repr(listed)}; a list of tables [[links]] is right")
+    return [_link(entry, f"{path}: link {number}") for number, entry in enumerate(listed, 1)]
+
+
+def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
+    rows = csv.reader(text.splitlines())
+    found: list[tuple[str, LinkOptions]] = []
+    header: list[str] = []
+    for row in rows:
+        cells = [cell.strip() for cell in row]
+        where = f"{path}:{rows.line_num}"
+        if not any(cells) or cells[0].startswith("#"):
+            continue
+        if not header:
+            header = cells
+            continue
+        if len(cells) != len(header):
+            raise InputError(f"{where}: {len(cells)} cells under {len(header)} headings")
+        found.append(_link({key: Typed(cell) for key, cell in zip(header, cells, strict=True) if cell}, where))
+    return found
+
+
+def _link(entry: Any, where: str) -> tuple[str, LinkOptions]:
+    if isinstance(entry, Mapping):
+        # A number is as good as its text.
+        entry = {key: str(value) if key in ("source", "target") and type(value) is int else value for key, value in entry.items()}
+    return where, structure(LinkOptions, entry, where)
+
+
+def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
+    numbers = _numbers((name for _, link in listed for name in (link.source, link.target)), path)
+    size = sum(name.isdecimal() for name in numbers)
+    edges: dict[tuple[int, int], GraphLink] = {}
+    for where, link in listed:
+        given = link.bandwidth_gb_per_s, link.bandwidth_gib_per_s
+        if (given[0] is None) == (given[1] is None):
+            raise InputError(f"{where}: exactly one of bandwidth_gb_per_s and bandwidth_gib_per_s must be given")
+        bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+        ends = numbers[link.source], numbers[link.target]
+        if ends[0] == ends[1]:
+            raise InputError(f"{where}: a link from {link.source} to itself; two nodes are right")
+        for source, target in (ends, ends[::-1]) if link.both_ways else (ends,):
+            if (source, target) in edges:
+                raise InputError(f"{where}: the link between {link.source} and {link.target} is there already, in this direction")
+            edges[source, target] = GraphLink(source, target, bandwidth, link.latency_ns)
+    _, distances = shortest_paths(len(numbers), size, list(edges), path)
+    return Graph(size, tuple(edges.values()), tuple(distances[: size * size]))
+
+
+def _numbers(names: Iterable[str], path: str) -> dict[str, int]:
+    """The number of every node: NPUs have their own, switches the following ones, as they come."""
+    distinct = list(dict.fromkeys(names))
+    npus = sorted((name for name in distinct if name.isdecimal()), key=int)
+    if len(npus) < 2:
+        raise InputError(f"{path}: the links join {len(npus)} NPUs; at least 2, numbered from 0, are right")
+    for number, name in enumerate(npus):
+        if name != str(number):
+            raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; numbers from 0 without a gap are right")
+    return {name: number for number, name in enumerate([*npus, *(name for name in distinct if not name.isdecimal())])}

@@ -1,0 +1,163 @@
+"""The directed links of a platform, and the way of a message over them.
+
+A dimension is a small graph: nodes 0 to `size` - 1 are the NPUs of a group in order, further nodes are switches. Every group of NPUs
+that differ in that dimension only has links of its own. `native/link_map.hpp` is the same in C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.platform import Dimension, Platform
+
+from astra_sim_network_analytical.shortest_paths import shortest_paths
+from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
+
+RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
+LARGEST_FULLY_CONNECTED = 1 << 15
+
+
+@attrs.frozen
+class DimensionLinks:
+    """The links of one group of a dimension, and the next one on the way from a node to a position.
+
+    `bandwidth` (bytes per nanosecond) and `latency_ns` hold one figure for every link, or a single one for all. The other two latencies
+    are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. `next_links` (entry
+    node * size + destination) and the ends of the links are given where `shape` is TABLE; elsewhere they follow from the shape.
+    """
+
+    shape: int
+    size: int
+    links: int
+    bandwidth: tuple[float, ...]
+    latency_ns: tuple[float, ...]
+    nic_latency_ns: float
+    router_latency_ns: float
+    next_links: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
+
+    def next_link(self, node: int, destination: int) -> int:
+        """The link on which a message leaves `node` for a position. In a ring it goes the shorter way, and upwards where both are alike."""
+        if self.shape == RING:
+            ahead = (destination - node) % self.size
+            return node if 2 * ahead <= self.size else self.size + node
+        if self.shape == FULLY_CONNECTED:
+            return node * self.size + destination
+        if self.shape == SWITCH:
+            return node if node < self.size else self.size + destination
+        return self.next_links[node * self.size + destination]
+
+    def source(self, link: int) -> int:
+        """The node where a link begins."""
+        if self.shape == RING:
+            return link % self.size
+        if self.shape == FULLY_CONNECTED:
+            return link // self.size
+        if self.shape == SWITCH:
+            return min(link, self.size)
+        return self.sources[link]
+
+    def target(self, link: int) -> int:
+        """The node where a link ends."""
+        if self.shape == RING:
+            return (link + 1) % self.size if link < self.size else (link - 1) % self.size
+        if self.shape == FULLY_CONNECTED:
+            return link % self.size
+        if self.shape == SWITCH:
+            return self.size if link < self.size else link - self.size
+        return self.targets[link]
+
+    def real_links(self) -> int:
+        """How many links a group has: of the numbers of a fully connected one, those from an NPU to itself stand for none."""
+        return self.links - self.size if self.shape == FULLY_CONNECTED else self.links
+
+    def bandwidth_of(self, link: int) -> float:
+        """Bytes per nanosecond of a link."""
+        return self.bandwidth[link if len(self.bandwidth) > 1 else 0]
+
+    def latency_of(self, link: int) -> float:
+        """Nanoseconds of a link."""
+        return self.latency_ns[link if len(self.latency_ns) > 1 else 0]
+
+
+class LinkMap:
+    """All links of a platform, numbered: dimension by dimension, group by group. Raises InputError where a topology gives no links."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self.dimensions = [_links(dimension, f"dimension {number}") for number, dimension in enumerate(platform.dimensions)]
+        self._first_link = []
+        self.links = 0
+        for links in self.dimensions:
+            self._first_link.append(self.links)
+            self.links += links.links * (platform.npus // links.size)
+
+    def number(self, npu: int, dimension: int, link: int) -> int:
+        """The number of a link of a dimension, in the group to which an NPU belongs."""
+        stride, size = self.platform.strides[dimension], self.dimensions[dimension].size
+        group = npu % stride + npu // (stride * size) * stride
+        return self._first_link[dimension] + group * self.dimensions[dimension].links + link
+
+    def place(self, number: int) -> tuple[int, int, int]:
+        """Dimension, group and number there of a link."""
+        dimension = max(index for index, first in enumerate(self._first_link) if first <= number)
+        group, link = divmod(number - self._first_link[dimension], self.dimensions[dimension].links)
+        return dimension, group, link
+
+    def node_name(self, dimension: int, group: int, node: int) -> str:
+        """The name of a node: an NPU's number, or switch number, dimension and group."""
+        stride, size = self.platform.strides[dimension], self.dimensions[dimension].size
+        if node >= size:
+            return f"switch {node - size} of dimension {dimension}, group {group}"
+        return f"NPU {group % stride + (group // stride * size + node) * stride}"
+
+
+def _links(dimension: Dimension, where: str) -> DimensionLinks:
+    topology, size = dimension.topology, dimension.size
+    if dimension.hbm_scale:
+        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; congestion=aware has no memory behind the links, and 0 is right")
+    interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
+    latency = (float(dimension.link_latency_ns),)
+    if isinstance(topology, Ring):
+        return DimensionLinks(RING, size, 2 * size, (dimension.link_bandwidth * (topology.links // 2),), latency, *interfaces)
+    if topology.links_per_message() < 1:
+        raise InputError(f"{where}: {dimension.links} links are too few for a message to use one")
+    together = (dimension.link_bandwidth * topology.links_per_message(),)
+    if isinstance(topology, FullyConnected):
+        if size > LARGEST_FULLY_CONNECTED:
+            raise InputError(f"{where}: {size} fully connected NPUs have too many links; at most {LARGEST_FULLY_CONNECTED} are right")
+        return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
+    if isinstance(topology, Switch):
+        return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
+    listed = getattr(topology, "links", None)
+    if not callable(listed):
+        raise InputError(f"{where}: congestion=aware needs a topology's links, and {topology.name!r} has no method links() that gives them")
+    return _table(listed(), size, interfaces, f"{where}: topology {topology.name!r}")
+
+
+def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], where: str) -> DimensionLinks:
+    links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency in listed]
+    for source, target, bandwidth, latency in links:
+        if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
+            raise InputError(
+                f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; "
+                "two nodes, a bandwidth above 0 and a latency of at least 0 are right"
+            )
+    nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
+    ends = [(source, target) for source, target, _, _ in links]
+    table, _ = shortest_paths(nodes, size, ends, where)
+    return DimensionLinks(
+        TABLE,
+        size,
+        len(links),
+        tuple(bandwidth for _, _, bandwidth, _ in links),
+        tuple(latency for _, _, _, latency in links),
+        *interfaces,
+        tuple(table),
+        tuple(source for source, _ in ends),
+        tuple(target for _, target in ends),
+    )

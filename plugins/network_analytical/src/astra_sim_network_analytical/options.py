@@ -1,0 +1,37 @@
+"""Options of the analytical network."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import option
+
+from astra_sim_network_analytical.rounding import ROUNDINGS
+
+
+@attrs.frozen
+class AnalyticalOptions:
+    """Options of the analytical network."""
+
+    congestion: str = option(
+        "unaware",
+        choices=("unaware", "aware"),
+        help="unaware: messages never wait for each other; aware: every link carries one message after another",
+    )
+    switching: str = option(
+        "store_and_forward",
+        choices=("store_and_forward", "cut_through"),
+        help="aware: a node passes a message on when all of it has arrived (as ASTRA-sim 2.x does), or when its head has",
+    )
+    rounding: str = option(
+        "nanosecond",
+        choices=ROUNDINGS,
+        help="nanosecond: cut to whole ns after every term, as ASTRA-sim 1.0 does; nanosecond_sum: cut the sum, as 2.x does; "
+        "picosecond: round the sum",
+    )
+    charged_dimension: str = option(
+        "highest",
+        choices=("highest", "lowest"),
+        help="unaware: of several dimensions in which a message's ends differ, the one it is charged for: "
+        "the highest, as ASTRA-sim 1.0 does; the lowest, as 2.x does",
+    )
+    link_figures: bool = option(False, help="aware: the result has figures of every link that carried something")
