@@ -246,6 +246,10 @@ class Session(SystemSession):
         """The queues that a phase of a collective may use in turn, of `count` of a dimension."""
         return range(count)
 
+    def turns_round(self, collective: Collective, kind: Collective) -> bool:
+        """Whether a phase of a collective goes anticlockwise where a dimension has one queue."""
+        return False
+
     def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._system.options.collective_optimization == "local_bw_aware":
@@ -263,12 +267,13 @@ class Session(SystemSession):
     def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
         directions = self._directions[stage.dimension]
         places = self.queue_places(collective, kind, len(directions))
+        anticlockwise = len(directions) == 1 and self.turns_round(collective, kind)
         turn = self._next_queue.get((stage.dimension, places), 0)
         self._next_queue[stage.dimension, places] = (turn + 1) % len(places)
         place = places[turn]
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
-        request = Request(kind, stage.logical.size, size, directions[place], instance % stage.algorithm.variants)
+        request = Request(kind, stage.logical.size, size, -1 if anticlockwise else directions[place], instance % stage.algorithm.variants)
         schedule = stage.schedule(request)
         queue = self._first_queue[stage.dimension] + place
         # A schedule may do another collective than it is asked for; queues go by what it does.

@@ -70,6 +70,10 @@ class _Session(Session):
             return range(count)
         return range(count // 2, count) if kind is Collective.ALL_GATHER else range(count // 2)
 
+    def turns_round(self, collective: Collective, kind: Collective) -> bool:
+        """The only queue is that of the later half, whose way is anticlockwise, for the all-gathers of an all-reduce."""
+        return collective is Collective.ALL_REDUCE and kind is Collective.ALL_GATHER
+
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
         if not operation.dimensions:
