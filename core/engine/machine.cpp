@@ -485,7 +485,7 @@ void Machine::start_part(std::uint32_t number) {
 
 void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
   const Task& task = programs_[npus_[npu].program].tasks[number];
-  const std::uint32_t order = ++npus_[npu].task_order;
+  const std::uint32_t order = next_task_order(npu);
   if (task.kind == TaskKind::send || task.kind == TaskKind::receive) return begin_message(npu, number, order);
   Time end = after(task.delay);
   if (task.kind == TaskKind::access && !ports_.empty() && ports_[npu] >= 0) {
@@ -505,7 +505,7 @@ void Machine::begin_part(std::uint32_t number) {
   ChunkRun& chunk = chunks_[number];
   const Part& part = part_of(chunk);
   chunk.started = true;
-  chunk.order = ++npus_[chunk.npu].task_order;
+  chunk.order = next_task_order(chunk.npu);
   if (PartRecord* record = record_of(chunk)) record->started_at = now_;
   if (part.phase < 0) {
     const Time end = after(part.delay);
@@ -700,13 +700,20 @@ void Machine::push(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase,
   push_event(time, kind, npu, phase, part, slot, trail, via == time ? next_trail_ : trail);
 }
 
+// Which event of an NPU this is; on an event network, of all NPUs: there it matters who comes first.
+std::uint32_t Machine::next_order(std::uint32_t npu) { return ++(options_.network == NetworkKind::events ? order_ : npus_[npu].order); }
+
+std::uint32_t Machine::next_task_order(std::uint32_t npu) {
+  return ++(options_.network == NetworkKind::events ? task_order_ : npus_[npu].task_order);
+}
+
 void Machine::push_event(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot,
                          std::uint32_t trail, std::uint32_t key) {
   std::int64_t stage = 0;
   if (time == now_) stage = stage_ & kTasks ? stage_ - kTasks + kRound : stage_ + 1;  // a level after what happens now
   trails_.hold(trail);
   trails_.hold(key);
-  queue_.push(time, stage, {key, kind, ++npus_[npu].order, npu, phase, part, slot, trail});
+  queue_.push(time, stage, {key, kind, next_order(npu), npu, phase, part, slot, trail});
 }
 
 // Let a task end: in this instant, after all messages and credits, and a round after the tasks that end now.

@@ -286,6 +286,8 @@ class Machine : private BusHost {
   // events
   void happen(const Event& event);
   Time after(Time delay) const;
+  std::uint32_t next_order(std::uint32_t npu);
+  std::uint32_t next_task_order(std::uint32_t npu);
   std::uint32_t next_trail();
   std::uint32_t trail_via(Time via);
   void replace_trail(std::uint32_t& place, std::uint32_t trail);
@@ -339,6 +341,8 @@ class Machine : private BusHost {
   Time via_at_ = -1;
   std::uint64_t events_ = 0;
   std::uint64_t messages_ = 0;
+  std::uint32_t order_ = 0;       // of events on an event network
+  std::uint32_t task_order_ = 0;
   bool started_ = false;
 
   Trails trails_;

@@ -63,7 +63,9 @@ class LayeredProgram:
     splits one puts the new list in its place before it writes anything.
     """
 
-    def __init__(self, layers: Sequence[LayerOptions], context: Context, single_precision: bool, where: str) -> None:
+    def __init__(
+        self, layers: Sequence[LayerOptions], context: Context, single_precision: bool, where: str, smallest_collective: int = 1
+    ) -> None:
         self.layers = layers
         self.passes = context.run.passes
         self.platform: Platform = context.platform
@@ -71,6 +73,7 @@ class LayeredProgram:
         self.where = where
         self._context = context
         self._single_precision = single_precision
+        self._smallest_collective = smallest_collective
         self._builder = ProgramBuilder()
         self._durations: dict[tuple[int, Pass], int] = {}
 
@@ -111,9 +114,9 @@ class LayeredProgram:
         if collective is None:
             return
         size = self._size(options.collective_bytes)
-        if size < 1:
-            name = self.layers[layer].name
-            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least 1 is right")
+        if size < self._smallest_collective:
+            name, least = self.layers[layer].name, self._smallest_collective
+            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least {least} is right")
         update = picoseconds(self.layers[layer].update_ns * PS_PER_NS, f"{self.where}: layer {self.layers[layer].name}: update_ns")
         self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 

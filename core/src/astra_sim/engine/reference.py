@@ -7,7 +7,7 @@ Time is an integer count of picoseconds. Within one instant messages arrive and 
 same instant follows, level by level; then tasks end, and what that brings about in the same instant is another round. What
 happens at one level, or in one round, does so in the order of its **trail**: the times, latest first, at which what leads to it was
 scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
-sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then, among tasks, whichever started first.
+sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then what its NPU scheduled earlier (on an event network: what was scheduled earlier by any).
 (ASTRA-sim keeps one list of events for every instant, which comes to the same.) So nothing depends on the order in which NPUs are
 visited, nor on a hash or an address, and equal inputs give equal runs. What is sent at one level is handed to an event network
 together, in that order.
@@ -505,7 +505,7 @@ class ReferenceEngine:
     def _begin(self, task: _Task) -> None:
         task.started_at = self.now
         npu = task.npu
-        order = self._task_orders[npu] = self._task_orders.get(npu, 0) + 1
+        order = self._next_order(self._task_orders, npu)
         run = task.run
         if task.part is None and task.task.kind in (SEND, RECEIVE):
             task.order = order
@@ -597,6 +597,12 @@ class ReferenceEngine:
         """The trail of what is scheduled now."""
         return (self.now, *self._trail)[:TRAIL_LENGTH]
 
+    def _next_order(self, orders: dict[int, int], npu: int) -> int:
+        """Which event or task of an NPU this is; on an event network, of all NPUs: there it matters who comes first."""
+        whose = -1 if self._route_delay is None else npu
+        order = orders[whose] = orders.get(whose, 0) + 1
+        return order
+
     def _push_event(
         self, time: int, kind: int, npu: int, what: _Rank | Callable[[], None], argument: int, trail: Trail, key: Trail
     ) -> None:
@@ -606,7 +612,7 @@ class ReferenceEngine:
         if time == self.now:
             # A level after what happens now.
             stage = self._stage - _TASKS + _ROUND if self._stage & _TASKS else self._stage + 1
-        order = self._orders[npu] = self._orders.get(npu, 0) + 1
+        order = self._next_order(self._orders, npu)
         heapq.heappush(self._heap, (time, stage, (key, kind), order, npu, what, argument, trail))
 
     def _push_task(self, time: int, trail: Trail, order: int, task: _Task) -> None:

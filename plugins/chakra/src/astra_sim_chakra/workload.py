@@ -106,8 +106,6 @@ class _Builder:
         if kind not in _COLLECTIVES:
             known = ", ".join(known.name for known in _COLLECTIVES)
             raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right")
-        if size < 1:
-            raise self._error(row, f"comm_size is {size}; at least 1 is right")
         scaled = int(size * self._context.run.comm_scale)
         group_name = trace.groups[trace.group[row]] if trace.group[row] >= 0 else None
         group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")

@@ -106,7 +106,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             system[option] = converted
         others[key] = converted
     for key in _NEEDED:
-        if key not in table:
+        if key not in table and f"{key}-custom" not in table:
             raise InputError(f"{path}: {key} is missing")
     for key, option in _CUSTOM.items():
         if key in table:

@@ -31,7 +31,7 @@ class CollectiveOptions:
     """Options of a single collective."""
 
     collective: str = option("all_reduce", choices=tuple(Collective), help="which collective")
-    bytes: int = option(minimum=1, help="bytes that each NPU puts in", unit="bytes")
+    bytes: int = option(minimum=0, help="bytes that each NPU puts in; a system may need at least 1", unit="bytes")
     update_ns: float = option(0.0, minimum=0, help="time to use the result", unit="ns")
 
 
@@ -54,6 +54,6 @@ def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
     """One collective over all NPUs, issued once per pass at time 0."""
     exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
     layer = LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
-    program = LayeredProgram([layer], context, False, Pass.WEIGHT_GRADIENT)
+    program = LayeredProgram([layer], context, False, Pass.WEIGHT_GRADIENT, smallest_collective=0)
     micro(program)
     return program.build()
