@@ -1,10 +1,10 @@
 """MLCommons Chakra execution traces: reading, writing, feeding, and converting them.
 
-    from astra_sim_chakra import Feeder, load_ranks, load_trace
+from astra_sim_chakra import Feeder, load_ranks, load_trace
 
-    traces = load_ranks("traces/gpt3")      # traces/gpt3.0.et, traces/gpt3.1.et, ...
-    traces.programs, traces.program_of      # ranks that do the same share a program
-    trace = load_trace("traces/gpt3.0.et")
+traces = load_ranks("traces/gpt3")      # traces/gpt3.0.et, traces/gpt3.1.et, ...
+traces.programs, traces.program_of      # ranks that do the same share a program
+trace = load_trace("traces/gpt3.0.et")
 """
 
 from astra_sim_chakra.feeder import Feeder

@@ -272,7 +272,7 @@ def node_label(id_: int, name: str) -> str:
     encoded = name.encode()
     if len(encoded) > 60:
         name = encoded[:60].decode(errors="ignore") + "..."
-    return f"node {id_} '{''.join(' ' if letter < ' ' else letter for letter in name)}'"
+    return f"node {id_} '{''.join(max(letter, ' ') for letter in name)}'"
 
 
 def _dependencies(field: Field, name: str) -> list[int]:

@@ -56,7 +56,9 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
         raise InputError(f"{prefix}: there are no traces; {rank_path(prefix, 0)} and so on are right, one for each rank")
     for rank in range(count):
         if rank not in found:
-            raise InputError(f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(found)} is the last there is")
+            raise InputError(
+                f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(found)} is the last there is"
+            )
     if max(found) >= count:
         raise InputError(f"{rank_path(prefix, max(found))}: there are traces for {max(found) + 1} ranks; {count} are right")
     by_bytes: dict[bytes, Trace] = {}

@@ -13,7 +13,7 @@ from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.wire import Attribute
 
-Column = memoryview
+Column = memoryview[int]
 """Numbers, read-only, one for each row."""
 
 
@@ -73,8 +73,8 @@ class Trace:
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
     (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
-    (place in `groups`, names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say. `comm_priority` and
-    `comm_tag` are 0 there.
+    (place in `groups`, the names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say.
+    `comm_priority` and `comm_tag` are 0 there.
 
     `order` lists the rows so that each comes after what it depends on. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.
@@ -192,7 +192,7 @@ def make_trace(
     path: str, metadata: Metadata, columns: dict[str, bytes], groups: Sequence[str], involved: Sequence[Sequence[bool]]
 ) -> Trace:
     """A trace from what a reader found."""
-    views = {name: memoryview(columns.pop(name)).cast(code) for name, code in COLUMNS.items()}
+    views = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
     views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
     control = Dependencies(views.pop("control_end"), views.pop("control"))
     data = Dependencies(views.pop("data_end"), views.pop("data"))
@@ -211,6 +211,10 @@ def make_trace(
         other_end=views.pop("_other_end"),
         **views,
     )
+
+
+def _view(data: bytes, code: str) -> Column:
+    return memoryview(data).cast(code)  # type: ignore[call-overload, no-any-return]
 
 
 def _given(value: int) -> int | None:

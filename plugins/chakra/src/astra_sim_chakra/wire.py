@@ -259,7 +259,7 @@ def _encoded(member: str, value: Any) -> bytes:
     """The value of a scalar member, without its key."""
     kind = member.rpartition("_")[0]
     if kind in ("string", "bytes"):
-        return value.encode() if kind == "string" else bytes(value)
+        return str(value).encode() if kind == "string" else bytes(value)
     if kind == "bool":
         return varint(int(bool(value)))
     if kind in ("double", "float"):
