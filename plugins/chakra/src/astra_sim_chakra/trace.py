@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -13,7 +13,7 @@ from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.wire import Attribute
 
-Column = memoryview[int]
+Column: TypeAlias = "memoryview[int]"
 """Numbers, read-only, one for each row."""
 
 
@@ -172,8 +172,8 @@ class Trace:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """A hash of all nodes but for their peers."""
-        state = hashlib.sha256(repr((self.groups, self.involved_dims)).encode())
+        """A hash of all nodes but for their peers and the names of process groups."""
+        state = hashlib.sha256(repr(self.involved_dims).encode())
         columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS if hasattr(self, name) and name not in _NOT_HASHED}
         columns |= {"names": self._names, "name_end": self._name_end, "others": self._others, "other_end": self._other_end}
         for dependencies in (self.control, self.data):
@@ -192,7 +192,7 @@ def make_trace(
     path: str, metadata: Metadata, columns: dict[str, bytes], groups: Sequence[str], involved: Sequence[Sequence[bool]]
 ) -> Trace:
     """A trace from what a reader found."""
-    views = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
+    views: dict[str, Any] = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
     views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
     control = Dependencies(views.pop("control_end"), views.pop("control"))
     data = Dependencies(views.pop("data_end"), views.pop("data"))
