@@ -98,7 +98,11 @@ def convert(
     given = {name: value for name, value in run.items() if value is not None}
     request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
     _check(request)
-    for line in _CONVERTERS[chosen](request):
+    try:
+        lines = _CONVERTERS[chosen](request)
+    except OSError as error:
+        raise InputError(f"{error.filename or target}: {error.strerror or error}") from None
+    for line in lines:
         click.echo(line, err=True)
 
 

@@ -53,6 +53,8 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
     partitions: dict[tuple[int, ...], list[str]] = {}
     ends: list[tuple[int, ...]] = []  # of each operation: the nodes that must be done
     for operation in graph.operations:
+        if not isinstance(operation, (Compute, Communicate, MemoryAccess, Wait)):
+            raise InputError(f"operation {len(ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
         before = _merged(ends, operation.after)
         id_ = len(made.nodes)
         if isinstance(operation, Wait):
@@ -93,11 +95,9 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             if update:
                 name = f"{names.of(operation)} update"
                 made.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
-        elif isinstance(operation, MemoryAccess):
+        else:
             kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
             made.nodes.append(Node(id=id_, name=names.of(operation), type=kind, data=before, is_cpu_op=False, tensor_size=operation.bytes))
-        else:
-            raise InputError(f"operation {len(ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
         ends.append((len(made.nodes) - 1,))
     return made
 

@@ -19,9 +19,9 @@ class RankTraces:
     """The traces of `ranks` ranks.
 
     `programs` are the different ones, in the order of the first rank that has each; `program_of[rank]` is the place of a rank's in it.
-    In a program peers are distances, `(peer - rank) % ranks`, and process groups are numbered by their first use: so the ranks of a pipeline
-    stage have the same one, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column `group` holds
-    places in that list (`programs[p].groups` are those of the first rank).
+    In a program peers are distances, `(peer - rank) % ranks`, and process groups are numbered by their first use: so the ranks of a
+    pipeline stage have the same one, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column
+    `group` holds places in that list (`programs[p].groups` are those of the first rank).
     """
 
     prefix: str

@@ -40,7 +40,7 @@ class Dependencies:
         return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Node:
     """One node. None: the trace does not say. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
 

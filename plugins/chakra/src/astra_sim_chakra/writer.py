@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 from collections.abc import Iterable
@@ -81,8 +82,14 @@ def encode_node(node: Node) -> bytes:
     for name, member in ATTRIBUTES.items():
         value: Any = rest or None if name == "astra_duration_rest_ns" else getattr(node, name)
         if value is not None and (value or name not in ("comm_priority", "comm_tag")):
-            parts.append(bytes_field(10, attribute(name, member, value)))
+            parts.append(_attribute_field(name, member, value))
     return b"".join(parts) + node.others
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _attribute_field(name: str, member: str, value: Any) -> bytes:
+    """An attribute as it stands in a node; nodes have many alike."""
+    return bytes_field(10, attribute(name, member, value))
 
 
 def _delimited(message: bytes) -> bytes:
