@@ -293,6 +293,17 @@ def test_random_bytes_give_the_same_everywhere() -> None:
         agree(bytes(data))
 
 
+@pytest.mark.parametrize("compiled", READERS)
+def test_traces_of_pytorch_may_forget_nodes_in_control_dependencies(compiled: bool) -> None:
+    pytorch = encode_metadata(Metadata("", (Attribute("schema", "string_val", "1.1.1-chakra.0.0.4"), Attribute("pid", "uint64_val", 3))))
+    nodes = [encode_node(node(1, control=(0,))), encode_node(node(2, 1, control=(1, 0, 1)))]
+    assert "control dependency 0 is no node" in outcome(file_of(*nodes), compiled)
+    trace = parse_trace(file_of(*nodes, head=varint(len(pytorch)) + pytorch), "t", compiled=compiled)
+    assert (trace.left_out, trace.node(0).control, trace.node(1).control, trace.node(1).data) == (2, (), (1, 1), (1,))
+    missing = encode_node(node(3, 4))
+    assert "data dependency 4" in outcome(file_of(missing, head=varint(len(pytorch)) + pytorch), compiled)
+
+
 # -- Feeder ------------------------------------------------------------------------------------------------------------
 
 

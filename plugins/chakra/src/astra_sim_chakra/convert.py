@@ -282,7 +282,8 @@ def _from_pytorch(request: Request) -> Iterable[str]:
     target = rank_path(_prefix(request.target), rank)
     convert_pytorch(request.source, request.kineto, rank, target)
     trace = load_trace(target)
-    return [f"{len(trace)} nodes: {target}"]
+    left_out = f", {trace.left_out} control dependencies on nodes that mlc-chakra left out" if trace.left_out else ""
+    return [f"{len(trace)} nodes{left_out}: {target}"]
 
 
 # -- Small things ------------------------------------------------------------------------------------------------------

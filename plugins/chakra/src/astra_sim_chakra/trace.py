@@ -76,7 +76,8 @@ class Trace:
     (place in `groups`, the names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say.
     `comm_priority` and `comm_tag` are 0 there.
 
-    `order` lists the rows so that each comes after what it depends on. With `relative_peers`, `comm_src` and `comm_dst` are distances:
+    `order` lists the rows so that each comes after what it depends on. `left_out` counts control dependencies on nodes that are not in
+    the file; only in traces converted from PyTorch they are no error. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.
     """
 
@@ -101,6 +102,7 @@ class Trace:
     involved: Column
     involved_dims: tuple[tuple[bool, ...], ...]
     order: Sequence[int]
+    left_out: int
     relative_peers: bool = False
     _names: bytes
     _name_end: Column
@@ -189,7 +191,12 @@ _NOT_HASHED = ("comm_src", "comm_dst", "control", "data", "order")
 
 
 def make_trace(
-    path: str, metadata: Metadata, columns: dict[str, bytes], groups: Sequence[str], involved: Sequence[Sequence[bool]]
+    path: str,
+    metadata: Metadata,
+    columns: dict[str, bytes],
+    groups: Sequence[str],
+    involved: Sequence[Sequence[bool]],
+    left_out: int,
 ) -> Trace:
     """A trace from what a reader found."""
     views: dict[str, Any] = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
@@ -204,6 +211,7 @@ def make_trace(
         data=data,
         groups=tuple(groups),
         involved_dims=tuple(tuple(dims) for dims in involved),
+        left_out=left_out,
         order=order if len(order) else range(len(views["id"])),
         names=columns["names"],
         others=columns["others"],
