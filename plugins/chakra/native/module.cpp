@@ -59,10 +59,11 @@ NB_MODULE(_core, module) {
   module.doc() = "The compiled reader of Chakra execution traces.";
   nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
   nb::class_<chakra::Reader>(module, "Reader")
-      .def(nb::init<std::uint64_t, bool>(), "offset"_a, "keep"_a)
+      .def(nb::init<std::uint64_t, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a)
       .def("feed", [](chakra::Reader& self, const nb::bytes& bytes) { self.feed({bytes.c_str(), bytes.size()}); })
       .def("finish", &chakra::Reader::finish)
       .def("columns", &take_columns)
+      .def_ro("left_out", &chakra::Reader::left_out)
       .def_prop_ro("groups", [](const chakra::Reader& self) { return self.groups; })
       .def_prop_ro("involved_dims", [](const chakra::Reader& self) {
         std::vector<std::vector<bool>> dims;

@@ -280,8 +280,8 @@ void Reader::finish() {
                  std::to_string(pending_.size()) + " bytes");
   }
   check_ids();
-  resolve(control_ids_, columns.control_end, columns.control, "control");
-  resolve(data_ids_, columns.data_end, columns.data, "data");
+  resolve(control_ids_, columns.control_end, columns.control, true);
+  resolve(data_ids_, columns.data_end, columns.data, false);
   sort();
 }
 
@@ -317,15 +317,22 @@ bool Reader::find(std::uint64_t id, std::uint32_t& row) const {
 }
 
 // The rows of the nodes with these ids; the ids are given up.
-void Reader::resolve(std::vector<std::uint64_t>& ids, const std::vector<std::uint64_t>& ends, std::vector<std::uint32_t>& rows,
-                     const char* name) {
-  rows.resize(ids.size());
-  std::size_t row = 0;
-  for (std::size_t place = 0; place < ids.size(); ++place) {
-    while (ends[row] <= place) ++row;
-    if (!find(ids[place], rows[place])) {
-      throw Broken(label(row) + ": " + name + " dependency " + std::to_string(ids[place]) + " is no node of the file");
+void Reader::resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>& ends, std::vector<std::uint32_t>& rows, bool control) {
+  rows.reserve(ids.size());
+  std::uint64_t begin = 0;
+  for (std::size_t row = 0; row < ends.size(); ++row) {
+    for (std::uint64_t place = begin; place < ends[row]; ++place) {
+      std::uint32_t found;
+      if (find(ids[place], found)) {
+        rows.push_back(found);
+      } else if (control && lenient_) {
+        ++left_out;
+      } else {
+        throw Broken(label(row) + ": " + (control ? "control" : "data") + " dependency " + std::to_string(ids[place]) + " is no node of the file");
+      }
     }
+    begin = ends[row];
+    ends[row] = rows.size();
   }
   std::vector<std::uint64_t>().swap(ids);
 }

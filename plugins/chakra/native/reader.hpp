@@ -24,8 +24,9 @@ struct Columns {
 
 class Reader {
  public:
-  // `offset`: where in the file the nodes begin. `keep`: keep the fields for which there is no column.
-  Reader(std::uint64_t offset, bool keep) : offset_(offset), keep_(keep) {}
+  // `offset`: where in the file the nodes begin. `keep`: keep the fields for which there is no column. `lenient`: leave out control
+  // dependencies on nodes that are not in the file.
+  Reader(std::uint64_t offset, bool keep, bool lenient) : offset_(offset), keep_(keep), lenient_(lenient) {}
 
   // The next bytes of the file.
   void feed(std::string_view bytes);
@@ -35,6 +36,7 @@ class Reader {
   Columns columns;
   std::vector<std::string> groups;
   std::vector<std::string> involved_dims;  // a byte for each dimension
+  std::uint64_t left_out = 0;              // control dependencies
 
  private:
   struct Attribute {
@@ -52,11 +54,11 @@ class Reader {
   std::string label(std::size_t row) const;
   void check_ids();
   bool find(std::uint64_t id, std::uint32_t& row) const;
-  void resolve(std::vector<std::uint64_t>& ids, const std::vector<std::uint64_t>& ends, std::vector<std::uint32_t>& rows, const char* name);
+  void resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>& ends, std::vector<std::uint32_t>& rows, bool control);
   void sort();
 
   std::uint64_t offset_;
-  bool keep_;
+  bool keep_, lenient_;
   bool broken_ = false;
   std::string pending_;  // the beginning of a message that is not complete
   std::vector<std::uint64_t> control_ids_, data_ids_;

@@ -46,14 +46,17 @@ _CYCLE_SHOWN = 10
 class Reader:
     """Takes the bytes of a file, from `offset` on, piece by piece. Everything it raises is a Broken.
 
-    `keep`: keep the fields for which there is no column.
+    `keep`: keep the fields for which there is no column. `lenient`: leave out control dependencies on nodes that are not in the file;
+    `left_out` counts them.
     """
 
-    def __init__(self, offset: int, keep: bool) -> None:
+    def __init__(self, offset: int, keep: bool, lenient: bool) -> None:
         self.groups: list[str] = []
         self.involved_dims: list[list[bool]] = []
         self._offset = offset
         self._keep = keep
+        self._lenient = lenient
+        self.left_out = 0
         self._pending = b""
         self._columns = {name: array(code) for name, code in COLUMNS.items()}
         self._names = bytearray()
@@ -210,12 +213,17 @@ class Reader:
 
     def _resolved(self, name: str, ids: array[int], rows: dict[int, int]) -> array[int]:
         resolved = array("I")
-        for place, id_ in enumerate(ids):
-            row = rows.get(id_)
-            if row is None:
-                waiting = next(r for r, end in enumerate(self._columns[f"{name}_end"]) if end > place)
-                raise Broken(f"{self._label(waiting)}: {name} dependency {id_} is no node of the file")
-            resolved.append(row)
+        ends = self._columns[f"{name}_end"]
+        begin = 0
+        for row, end in enumerate(ends):
+            for id_ in ids[begin:end]:
+                if id_ in rows:
+                    resolved.append(rows[id_])
+                elif self._lenient and name == "control":
+                    self.left_out += 1
+                else:
+                    raise Broken(f"{self._label(row)}: {name} dependency {id_} is no node of the file")
+            begin, ends[row] = end, len(resolved)
         return resolved
 
     def _dependencies_of(self, row: int) -> Iterator[int]:

@@ -19,19 +19,23 @@ class RankTraces:
     """The traces of `ranks` ranks.
 
     `programs` are the different ones, in the order of the first rank that has each; `program_of[rank]` is the place of a rank's in it.
-    In a program peers are distances, `(peer - rank) % ranks`: so the ranks of a pipeline stage have the same one.
+    In a program peers are distances, `(peer - rank) % ranks`, and process groups are numbered by their first use: so the ranks of a
+    pipeline stage have the same one, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column
+    `group` holds places in that list (`programs[p].groups` are those of the first rank).
     """
 
     prefix: str
     ranks: int
     programs: tuple[Trace, ...]
     program_of: tuple[int, ...]
+    groups_of: tuple[tuple[str, ...], ...]
 
     def trace(self, rank: int) -> Trace:
         """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
         program = self.programs[self.program_of[rank]]
         src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
-        return attrs.evolve(program.with_peers(src, dst, relative=False), path=rank_path(self.prefix, rank))
+        own = program.with_peers(src, dst, relative=False)
+        return attrs.evolve(own, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
@@ -64,7 +68,7 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []
-    program_of = []
+    program_of, groups_of = [], []
     for rank in range(count):
         path = rank_path(prefix, rank)
         of_bytes = _file_digest(path)
@@ -82,7 +86,8 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
             programs.append(relative)
             by_bytes[of_bytes] = trace
         program_of.append(places[key])
-    return RankTraces(prefix, count, tuple(programs), tuple(program_of))
+        groups_of.append(trace.groups)
+    return RankTraces(prefix, count, tuple(programs), tuple(program_of), tuple(groups_of))
 
 
 def find_ranks(prefix: str) -> set[int]:

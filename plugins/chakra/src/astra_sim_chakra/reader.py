@@ -91,11 +91,13 @@ def _read(stream: IO[bytes], name: str, keep: bool, compiled: bool | None) -> Tr
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")
     metadata, offset = read_metadata(stream)
-    reader = pure.Reader(offset, keep) if core is None else core.Reader(offset, keep)
+    # MLCommons' converter from PyTorch leaves nodes out that nothing waits for, and forgets them in the control dependencies of others.
+    from_pytorch = metadata.get("schema") is not None and metadata.get("pid") is not None
+    reader = pure.Reader(offset, keep, from_pytorch) if core is None else core.Reader(offset, keep, from_pytorch)
     while piece := stream.read(_PIECE):
         reader.feed(piece)
     reader.finish()
-    return make_trace(name, metadata, reader.columns(), reader.groups, reader.involved_dims)
+    return make_trace(name, metadata, reader.columns(), reader.groups, reader.involved_dims, reader.left_out)
 
 
 @contextmanager

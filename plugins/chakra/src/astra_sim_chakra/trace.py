@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -13,7 +13,7 @@ from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.wire import Attribute
 
-Column = memoryview
+Column: TypeAlias = "memoryview[int]"
 """Numbers, read-only, one for each row."""
 
 
@@ -40,7 +40,7 @@ class Dependencies:
         return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Node:
     """One node. None: the trace does not say. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
 
@@ -73,10 +73,11 @@ class Trace:
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
     (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
-    (place in `groups`, names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say. `comm_priority` and
-    `comm_tag` are 0 there.
+    (place in `groups`, the names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say.
+    `comm_priority` and `comm_tag` are 0 there.
 
-    `order` lists the rows so that each comes after what it depends on. With `relative_peers`, `comm_src` and `comm_dst` are distances:
+    `order` lists the rows so that each comes after what it depends on. `left_out` counts control dependencies on nodes that are not in
+    the file; only in traces converted from PyTorch they are no error. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.
     """
 
@@ -101,6 +102,7 @@ class Trace:
     involved: Column
     involved_dims: tuple[tuple[bool, ...], ...]
     order: Sequence[int]
+    left_out: int
     relative_peers: bool = False
     _names: bytes
     _name_end: Column
@@ -172,8 +174,8 @@ class Trace:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """A hash of all nodes but for their peers."""
-        state = hashlib.sha256(repr((self.groups, self.involved_dims)).encode())
+        """A hash of all nodes but for their peers and the names of process groups."""
+        state = hashlib.sha256(repr(self.involved_dims).encode())
         columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS if hasattr(self, name) and name not in _NOT_HASHED}
         columns |= {"names": self._names, "name_end": self._name_end, "others": self._others, "other_end": self._other_end}
         for dependencies in (self.control, self.data):
@@ -189,10 +191,15 @@ _NOT_HASHED = ("comm_src", "comm_dst", "control", "data", "order")
 
 
 def make_trace(
-    path: str, metadata: Metadata, columns: dict[str, bytes], groups: Sequence[str], involved: Sequence[Sequence[bool]]
+    path: str,
+    metadata: Metadata,
+    columns: dict[str, bytes],
+    groups: Sequence[str],
+    involved: Sequence[Sequence[bool]],
+    left_out: int,
 ) -> Trace:
     """A trace from what a reader found."""
-    views = {name: memoryview(columns.pop(name)).cast(code) for name, code in COLUMNS.items()}
+    views: dict[str, Any] = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
     views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
     control = Dependencies(views.pop("control_end"), views.pop("control"))
     data = Dependencies(views.pop("data_end"), views.pop("data"))
@@ -204,6 +211,7 @@ def make_trace(
         data=data,
         groups=tuple(groups),
         involved_dims=tuple(tuple(dims) for dims in involved),
+        left_out=left_out,
         order=order if len(order) else range(len(views["id"])),
         names=columns["names"],
         others=columns["others"],
@@ -211,6 +219,10 @@ def make_trace(
         other_end=views.pop("_other_end"),
         **views,
     )
+
+
+def _view(data: bytes, code: str) -> Column:
+    return memoryview(data).cast(code)  # type: ignore[call-overload, no-any-return]
 
 
 def _given(value: int) -> int | None:

@@ -259,7 +259,7 @@ def _encoded(member: str, value: Any) -> bytes:
     """The value of a scalar member, without its key."""
     kind = member.rpartition("_")[0]
     if kind in ("string", "bytes"):
-        return value.encode() if kind == "string" else bytes(value)
+        return str(value).encode() if kind == "string" else bytes(value)
     if kind == "bool":
         return varint(int(bool(value)))
     if kind in ("double", "float"):
@@ -271,5 +271,5 @@ def _encoded(member: str, value: Any) -> bytes:
     if kind.startswith("sint"):
         return varint((value << 1) ^ (value >> (bits - 1)) if value >= 0 else ((-value) << 1) - 1)
     if "fixed" in kind:
-        return (value % 2**bits).to_bytes(bits // 8, "little")
+        return int(value % 2**bits).to_bytes(bits // 8, "little")
     return varint(value % 2**64)

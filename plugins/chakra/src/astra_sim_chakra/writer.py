@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from astra_sim_chakra.trace import Metadata, Node, Trace
 from astra_sim_chakra.wire import attribute, bytes_field, number_field, varint
 
 DEFAULT_METADATA = Metadata(VERSION)
+_BUFFER = 1 << 20
 
 
 def write_nodes(
@@ -22,12 +24,22 @@ def write_nodes(
 
     Raises ValueError where a number is out of the range of its attribute, and OSError.
     """
+    write_encoded(path, map(_delimited, map(encode_node, nodes)), metadata, compress=compress)
+
+
+def encode_nodes(nodes: Iterable[Node]) -> bytes:
+    """Nodes as they follow each other in a file, after the metadata. Raises ValueError where a number is out of range."""
+    return b"".join(map(_delimited, map(encode_node, nodes)))
+
+
+def write_encoded(path: str | os.PathLike[str], pieces: Iterable[bytes], metadata: Metadata, *, compress: bool = False) -> None:
+    """Write a trace whose nodes are encoded already. Raises OSError."""
     with open(path, "wb") as file:
         if compress:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
-                _write(packed, nodes, metadata)
+                _write(packed, pieces, metadata)
         else:
-            _write(file, nodes, metadata)
+            _write(file, pieces, metadata)
 
 
 def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = False) -> None:
@@ -39,8 +51,7 @@ def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = 
 
 def trace_of(nodes: Iterable[Node], metadata: Metadata = DEFAULT_METADATA, name: str = "trace") -> Trace:
     """A trace made of nodes, checked like one from a file. Raises InputError and ValueError."""
-    data = [encode_metadata(metadata), *(encode_node(node) for node in nodes)]
-    return parse_trace(b"".join(varint(len(message)) + message for message in data), name, keep=True)
+    return parse_trace(_delimited(encode_metadata(metadata)) + encode_nodes(nodes), name, keep=True)
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
@@ -71,22 +82,26 @@ def encode_node(node: Node) -> bytes:
     for name, member in ATTRIBUTES.items():
         value: Any = rest or None if name == "astra_duration_rest_ns" else getattr(node, name)
         if value is not None and (value or name not in ("comm_priority", "comm_tag")):
-            parts.append(bytes_field(10, attribute(name, member, value)))
+            parts.append(_attribute_field(name, member, value))
     return b"".join(parts) + node.others
 
 
-def _write(file: IO[bytes] | gzip.GzipFile, nodes: Iterable[Node], metadata: Metadata) -> None:
-    pieces, size = [], 0
-    for message in _messages(nodes, metadata):
-        piece = varint(len(message)) + message
-        pieces.append(piece)
+@functools.lru_cache(maxsize=4096, typed=True)
+def _attribute_field(name: str, member: str, value: Any) -> bytes:
+    """An attribute as it stands in a node; nodes have many alike."""
+    return bytes_field(10, attribute(name, member, value))
+
+
+def _delimited(message: bytes) -> bytes:
+    return varint(len(message)) + message
+
+
+def _write(file: IO[bytes] | gzip.GzipFile, pieces: Iterable[bytes], metadata: Metadata) -> None:
+    waiting, size = [_delimited(encode_metadata(metadata))], 0
+    for piece in pieces:
+        waiting.append(piece)
         size += len(piece)
-        if size > 1 << 20:
-            file.write(b"".join(pieces))
-            pieces, size = [], 0
-    file.write(b"".join(pieces))
-
-
-def _messages(nodes: Iterable[Node], metadata: Metadata) -> Iterable[bytes]:
-    yield encode_metadata(metadata)
-    yield from map(encode_node, nodes)
+        if size > _BUFFER:
+            file.write(b"".join(waiting))
+            waiting, size = [], 0
+    file.write(b"".join(waiting))

@@ -1,0 +1,329 @@
+"""`astra convert`: between the text of ASTRA-sim 1.0, TOML, Chakra and JSON; from FlexFlow and PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import click
+import tomli
+from astra_sim import InputError
+from astra_sim.components import build
+from astra_sim.experiment import Experiment, load_experiment
+from astra_sim.options import Typed
+from astra_sim.plugins import shared_plugins
+from astra_sim.specs import parse_toml, read_text
+
+from astra_sim_chakra.embedded import embedded_workload, workload_metadata
+from astra_sim_chakra.flexflow import NS, read_flexflow
+from astra_sim_chakra.graph_nodes import graph_nodes
+from astra_sim_chakra.pytorch import convert_pytorch
+from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
+from astra_sim_chakra.reader import load_trace
+from astra_sim_chakra.text_workload import to_text
+from astra_sim_chakra.toml_text import to_toml
+from astra_sim_chakra.trace_json import from_json, to_json
+from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
+
+SOURCES = ("text", "toml", "json", "chakra", "flexflow", "pytorch")
+TARGETS = ("text", "toml", "json", "chakra")
+_EXTENSIONS = {".txt": "text", ".toml": "toml", ".json": "json", ".et": "chakra", ".dot": "flexflow", ".graph": "flexflow"}
+_TRACE = ".et"
+
+
+@attrs.frozen
+class Request:
+    """What is asked for: source and target with their formats, and the options, None where not given."""
+
+    source: str
+    source_format: str
+    target: str
+    target_format: str
+    compress: bool
+    run: dict[str, Any]
+    assignments: tuple[str, ...]
+    time_unit: str | None
+    kineto: str | None
+    rank: int | None
+
+
+@click.command(short_help="Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.")
+@click.argument("source", type=click.Path())
+@click.argument("target", type=click.Path())
+@click.option("--from", "source_format", type=click.Choice(SOURCES), help="Format of SOURCE; else by its extension.")
+@click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET; else by its extension.")
+@click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
+@click.option("--platform", metavar="S", help="Platform of the workload: plugin:NAME[?key=value&...] or a file.")
+@click.option("--system", metavar="S", help="System layer, whose clock cuts computing times.")
+@click.option("--compute", metavar="S", help="Compute model, which gives computing times.")
+@click.option("--passes", type=int, help="Training iterations to unroll.")
+@click.option("--compute-scale", type=float, help="Factor on every computing time.")
+@click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
+@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
+@click.option(
+    "--time-unit", type=click.Choice(tuple(NS)), help="Unit of the times in a FlexFlow graph; s, as MLCommons' converter reads them."
+)
+@click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
+@click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace; 0.")
+def convert(
+    source: str,
+    target: str,
+    source_format: str | None,
+    target_format: str | None,
+    compress: bool,
+    assignments: tuple[str, ...],
+    time_unit: str | None,
+    kineto: str | None,
+    rank: int | None,
+    **run: Any,
+) -> None:
+    """Convert SOURCE to TARGET.
+
+    \b
+    astra convert vgg16.txt vgg16.toml
+    astra convert vgg16.toml traces/vgg16.et --platform pod.toml --passes 2
+    astra convert traces/vgg16.et vgg16.toml
+    astra convert traces/vgg16.0.et vgg16.json
+    astra convert taskgraph.dot traces/mlp.et
+    astra convert et.json traces/bert.et --from pytorch --kineto kineto.json --rank 3
+
+    The traces of all ranks are named by their prefix: traces/vgg16.et stands for traces/vgg16.0.et, traces/vgg16.1.et, ... where no
+    file of that very name is meant. SOURCE may also be an experiment, whose workload is converted.
+    """
+    chosen = source_format or _format_of_source(source)
+    to = target_format or _format_of_target(target)
+    given = {name: value for name, value in run.items() if value is not None}
+    request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
+    _check(request)
+    try:
+        lines = _CONVERTERS[chosen](request)
+    except OSError as error:
+        raise InputError(f"{error.filename or target}: {error.strerror or error}") from None
+    for line in lines:
+        click.echo(line, err=True)
+
+
+# -- Formats -----------------------------------------------------------------------------------------------------------
+
+
+def _format_of_source(source: str) -> str:
+    extension = os.path.splitext(source)[1].lower()
+    if extension in _EXTENSIONS:
+        return _EXTENSIONS[extension]
+    if not os.path.exists(source) and find_ranks(source):
+        return "chakra"
+    if not os.path.exists(source):
+        raise InputError(f"{source}: there is no such file, and no {rank_path(source, 0)}")
+    return "text"
+
+
+def _format_of_target(target: str) -> str:
+    extension = os.path.splitext(target)[1].lower()
+    if _EXTENSIONS.get(extension) not in TARGETS:
+        known = ", ".join(key for key, name in _EXTENSIONS.items() if name in TARGETS)
+        raise InputError(f"{target}: the format is not clear from the name; an extension ({known}) or --to {'|'.join(TARGETS)} is right")
+    return _EXTENSIONS[extension]
+
+
+def _check(request: Request) -> None:
+    """Raise InputError where an option has no meaning for what is converted."""
+    to_chakra = request.target_format == "chakra"
+    unrolled = to_chakra and request.source_format in ("text", "toml", "json")
+    uses = {
+        "--gzip": (request.compress, to_chakra and request.source_format != "pytorch"),
+        "--set": (request.assignments, unrolled),
+        "--time-unit": (request.time_unit, request.source_format == "flexflow"),
+        "--kineto": (request.kineto, request.source_format == "pytorch"),
+        "--rank": (request.rank is not None, request.source_format == "pytorch"),
+        **{f"--{name.replace('_', '-')}": (True, unrolled) for name in request.run},
+    }
+    for name, (given, used) in uses.items():
+        if given and not used:
+            raise InputError(f"{name} has no meaning for a conversion from {request.source_format} to {request.target_format}")
+
+
+def _prefix(target: str) -> str:
+    """The prefix of the traces of all ranks."""
+    return target.removesuffix(_TRACE)
+
+
+# -- Workloads ---------------------------------------------------------------------------------------------------------
+
+
+def _from_text(request: Request) -> Iterable[str]:
+    experiment = Experiment()
+    experiment.use("workload", request.source, shared_plugins())
+    return _workload(experiment, request)
+
+
+def _from_toml(request: Request) -> Iterable[str]:
+    table = parse_toml(read_text(request.source), request.source)
+    if "workload" in table:
+        experiment = load_experiment(request.source)
+    else:
+        experiment = Experiment(sections={"workload": table}, origin={"workload": request.source})
+    return _workload(experiment, request)
+
+
+def _from_json(request: Request) -> Iterable[str]:
+    document = _read_json(request.source)
+    if isinstance(document, dict) and "nodes" in document:
+        if "schema" in document:
+            raise InputError(f"{request.source}: this is an execution trace of PyTorch; --from pytorch converts it")
+        trace = from_json(document, request.source)
+        if request.target_format != "chakra":
+            raise _impossible(request, "a trace")
+        write_trace(request.target, trace, compress=request.compress)
+        return []
+    table = document.get("workload") if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise InputError(f"{request.source}: neither a trace (nodes) nor a workload (workload)")
+    return _workload(Experiment(sections={"workload": table}, origin={"workload": request.source}), request)
+
+
+def _workload(experiment: Experiment, request: Request) -> Iterable[str]:
+    """Write a workload in any format. Returns lines about what there is to know of it."""
+    for kind in ("platform", "system", "compute"):
+        if kind in request.run:
+            experiment.use(kind, request.run[kind], shared_plugins())
+    experiment.run |= {name: request.run[name] for name in ("passes", "compute_scale", "comm_scale") if name in request.run}
+    for assignment in request.assignments:
+        experiment.set(assignment)
+    table = _plain(experiment.sections.get("workload", {}))
+    if request.target_format == "chakra":
+        return _unrolled(experiment, table, request)
+    return _write_workload(table, request)
+
+
+def _write_workload(table: dict[str, Any], request: Request) -> Iterable[str]:
+    notes: list[str] = []
+    if request.target_format == "text":
+        text, notes = to_text(table, request.source)
+    elif request.target_format == "toml":
+        text = to_toml(table)
+    else:
+        try:
+            text = json.dumps({"workload": table}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{request.source}: the workload cannot be written as JSON: {error}") from None
+    _write_text(request.target, [text])
+    return [f"left out: {note}" for note in notes]
+
+
+def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request) -> Iterable[str]:
+    """Write the execution graph of a workload, a trace for each rank."""
+    components = build(experiment, shared_plugins())
+    made = graph_nodes(components.graph, components.platform)
+    prefix, ranks = _prefix(request.target), components.platform.npus
+    encoded = encode_nodes(made.nodes)
+    for rank in range(ranks):
+        if made.groups:
+            encoded = encode_nodes(made.nodes_of(rank))
+        try:
+            metadata = workload_metadata(table, encoded)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
+        write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress)
+    lines = [f"{len(made.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
+    if made.groups:
+        _write_text(f"{prefix}.groups.json", [json.dumps(made.groups) + "\n"])
+        lines.append(f"{len(made.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
+    return lines
+
+
+# -- Traces ------------------------------------------------------------------------------------------------------------
+
+
+def _from_chakra(request: Request) -> Iterable[str]:
+    """A file of that very name is one trace, otherwise the name is the prefix of all ranks."""
+    single = os.path.exists(request.source)
+    prefix = _prefix(request.source)
+    if request.target_format in ("text", "toml"):
+        path = request.source if single else rank_path(prefix, 0)
+        return _write_workload(embedded_workload(path), request)
+    if single:
+        return _write_trace(request.source, request.target, request)
+    ranks = load_ranks(prefix).ranks
+    stem, extension = os.path.splitext(request.target)
+    for rank in range(ranks):
+        target = f"{stem}.{rank}{extension}" if request.target_format == "json" else rank_path(_prefix(request.target), rank)
+        _write_trace(rank_path(prefix, rank), target, request)
+    return [f"{ranks} ranks"]
+
+
+def _write_trace(source: str, target: str, request: Request) -> Iterable[str]:
+    trace = load_trace(source, keep=True)
+    if os.path.exists(target) and os.path.samefile(source, target):
+        raise InputError(f"{target}: the target is the source")
+    if request.target_format == "json":
+        _write_text(target, to_json(trace))
+    else:
+        write_trace(target, trace, compress=request.compress)
+    return []
+
+
+def _from_flexflow(request: Request) -> Iterable[str]:
+    ranks = read_flexflow(request.source, request.time_unit or "s")
+    if request.target_format != "chakra":
+        raise _impossible(request, "a task graph")
+    prefix = _prefix(request.target)
+    for rank, nodes in enumerate(ranks):
+        write_trace(rank_path(prefix, rank), trace_of(nodes, name=f"{request.source}: device {rank}"), compress=request.compress)
+    return [f"{len(ranks)} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, len(ranks) - 1)}"]
+
+
+def _from_pytorch(request: Request) -> Iterable[str]:
+    if request.target_format != "chakra":
+        raise _impossible(request, "a trace of PyTorch")
+    rank = request.rank or 0
+    target = rank_path(_prefix(request.target), rank)
+    convert_pytorch(request.source, request.kineto, rank, target)
+    trace = load_trace(target)
+    left_out = f", {trace.left_out} control dependencies on nodes that mlc-chakra left out" if trace.left_out else ""
+    return [f"{len(trace)} nodes{left_out}: {target}"]
+
+
+# -- Small things ------------------------------------------------------------------------------------------------------
+
+
+def _impossible(request: Request, what: str) -> InputError:
+    return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; chakra is right (--to chakra)")
+
+
+def _plain(value: Any) -> Any:
+    """A table of options without values that wait for their type: those become what they look like."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Typed):
+        try:
+            return tomli.loads(f"value = {value}")["value"]
+        except ValueError:
+            return str(value)
+    return value
+
+
+def _read_json(path: str) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def _write_text(path: str, pieces: Iterable[str]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(pieces)
+
+
+_CONVERTERS = {
+    "text": _from_text,
+    "toml": _from_toml,
+    "json": _from_json,
+    "chakra": _from_chakra,
+    "flexflow": _from_flexflow,
+    "pytorch": _from_pytorch,
+}
