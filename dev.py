@@ -43,7 +43,17 @@ BUILD_OPTIONS: list[str] = []
 """Options of pip for building the packages."""
 SANITIZED_TESTS = [
     f"tests/test_{name}.py"
-    for name in ("engine", "engines_agree", "function_table", "networks", "packet", "packet_table", "packet_traffic", "chakra")
+    for name in (
+        "engine",
+        "engines_agree",
+        "function_table",
+        "networks",
+        "packet",
+        "packet_table",
+        "packet_traffic",
+        "chakra",
+        "congestion",
+    )
 ]
 
 

@@ -171,7 +171,13 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
     assert listed["broken"] == []
     assert {"network", "collective", "system", "compute", "memory", "workload"} <= {row["kind"] for row in listed["components"]}
     status, out, _ = astra(capsys, monkeypatch, "plugins", "show", "analytical", "--json")
-    assert [option["name"] for option in json.loads(out)[0]["options"]] == ["rounding"]
+    assert [option["name"] for option in json.loads(out)[0]["options"]] == [
+        "congestion",
+        "switching",
+        "rounding",
+        "charged_dimension",
+        "link_figures",
+    ]
     status, out, _ = astra(capsys, monkeypatch, "plugins", "show", "platform:ring")
     assert "link_bandwidth_gb_per_s" in out
     status, out, _ = astra(capsys, monkeypatch, "plugins", "check", "collectives")

@@ -7,10 +7,10 @@ Time is an integer count of picoseconds. Within one instant messages arrive and 
 same instant follows, level by level; then tasks end, and what that brings about in the same instant is another round. What
 happens at one level, or in one round, does so in the order of its **trail**: the times, latest first, at which what leads to it was
 scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
-sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then what its NPU scheduled earlier (on an event network: what was scheduled earlier by any).
-(ASTRA-sim keeps one list of events for every instant, which comes to the same.) So nothing depends on the order in which NPUs are
-visited, nor on a hash or an address, and equal inputs give equal runs. What is sent at one level is handed to an event network
-together, in that order.
+sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then what its NPU scheduled earlier; on an
+event network, what any NPU scheduled earlier. (ASTRA-sim keeps one list of events for every instant, which comes to the same.) So
+without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs give
+equal runs. What is sent at one level is handed to an event network together, in that order.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class FifoNetwork(EventNetwork):
         self._cut_through = options.switching == "cut_through"
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self) -> int:
         """Forget the messages and figures of the run before."""
         self._order = 0
         self._now = 0
@@ -77,6 +77,7 @@ class FifoNetwork(EventNetwork):
         self._events: list[tuple[int, int, _UnderWay | _Link]] = []
         self._links: dict[int, _Link] = {}
         self._arrived: deque[tuple[int, int]] = deque()
+        return 0
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """Take messages. Raises InputError where one has no way."""

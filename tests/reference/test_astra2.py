@@ -1,0 +1,161 @@
+"""ASTRA-sim 2.x with both of its analytical networks: when NPUs finish, to the nanosecond, from its own files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim_chakra import Node, NodeType, write_nodes
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("ASTRA_REFERENCE", ROOT.parent / "shared" / "reference"))
+FILE = FOLDER / "astra2.jsonl"
+PAGE = ROOT / "docs" / "differences.md"
+FILES = {"network_yml": "n.yml", "system_json": "s.json", "remote_memory_json": "m.json", "comm_group_json": "g.json"}
+OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rendezvous", "injection-scale": "injection_scale"}
+WITHOUT_EFFECT = {"compute-scale", "comm-scale"}
+LARGEST = 64 << 20
+
+
+@pytest.fixture(scope="module", name="cases")
+def cases_fixture() -> list[dict[str, Any]]:
+    """Collectives and traces; 1.0 workloads there went through a converter of another program."""
+    if not FILE.is_file():
+        pytest.skip(f"no reference cases: {FILE}")
+    with open(FILE) as lines:
+        cases = [json.loads(line) for line in lines]
+    return [case for case in cases if case["workload"]["kind"] != "text" and "undefined_behaviour" not in case]
+
+
+def node(fields: dict[str, Any]) -> Node:
+    """A node from protobuf's JSON."""
+    values: dict[str, Any] = {}
+    for attribute in fields["attr"]:
+        (member,) = attribute.keys() - {"name"}
+        value = attribute[member]
+        if member.startswith(("int", "uint")):
+            value = int(value)
+        values[attribute["name"]] = tuple(value["values"]) if member == "boolList" else value
+    known = {name: value for name, value in values.items() if name in Node.__annotations__}
+    return Node(
+        id=int(fields["id"]),
+        name=fields["name"],
+        type=NodeType[fields["type"]],
+        duration_ns=int(fields["durationMicros"]) * 1000,
+        control=tuple(map(int, fields["ctrlDeps"])),
+        data=tuple(map(int, fields["dataDeps"])),
+        **known,
+    )
+
+
+def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Result:
+    """Run a case from files, as a user would."""
+    arguments: dict[str, Any] = {}
+    for key, name in FILES.items():
+        if case[key] is not None:
+            text = case[key] if isinstance(case[key], str) else json.dumps(case[key])
+            (folder / name).write_text(text.replace("@DIR@", str(folder)))
+    workload = case["workload"]
+    if workload["kind"] == "collective":
+        arguments["workload"] = {"plugin": "collective", "collective": workload["collective"], "bytes": workload["bytes"]}
+    else:
+        ranks = workload.get("per_rank") or [workload["nodes"]] * workload["npus"]
+        arguments["workload"] = prefix = f"{folder}/{case['id']}"
+        for number, nodes in enumerate(ranks):
+            write_nodes(f"{prefix}.{number}.et", [node(fields) for fields in nodes])
+    if case["comm_group_json"] is not None:
+        arguments["groups"] = folder / "g.json"
+    for option in case["cli"]:
+        name, value = option.removeprefix("--").split("=")
+        if name not in WITHOUT_EFFECT:
+            arguments[OPTIONS[name]] = json.loads(value)
+    if case["backend"] == "congestion_aware":
+        arguments["set"] = ["network.congestion=aware"]
+    files = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
+    return astra_sim.simulate(**files, **arguments, **more)
+
+
+def explained() -> set[str]:
+    """The cases that the documentation says are different."""
+    section = PAGE.read_text().partition("## ASTRA-sim 2.x")[2]
+    return {word.strip("`") for word in section.replace(",", " ").split() if word.startswith("`") and "_" in word}
+
+
+def figures(result: astra_sim.Result, expected: dict[str, Any]) -> dict[str, Any]:
+    """What a case holds, of a result."""
+    found: dict[str, Any] = {"min": result.earliest_finish_ns, "max": result.finish_ns}
+    return {**found, "list": result.npu_finish_ns} if "list" in expected else found
+
+
+def is_small(case: dict[str, Any]) -> bool:
+    return case["workload"].get("bytes", 0) <= LARGEST and "oneDirect" not in case["id"]
+
+
+def test_npus_finish_when_they_do_there_except_where_the_documentation_explains(cases: list[dict[str, Any]], tmp_path: Path) -> None:
+    wrong = {}
+    for case in cases:
+        if case["status"] == "ok":
+            try:
+                found: Any = figures(simulate(case, tmp_path), case["finish_cycles_per_sys"])
+            except astra_sim.AstraError as error:
+                found = str(error)
+            if found != case["finish_cycles_per_sys"]:
+                wrong[case["id"]] = found
+    unexplained = {name: found for name, found in wrong.items() if name not in explained()}
+    assert not unexplained
+    present = {case["id"] for case in cases if case["status"] == "ok"}
+    assert explained() & present <= wrong.keys(), "docs/differences.md lists cases that do not differ"
+
+
+ANSWERED = {"ua_graph_coll_on_cpu", "ua_graph_group_dbt", "ua_graph_metadata_node", "ua_graph_p2p_zero_size", "ca_graph_p2p_zero_size"}
+"""Cases with which ASTRA-sim stops, and which have an answer. So do those with an endpoint delay of 0."""
+
+SAYS = {
+    "recv_no_send": ["NPU 1", "receive of 4096 bytes", "waits for a message of NPU 0", "tag 0"],
+    "size_mismatch": ["NPU 1", "waits for a message of NPU 0"],
+    "tag_mismatch": ["NPU 1", "waits for a message of NPU 0"],
+    "all_cycle": ["circle", "node 0 'n0'", "node 1 'n1'"],
+    "empty": ["has no nodes"],
+    "group_undefined": ["node 0", "no group '9'", "known: 1, 2"],
+    "invalid": ["INVALID_NODE"],
+    "involved_none": ["involved_dim", "at least one"],
+    "mem_none": ["remote memory", "none"],
+    "no_impl_key": ["implementation is missing"],
+    "no_splits_key": ["preferred-dataset-splits is missing"],
+    "reduce": ["comm_type is 1 (REDUCE)", "ALL_REDUCE"],
+    "missing_ops": ["node 0", "operations"],
+    "zero_tensor": ["node 0", "0 bytes"],
+    "halvingDoubling": ["halving_doubling cannot do", "ranks"],
+    "hd_a2a": ["halving_doubling cannot do all_to_all"],
+    "doubleBinaryTree": ["double_binary_tree cannot do", "ranks"],
+}
+
+
+def test_what_does_not_finish_there_has_an_answer_or_an_error_that_says_why(cases: list[dict[str, Any]], tmp_path: Path) -> None:
+    failing = [case for case in cases if case["status"] != "ok"]
+    for case in failing:
+        name = case["id"]
+        if name in ANSWERED or name.endswith("_ep0"):
+            assert simulate(case, tmp_path).finish_ns > 0, name
+            continue
+        with pytest.raises(astra_sim.AstraError) as caught:
+            simulate(case, tmp_path)
+        assert caught.value.exit_status in (1, 2)
+        (words,) = [words for part, words in SAYS.items() if part in name and not (part == "reduce" and "_graph_reduce" not in name)]
+        for word in words:
+            assert word in str(caught.value), (name, word)
+    assert failing
+
+
+def test_neither_symmetry_nor_the_engine_changes_when_npus_finish(cases: list[dict[str, Any]], tmp_path: Path) -> None:
+    chosen = [case for case in cases if case["status"] == "ok" and case["id"] not in explained() and is_small(case)]
+    for case in chosen[::25]:
+        finished = [
+            simulate(case, tmp_path, **choice).npu_finish_ns
+            for choice in ({"engine": "python"}, {"engine": "compiled"}, {"symmetry": False})
+        ]
+        assert finished[0] == finished[1] == finished[2], case["id"]
