@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from astra_sim_chakra.wire import Attribute, attribute, bytes_field, number_fiel
 from astra_sim_chakra.writer import encode_metadata, encode_node, encode_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import ROOT
 
 COMP, SEND, RECV, COLL = NodeType.COMP_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE, NodeType.COMM_COLL_NODE
 READERS = [pytest.param(False, id="python"), pytest.param(True, id="compiled", marks=pytest.mark.skipif(not has_compiled(), reason="pure"))]
@@ -367,6 +370,27 @@ def test_ranks_that_do_the_same_share_a_program(tmp_path: Path) -> None:
     assert traces.groups_of[5] == ("3",)
     for rank in range(8):
         assert list(traces.trace(rank).nodes()) == pipeline(rank, 4, 2)
+
+
+def test_the_pipeline_of_the_examples_can_run_and_has_a_program_for_each_stage(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "make_pipeline_traces.py"
+    subprocess.run([sys.executable, script, tmp_path / "new" / "p", "--microbatches", "5"], check=True)
+    traces = load_ranks(tmp_path / "new" / "p", 8)
+    assert traces.program_of == (0, 0, 1, 1, 2, 2, 3, 3)
+    assert traces.groups_of[6:] == (("4",), ("4",))
+    feeders = [Feeder(traces.trace(rank)) for rank in range(8)]
+    sent: set[tuple[int, int | None, int, int | None]] = set()
+    going = True
+    while going:
+        going = False
+        for rank, feeder in enumerate(feeders):
+            for each in map(feeder.node, feeder.ready()):
+                if each.type is SEND:
+                    sent.add((rank, each.comm_dst, each.comm_tag, each.comm_size))
+                if each.type is not RECV or (each.comm_src, rank, each.comm_tag, each.comm_size) in sent:
+                    feeder.done(feeder.take(each.id))
+                    going = True
+    assert all(feeder.finished for feeder in feeders)
 
 
 def test_groups_and_peers_of_ranks_with_one_program_are_their_own(tmp_path: Path) -> None:
