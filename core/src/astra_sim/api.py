@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from astra_sim.components import Components, build
@@ -77,7 +79,20 @@ def simulate(
     made.run.update({key: value for key, value in run.items() if value is not None})
     for assignment in set:
         made.set(assignment)
-    return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
+    with _without_collection():
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Hold off the search for garbage in circles: it would go over millions of operations again and again, and find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:

@@ -341,6 +341,9 @@ class _Simulation:
                 )
             )
         begin, end = engine.times(0)
+        for operation in self._programs[0].operations:
+            if isinstance(operation, Send):
+                self._payload[self._platform.route(0, self._peer(0, operation)).dimension] += operation.bytes
         return Trace(
             self._start_ps + engine.now,
             begin,

@@ -24,7 +24,8 @@ def print_result(result: Result) -> None:
     """Print the figures of the run, of its layers and of its dimensions."""
     out = console()
     out.print(_summary(result))
-    out.print(_layers(result))
+    if result.layers:
+        out.print(_layers(result))
     out.print(_dimensions(result))
 
 

@@ -135,6 +135,26 @@ class Trace:
         """The rows that a node waits for, control and data, each once."""
         return list(dict.fromkeys([*self.control[row], *self.data[row]]))
 
+    def all_dependencies(self) -> list[list[int]]:
+        """`dependencies` of all rows."""
+        found = []
+        control, data = self.control.rows.tolist(), self.data.rows.tolist()
+        first_control = first_data = 0
+        for end_control, end_data in zip(self.control.end.tolist(), self.data.end.tolist(), strict=True):
+            waits = control[first_control:end_control]
+            waits += data[first_data:end_data]
+            found.append(waits if len(waits) < 2 else list(dict.fromkeys(waits)))
+            first_control, first_data = end_control, end_data
+        return found
+
+    def names(self) -> list[str]:
+        """`name` of all rows."""
+        found, first = [], 0
+        for end in self._name_end.tolist():
+            found.append(self._names[first:end].decode())
+            first = end
+        return found
+
     def others(self, row: int) -> bytes:
         """The fields of a node for which there is no column, in wire format; empty unless the trace was loaded with `keep`."""
         if not len(self._other_end):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from astra_sim.models import MissingWork, Work
 from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS
 
-from astra_sim_chakra.ranks import load_ranks
+from astra_sim_chakra.ranks import load_ranks, rank_path
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Trace
 
@@ -38,10 +39,12 @@ class ChakraOptions:
 def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     """The graph of all ranks' traces; ranks that do the same share a program. Raises InputError naming file and node."""
     traces = load_ranks(options.prefix, context.platform.npus)
+    alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for rank, number in enumerate(traces.program_of):
+        alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
     programs = []
-    for number, trace in enumerate(traces.programs):
-        members = traces.members(number)
-        operations = _Builder(trace, members, context).operations()
+    for (number, groups), members in alike.items():
+        operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
         programs.append(RankProgram(tuple(operations), tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
@@ -57,38 +60,56 @@ def recognises(text: str) -> bool:
     return False
 
 
+def _places(rows: Sequence[int]) -> Sequence[int]:
+    """Where each row stands among `rows`."""
+    if isinstance(rows, range):
+        return rows
+    place = [0] * len(rows)
+    for number, row in enumerate(rows):
+        place[row] = number
+    return place
+
+
 class _Builder:
     """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
 
-    def __init__(self, trace: Trace, members: Sequence[int], context: Context) -> None:
+    def __init__(self, trace: Trace, path: str, groups: Sequence[str], members: Sequence[int], context: Context) -> None:
         self._trace = trace
+        self._path = path
+        self._groups = groups
         self._members = members
         self._context = context
         self._durations: dict[tuple[int, int, int, bool], int] = {}
         self._all = tuple(range(len(context.platform.dimensions)))
-        self._path = trace.path
 
     def operations(self) -> list[Operation]:
-        """All operations."""
+        """All operations, by id; where a node waits for one of a later id, in an order in which it comes after that."""
         trace = self._trace
-        rows = sorted(range(len(trace)), key=trace.id.__getitem__)
-        place = {row: number for number, row in enumerate(rows)}
-        if any(place[other] >= place[row] for row in rows for other in trace.dependencies(row)):
-            rows = list(trace.order)
-            place = {row: number for number, row in enumerate(rows)}
-        if not rows:
+        if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
-        return [self._operation(row, tuple(place[other] for other in trace.dependencies(row))) for row in rows]
+        waits = trace.all_dependencies()
+        ids = trace.id.tolist()
+        rows: Sequence[int] = range(len(ids))
+        if any(first > second for first, second in itertools.pairwise(ids)):
+            rows = sorted(rows, key=ids.__getitem__)
+        place = _places(rows)
+        if any(place[other] >= place[row] for row in rows for other in waits[row]):
+            rows = list(trace.order)
+            place = _places(rows)
+        types, names = trace.type.tolist(), trace.names()
+        if isinstance(place, range):
+            return [self._operation(row, tuple(waits[row]), types[row], names[row]) for row in rows]
+        return [self._operation(row, tuple(place[other] for other in waits[row]), types[row], names[row]) for row in rows]
 
-    def _operation(self, row: int, after: tuple[int, ...]) -> Operation:
-        trace, kind, name = self._trace, self._trace.type[row], self._trace.name(row)
+    def _operation(self, row: int, after: tuple[int, ...], kind: int, name: str) -> Operation:
+        trace = self._trace
         on_cpu = trace.is_cpu_op[row] == 1
+        if kind == NodeType.COMP_NODE or (self._context.replay_only and kind > NodeType.METADATA_NODE):
+            return Compute(after, self._duration(row, on_cpu), cpu=on_cpu, name=name)
         if kind == NodeType.INVALID_NODE:
             raise self._error(row, "its type is INVALID_NODE, which cannot be run")
         if kind == NodeType.METADATA_NODE:
             return Compute(after, 0, name=name)
-        if kind == NodeType.COMP_NODE or self._context.replay_only:
-            return Compute(after, self._duration(row, on_cpu), cpu=on_cpu, name=name)
         if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
             return MemoryAccess(after, self._needed(row, "tensor_size"), kind == NodeType.MEM_STORE_NODE, True, name=name)
         size = self._needed(row, "comm_size")
@@ -107,7 +128,7 @@ class _Builder:
             known = ", ".join(known.name for known in _COLLECTIVES)
             raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right")
         scaled = int(size * self._context.run.comm_scale)
-        group_name = trace.groups[trace.group[row]] if trace.group[row] >= 0 else None
+        group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
         group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")
         for npu in self._members if group is not None else ():
             if group is not None and npu not in group:
