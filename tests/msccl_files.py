@@ -18,10 +18,8 @@ def step(kind: str, source: str = "", target: str = "", count: int = 1, after: t
 def algorithm(collective: str, chunks: int, gpus: Iterable[Gpu], in_place: int = 0) -> str:
     """The text of a file."""
     gpus = list(gpus)
-    lines = [
-        f'<algo name="test" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="{len(gpus)}" coll="{collective}"'
-        f' inplace="{in_place}" outofplace="{1 - in_place}">'
-    ]
+    attributes = f'nchunksperloop="{chunks}" ngpus="{len(gpus)}" coll="{collective}" inplace="{in_place}" outofplace="{1 - in_place}"'
+    lines = [f'<algo name="test" proto="Simple" nchannels="1" {attributes}>']
     for rank, gpu in enumerate(gpus):
         lines.append(f'<gpu id="{rank}" i_chunks="{chunks}" o_chunks="{chunks}" s_chunks="{chunks}">')
         for number, (to, source, steps) in gpu.items():
@@ -33,7 +31,7 @@ def algorithm(collective: str, chunks: int, gpus: Iterable[Gpu], in_place: int =
 
 
 def ring_all_reduce(n: int, each: int = 1, fused: bool = True) -> str:
-    """A reduce-scatter and an all-gather around a ring, in place; chunks of `each`. Not `fused`: receive and send are steps of their own."""
+    """A reduce-scatter and an all-gather around a ring, in place; `each` chunks at a time. Not `fused`: no step does two things."""
 
     def steps(rank: int) -> list[str]:
         places = [f"i{(rank - k) % n * each}" for k in range(2 * n)]

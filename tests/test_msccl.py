@@ -110,7 +110,10 @@ GATHER = msccl_files.all_pairs_all_gather(3)
         (RING.replace('type="r" ', 'type="nop" ', 1), "sends to gpu 0 on channel 0, which never receives that there"),
         (RING.replace('type="s"', 'type="nop"', 1), "receives from gpu 0 on channel 0, which never sends that there"),
         (RING.replace('cnt="1"', 'cnt="2"', 1), "step: cnt is 1; 2 is right, what gpu 0 sends (line 4)"),
-        (RING.replace('type="rrcs"', 'type="rcs"'), "at the end gpu 0 has chunk 0 of gpu 0, 1, 2 in chunk 0 of its output; chunk 0 of gpu 0, 1, 2, 3 is"),
+        (
+            RING.replace('type="rrcs"', 'type="rcs"'),
+            "at the end gpu 0 has chunk 0 of gpu 0, 1, 2 in chunk 0 of its output; chunk 0 of gpu 0, 1, 2, 3 is",
+        ),
         (RING.replace('srcoff="3"', 'srcoff="2"', 1), "adds chunk"),
         (GATHER.replace('type="cpy"', 'type="nop"'), "at the end gpu 0 has nothing in chunk 0 of its output"),
         (GATHER.replace('srcoff="0"', 'srcoff="1"', 1), "reads chunk 1 of buffer i, which is empty"),

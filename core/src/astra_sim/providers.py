@@ -51,7 +51,6 @@ class CollectiveProvider(Provider):
     variants: int = attrs.field(default=1, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
-
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""
         return [name for name in self.needs if not getattr(topology, name, False)]

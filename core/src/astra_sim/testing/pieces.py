@@ -4,8 +4,8 @@ Pieces are named by the steps that carry them. For all-reduce, reduce-scatter an
 n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs that all ranks share the numbers are relative to the rank,
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
-A buffer may be cut finer: where programs of single ranks name pieces up to m, it has as many as the ranks divide, m or a little more, and rank r
-has those from r * m / n on. Two names have a meaning of their own:
+A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
+rank r has the k from r * k on. Two names have a meaning of their own:
 
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
 * `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
@@ -123,7 +123,7 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     def message(index: int, step: Step, repetition: int) -> Contents:
         names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(repetition)]
         _require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
-        data = {}
+        data: Contents = {}
         for name in names:
             if name == UNNAMED:
                 data[name] = ranks[index].held.setdefault(UNNAMED, Counter([index]))

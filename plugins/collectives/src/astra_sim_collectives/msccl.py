@@ -73,7 +73,9 @@ class _Program:
     def _needed(self, needs: int) -> list[Event]:
         """Takes from the receives that are left those needed, and those of messages sent before by the same ranks."""
         last = {event.peer: event for event in self._receives if self._bits[event] & needs}
-        found, left, ended = [], [], set()
+        found: list[Event] = []
+        left: list[Event] = []
+        ended: set[int] = set()
         for event in self._receives:
             (found if event.peer in last and event.peer not in ended else left).append(event)
             if last.get(event.peer) is event:

@@ -127,7 +127,8 @@ class _Follower:
                 held = self._held.get(self._at(rank, Place("o", offset), 0))
                 if held is None or (held.chunk, held.of) != right:
                     raise self._algorithm.error(
-                        1, f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right"
+                        1,
+                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right",
                     )
 
 

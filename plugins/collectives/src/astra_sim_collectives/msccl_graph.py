@@ -45,10 +45,10 @@ def events_in_order(algorithm: Algorithm) -> list[Event]:
         for cause in causes:
             followers[cause].append(event)
     number = {event: index for index, event in enumerate(events)}
-    bits = defaultdict(int)
+    bits: dict[int, int] = defaultdict(int)
     ready = [(0, 0, number[event], event) for event in events if not waiting[event]]
     heapq.heapify(ready)
-    ordered = []
+    ordered: list[Event] = []
     while ready:
         event = heapq.heappop(ready)[-1]
         if event.kind == "r":
@@ -107,10 +107,8 @@ def _match(algorithm: Algorithm, events: list[Event]) -> None:
             raise _unmatched(algorithm, event, key, "receives from", "sends")
         event.message = sends[key].popleft()
         if event.message.step.count != event.step.count:
-            raise algorithm.error(
-                event.step.line,
-                f"step: cnt is {event.step.count}; {event.message.step.count} is right, what gpu {key[0]} sends (line {event.message.step.line})",
-            )
+            right = f"{event.message.step.count} is right, what gpu {key[0]} sends (line {event.message.step.line})"
+            raise algorithm.error(event.step.line, f"step: cnt is {event.step.count}; {right}")
     for key, left in sends.items():
         if left:
             raise _unmatched(algorithm, left[0], key, "sends to", "receives")

@@ -100,6 +100,7 @@ class _Reader:
         self._declared = 0
         self._uses_output = False
         self._says_in_place = False
+        self._rank = 0
         self._gpu: dict[int, ThreadBlock] = {}
         self._block: ThreadBlock | None = None
         self.parser = expat.ParserCreate("utf-8")
@@ -158,20 +159,19 @@ class _Reader:
         number = self._number("gpu", attributes, "id", 0, self._declared - 1)
         if number in self._algorithm.gpus:
             raise self._error(f"gpu: id is {number} a second time")
+        self._rank = number
         self._gpu = self._algorithm.gpus[number] = {}
 
     def _start_block(self, attributes: Mapping[str, str]) -> None:
-        assert self._algorithm is not None
         number = self._number("tb", attributes, "id", 0)
         if number in self._gpu:
             raise self._error(f"tb: id is {number} a second time in its gpu")
-        rank = len(self._algorithm.gpus) and list(self._algorithm.gpus)[-1]
-        peers = [self._number("tb", attributes, key, -1, self._declared - 1) for key in ("send", "recv")]
-        for key, peer in zip(("send", "recv"), peers, strict=True):
-            if peer == rank:
+        to, source = (self._number("tb", attributes, key, -1, self._declared - 1) for key in ("send", "recv"))
+        for key, peer in (("send", to), ("recv", source)):
+            if peer == self._rank:
                 raise self._error(f"tb: {key} is {peer}, which is the gpu itself; another one or -1 is right")
         channel = self._number("tb", attributes, "chan", -1, default=0)
-        self._block = self._gpu[number] = ThreadBlock(number, *peers, channel, self.parser.CurrentLineNumber)
+        self._block = self._gpu[number] = ThreadBlock(number, to, source, channel, self.parser.CurrentLineNumber)
 
     def _step(self, attributes: Mapping[str, str]) -> None:
         block = self._block
@@ -189,9 +189,7 @@ class _Reader:
         source = self._place(attributes, "src", count) if kind in _READING else None
         target = self._place(attributes, "dst", count) if kind in _WRITING else None
         waits_for = self._number("step", attributes, "depid", -1, default=-1), self._number("step", attributes, "deps", -1, default=-1)
-        block.steps.append(
-            XmlStep(kind, source, target, count, waits_for if waits_for[0] >= 0 else None, self.parser.CurrentLineNumber)
-        )
+        block.steps.append(XmlStep(kind, source, target, count, waits_for if waits_for[0] >= 0 else None, self.parser.CurrentLineNumber))
 
     def _place(self, attributes: Mapping[str, str], end: str, count: int) -> Place:
         assert self._algorithm is not None
