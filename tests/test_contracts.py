@@ -7,6 +7,7 @@ from typing import ClassVar
 from astra_sim.platform import Dimension, Platform
 from astra_sim.testing import contracts
 from astra_sim_network_analytical.topologies import Ring
+from support import ROOT
 
 LINK = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
 
@@ -26,6 +27,20 @@ class TestHalvingDoubling(contracts.CollectiveContract):
 
 class TestDoubleBinaryTree(contracts.CollectiveContract):
     name = "double_binary_tree"
+
+
+class TestInNetwork(contracts.CollectiveContract):
+    name = "in_network"
+
+
+class TestMscclRing(contracts.CollectiveContract):
+    name = "msccl"
+    options: ClassVar = {"file": str(ROOT / "examples" / "collectives" / "ring_all_reduce_4.xml")}
+
+
+class TestMscclAllPairs(contracts.CollectiveContract):
+    name = "msccl"
+    options: ClassVar = {"file": str(ROOT / "examples" / "collectives" / "all_pairs_all_gather_4.xml")}
 
 
 class TestRingTopology(contracts.TopologyContract):

@@ -29,7 +29,7 @@ def check_component(kind: str, component: Provider | FileFormat) -> None:
     factory = component.load_factory()
     if kind == "command" and not isinstance(factory, click.Command):
         raise PluginError(f"it is {factory!r}, which is not a click command")
-    if kind == "collective":
+    if kind == "collective" and not any(option.default == "required" for option in describe_options(options)):
         check_collective(factory if options is None else lambda request: factory(request, options()))
 
 

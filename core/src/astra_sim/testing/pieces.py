@@ -3,6 +3,12 @@
 Pieces are named by the steps that carry them. For all-reduce, reduce-scatter and all-gather a buffer of n ranks has the pieces 0 to
 n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs that all ranks share the numbers are relative to the rank,
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
+
+A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
+rank r has the k from r * k on. Two names have a meaning of their own:
+
+* `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
+* `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
 """
 
 from __future__ import annotations
@@ -11,6 +17,9 @@ from collections import Counter, deque
 from collections.abc import Hashable
 
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
+
+ALL = "all"
+UNNAMED = "unnamed"
 
 Contents = dict[Hashable, Counter[int]]
 """What a rank holds: for each piece, how often it holds which rank's contribution."""
@@ -23,25 +32,42 @@ def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
     complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Raises
     AssertionError if not, or if a rank does not finish.
     """
-    contents = _move(schedule, request)
+    cut = _cut(schedule)
+    contents = _move(schedule, request, cut)
     n = schedule.ranks
+    if any(UNNAMED in held for held in contents):
+        for rank, held in enumerate(contents):
+            missing = [other for other in range(n) if other not in held.get(UNNAMED, Counter([rank]))]
+            _require(not missing, f"rank {rank} never hears of ranks {missing}")
+        return contents
     complete = Counter(range(n))
     for rank, held in enumerate(contents):
         if request.collective is Collective.ALL_REDUCE:
-            for piece in range(n):
+            for piece in range(n * cut):
                 _require(held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}")
         elif request.collective is Collective.ALL_GATHER:
-            for piece in range(n):
-                _require(held.get(piece) == Counter([piece]), f"rank {rank} does not hold piece {piece}")
+            for piece in range(n * cut):
+                _require(held.get(piece) == Counter([piece // cut]), f"rank {rank} does not hold piece {piece}")
         elif request.collective is Collective.ALL_TO_ALL:
             for source in range(n):
-                _require(held.get((source, rank)) == Counter([source]), f"rank {rank} does not hold what rank {source} has for it")
+                for piece in range(rank * cut, (rank + 1) * cut):
+                    whole = held.get((source, piece)) == Counter([source])
+                    _require(whole, f"rank {rank} does not hold what rank {source} has for it")
     if request.collective is Collective.REDUCE_SCATTER:
-        whole = [{piece for piece in range(n) if held[piece] == complete} for held in contents]
-        for rank, pieces in enumerate(whole):
-            _require(len(pieces) == 1, f"rank {rank} holds {len(pieces)} complete pieces; one is right")
-        _require(set().union(*whole) == set(range(n)), "some piece is complete on no rank")
+        whole_of = [{piece for piece in range(n * cut) if held[piece] == complete} for held in contents]
+        for rank, pieces in enumerate(whole_of):
+            _require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; {'one' if cut == 1 else cut} is right")
+        _require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
     return contents
+
+
+def _cut(schedule: Schedule) -> int:
+    """Pieces for each rank: one, or as many as the steps name."""
+    if schedule.is_shared:
+        return 1
+    names = {name for program in schedule.programs for step in program.steps for k in range(step.times) for name in step.pieces_of(k)}
+    numbers = [name[-1] if isinstance(name, tuple) else name for name in names]
+    return max((number // schedule.ranks + 1 for number in numbers if isinstance(number, int)), default=1)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -54,13 +80,13 @@ def _words(held: Counter[int]) -> str:
     return ", ".join(f"the contribution of rank {rank} {times} times" for rank, times in sorted(held.items()))
 
 
-def _initial(rank: int, request: Request) -> Contents:
+def _initial(rank: int, request: Request, cut: int) -> Contents:
     n = request.ranks
     if request.collective is Collective.ALL_GATHER:
-        return {rank: Counter([rank])}
+        return {piece: Counter([rank]) for piece in range(rank * cut, (rank + 1) * cut)}
     if request.collective is Collective.ALL_TO_ALL:
-        return {(rank, other): Counter([rank]) for other in range(n)}
-    return {piece: Counter([rank]) for piece in range(n)}
+        return {(rank, piece): Counter([rank]) for piece in range(n * cut)}
+    return {piece: Counter([rank]) for piece in range(n * cut)}
 
 
 def _absolute(piece: Hashable, peer: Peer, rank: int, ranks: int) -> Hashable:
@@ -72,29 +98,47 @@ def _absolute(piece: Hashable, peer: Peer, rank: int, ranks: int) -> Hashable:
 
 
 class _Rank:
-    def __init__(self, schedule: Schedule, index: int, request: Request) -> None:
+    def __init__(self, schedule: Schedule, index: int, held: Contents) -> None:
         steps = schedule.program(index).steps
+        self.index = index
         self.steps: list[tuple[Step, int]] = [(step, k) for step in steps for k in range(step.times)]
         self.reduces = [step.reduce for step, _ in self.steps if step.receive_from is not None]
         self.credits = schedule.program(index).starts
         self.arrivals = 0
         self.next_step = 0
         self.posted = 0
-        self.held: Contents = _initial(index, request)
+        self.held = held
         self.early: dict[int, Contents] = {}
         self.awaited: set[int] = set()
 
 
-def _move(schedule: Schedule, request: Request) -> list[Contents]:
+def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     """Run the schedule with messages delivered in the order they are sent."""
     n = schedule.ranks
     programs = lower(schedule)
-    ranks = [_Rank(schedule, index, request) for index in range(n)]
+    initial = [_initial(index, request, cut) for index in range(n)]
+    ranks = [_Rank(schedule, index, dict(initial[index])) for index in range(n)]
     wire: deque[tuple[int, int, Contents]] = deque()
+
+    def message(index: int, step: Step, repetition: int) -> Contents:
+        names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(repetition)]
+        _require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
+        data: Contents = {}
+        for name in names:
+            if name == UNNAMED:
+                data[name] = ranks[index].held.setdefault(UNNAMED, Counter([index]))
+            elif isinstance(name, tuple) and name[0] == ALL:
+                data[name[1]] = sum((contents.get(name[1], Counter()) for contents in initial), Counter())
+            else:
+                _require(name in ranks[index].held, f"rank {index} sends piece {name}, which it does not hold")
+                data[name] = ranks[index].held[name]
+        return data
 
     def absorb(state: _Rank, slot: int, data: Contents) -> None:
         for piece, contribution in data.items():
-            if state.reduces[slot]:
+            if piece == UNNAMED:
+                state.held[piece] = state.held.get(piece, Counter([state.index])) | contribution
+            elif state.reduces[slot]:
                 state.held[piece] = state.held.get(piece, Counter()) + contribution
             else:
                 state.held[piece] = contribution
@@ -109,11 +153,7 @@ def _move(schedule: Schedule, request: Request) -> list[Contents]:
             step, repetition = state.steps[state.next_step]
             state.next_step += 1
             if action.send_to is not None:
-                names = [_absolute(piece, action.send_to, index, n) for piece in step.pieces_of(repetition)]
-                _require(bool(names), f"rank {index} sends a message to {action.send_to} that names no pieces")
-                missing = [name for name in names if name not in state.held]
-                _require(not missing, f"rank {index} sends pieces {missing}, which it does not hold")
-                wire.append((action.send_to.of(index, n), action.slot, {name: state.held[name] for name in names}))
+                wire.append((action.send_to.of(index, n), action.slot, message(index, step, repetition)))
             if action.receive_from is not None:
                 if action.receive_slot in state.early:
                     absorb(state, action.receive_slot, state.early.pop(action.receive_slot))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim import FileFormat, Provider, hookimpl
+from astra_sim import CollectiveProvider, FileFormat, Provider, hookimpl
 
 
 @hookimpl
@@ -12,6 +12,18 @@ def astra_commands() -> list[Provider]:
             "convert",
             "Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.",
             "astra_sim_chakra.convert:convert",
+        )
+    ]
+
+
+@hookimpl
+def astra_collectives() -> list[CollectiveProvider]:
+    return [
+        CollectiveProvider(
+            "chakra",
+            "From Chakra traces, one of every rank, with messages as large as they say",
+            "astra_sim_chakra.custom_collective:custom_collective",
+            "astra_sim_chakra.custom_collective:CustomCollectiveOptions",
         )
     ]
 

@@ -32,4 +32,12 @@ def astra_collectives() -> list[CollectiveProvider]:
             variants=2,
         )
     )
+    providers.append(
+        CollectiveProvider(
+            "in_network", "In a switch that adds up what it passes on", f"{_HERE}.in_network:in_network", needs=("in_network_reduction",)
+        )
+    )
+    providers.append(
+        CollectiveProvider("msccl", "From a file in the XML format of MSCCL", f"{_HERE}.msccl:msccl", f"{_HERE}.msccl:MscclOptions")
+    )
     return providers

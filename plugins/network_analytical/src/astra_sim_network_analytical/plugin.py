@@ -25,7 +25,7 @@ def astra_platforms() -> list[Provider]:
     return [
         Provider("ring", "NPUs in a ring, links in both directions", f"{_HERE}.topologies:ring", f"{_HERE}.topologies:RingOptions"),
         Provider("fully_connected", "A link between every two NPUs", f"{_HERE}.topologies:fully_connected", options),
-        Provider("switch", "NPUs around one switch", f"{_HERE}.topologies:switch", options),
+        Provider("switch", "NPUs around one switch", f"{_HERE}.topologies:switch", f"{_HERE}.topologies:SwitchOptions"),
         Provider(
             "torus",
             "Rings in several dimensions, all links alike",

@@ -35,6 +35,13 @@ class RingOptions(DimensionOptions):
 
 
 @attrs.frozen
+class SwitchOptions(DimensionOptions):
+    """Options of a switched dimension. Bandwidth is given in one of two units."""
+
+    in_network_reduction: bool = option(False, help="the switch can add up data of all NPUs, and send the sum to them")
+
+
+@attrs.frozen
 class TorusOptions:
     """Options of a torus."""
 
@@ -105,6 +112,7 @@ class Switch:
     size: int
     links: int
     name: str = "switch"
+    in_network_reduction: bool = False
 
     def hops(self, source: int, destination: int) -> int:
         """Two."""
@@ -137,9 +145,9 @@ def fully_connected(options: DimensionOptions) -> list[Dimension]:
     return [_dimension(FullyConnected(options.size, options.links), options)]
 
 
-def switch(options: DimensionOptions) -> list[Dimension]:
+def switch(options: SwitchOptions) -> list[Dimension]:
     """A switched dimension."""
-    return [_dimension(Switch(options.size, options.links), options)]
+    return [_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options)]
 
 
 def torus(options: TorusOptions) -> list[Dimension]:

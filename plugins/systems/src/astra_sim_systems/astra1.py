@@ -15,7 +15,8 @@ from astra_sim.components import Algorithm, Context, located
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.graph import Communicate
-from astra_sim.platform import Group, LogicalDimension, is_power_of_two
+from astra_sim.platform import Dimension, Group, LogicalDimension, is_power_of_two
+from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.single_precision import scaled
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
@@ -113,6 +114,9 @@ class Astra1System(System):
                 dimension = platform.dimensions[index]
                 name = _default_algorithm(kind, dimension.topology.name, dimension.size)
             algorithms.append(self.context.algorithm(name, kind.value))
+            end = len(platform.dimensions) if algorithms[-1].whole_platform else index + 1
+            for number, dimension in enumerate(platform.dimensions[index:end], index):
+                self._check_needs(kind, name, number, dimension)
             if algorithms[-1].whole_platform and index < len(names) - 1:
                 raise InputError(f"{kind.value}: {name} runs over the whole platform, so no algorithm can follow it")
         complete = algorithms and algorithms[-1].whole_platform
@@ -122,6 +126,15 @@ class Astra1System(System):
                 " one for each dimension is right"
             )
         return algorithms
+
+    def _check_needs(self, kind: Collective, name: str, index: int, dimension: Dimension) -> None:
+        """Raise InputError where the topology of a dimension lacks what an algorithm needs."""
+        provider, _ = self.context.component("collective", name, kind.value)
+        for need in provider.missing(dimension.topology) if isinstance(provider, CollectiveProvider) else ():
+            raise InputError(
+                f"{kind.value}: {name} needs a topology with {need}, and dimension {index} ({dimension.topology.name}) has none;"
+                f" another algorithm is right, or a topology that has it (such as a switch with {need} = true)"
+            )
 
 
 def _default_algorithm(kind: Collective, topology: str, size: int) -> str:

@@ -105,8 +105,9 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if option:
             system[option] = converted
         others[key] = converted
-    for key in _NEEDED:
-        if key not in table and f"{key}-custom" not in table:
+    needed = _NEEDED if _CUSTOM.keys().isdisjoint(table) else _NEEDED[:1]
+    for key in needed:
+        if key not in table:
             raise InputError(f"{path}: {key} is missing")
     for key, option in _CUSTOM.items():
         if key in table:

@@ -1,0 +1,237 @@
+"""The collective `chakra`: an algorithm given as Chakra traces, one of each rank, as the custom collectives of ASTRA-sim 2.x."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.errors import ScheduleError
+from astra_sim.schedule import RankProgram, Request, Schedule, Step, rank, receive, send
+
+from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
+from astra_sim_chakra.schema import NodeType
+from astra_sim_chakra.trace import Trace
+
+PIECES = ("unnamed",)
+"""Traces do not say which data a message carries, see `astra_sim.testing.pieces`."""
+
+_INSTANT = (NodeType.METADATA_NODE, NodeType.COMP_NODE)
+
+
+@attrs.frozen
+class CustomCollectiveOptions:
+    """Options of an algorithm in traces."""
+
+    prefix: str = option(
+        help="the trace of rank N is the file PREFIX.N.et; its messages are as large as it says, whatever the collective is"
+    )
+
+
+def custom_collective(request: Request, options: CustomCollectiveOptions) -> Schedule:
+    """The algorithm in the traces. A message has the bytes that its nodes say (comm_size); nothing is scaled.
+
+    Raises InputError, naming file and node, where a trace is wrong, and ScheduleError where there are traces of another number of ranks
+    or one cannot be said as a schedule: see `_Rank`.
+    """
+    found = len(find_ranks(options.prefix))
+    if found and found != request.ranks:
+        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {found} ranks")
+    traces = load_ranks(options.prefix, request.ranks)
+    ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
+    _match(ranks)
+    _resolve_waits_for_sends(ranks, alike=len(traces.programs) == 1)
+    for one in ranks:
+        one.group()
+    _put_in_order(ranks)
+    return Schedule.per_rank(request, [RankProgram(tuple(one.steps()), starts=0) for one in ranks])
+
+
+@attrs.define
+class _Group:
+    """Receives, and sends that wait for all of these and of the groups before."""
+
+    receives: list[int]
+    sends: list[int]
+
+
+class _Rank:
+    """The nodes of a rank.
+
+    The kernel counts the messages that a rank has received and does not tell them apart, so that a send waits for all receives posted
+    so far. Hence the sets of receives that the sends wait for must lie in each other: then sends are done in the order of those sets, and
+    receives are posted just before the first send that waits for them.
+    """
+
+    def __init__(self, trace: Trace, number: int) -> None:
+        self.trace, self.number = trace, number
+        self.waits: list[set[int]] = [set(trace.dependencies(row)) for row in range(len(trace))]
+        self.meets: dict[int, tuple[int, int]] = {}
+        """For each send and receive the rank and row of its counterpart."""
+        self.groups: list[_Group] = []
+        for row in trace.order:
+            self._check(row)
+        if not self.rows(NodeType.COMM_SEND_NODE) and not self.rows(NodeType.COMM_RECV_NODE):
+            raise InputError(f"{trace.path}: the trace neither sends nor receives; at least one of the two is right")
+
+    def rows(self, kind: NodeType) -> list[int]:
+        """The nodes of a type, in the order of their ids."""
+        return sorted((row for row in range(len(self.trace)) if self.trace.type[row] == kind), key=self.trace.id.__getitem__)
+
+    def peer(self, row: int) -> int:
+        """To whom a send goes, from whom a receive comes."""
+        trace = self.trace
+        peer: int = (trace.comm_dst if trace.type[row] == NodeType.COMM_SEND_NODE else trace.comm_src)[row]
+        return peer
+
+    def error(self, row: int, what: str) -> InputError:
+        return InputError(f"{self.trace.path}: {self.trace.label(row)}: {what}")
+
+    def impossible(self, row: int, what: str) -> ScheduleError:
+        return ScheduleError(f"{self.trace.path}: {self.trace.label(row)} {what}; a schedule cannot say that")
+
+    def _check(self, row: int) -> None:
+        trace = self.trace
+        kind = NodeType(trace.type[row])
+        if kind in _INSTANT:
+            if trace.duration_ns[row] > 0:
+                raise self.impossible(row, f"takes {trace.duration_ns[row]} ns (duration_micros)")
+            return
+        if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
+            raise self.error(row, f"its type is {kind.name}; COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE are right in a collective")
+        name = "comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"
+        for column, value in (("comm_size", trace.comm_size[row]), (name, self.peer(row))):
+            if value < 0:
+                raise self.error(row, f"{column} is missing")
+        if self.peer(row) == self.number:
+            raise self.error(row, f"{name} is the rank itself; another one is right")
+
+    def _needs(self) -> dict[int, int]:
+        """A bit for each receive that a node waits for, directly or not; that of a receive also for itself."""
+        bits = {row: 1 << place for place, row in enumerate(self.rows(NodeType.COMM_RECV_NODE))}
+        needs: dict[int, int] = {}
+        for row in self._order():
+            needs[row] = bits.get(row, 0)
+            for other in self.waits[row]:
+                needs[row] |= needs[other]
+        return needs
+
+    def _order(self) -> list[int]:
+        followers: dict[int, list[int]] = defaultdict(list)
+        waiting = [len(waits) for waits in self.waits]
+        for row, waits in enumerate(self.waits):
+            for other in waits:
+                followers[other].append(row)
+        order = [row for row, count in enumerate(waiting) if not count]
+        for row in order:
+            for follower in followers[row]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    order.append(follower)
+        for row in range(len(self.trace)):
+            if waiting[row]:
+                raise self.impossible(row, "waits for the arrival of a message of which the receive waits for this node")
+        return order
+
+    def group(self) -> None:
+        """Put sends and receives into groups, in order."""
+        needs = self._needs()
+        left = self.rows(NodeType.COMM_RECV_NODE)
+        bit = {row: 1 << place for place, row in enumerate(left)}
+        done, before = 0, -1
+        self.groups = [_Group([], [])]
+        for row in sorted(self.rows(NodeType.COMM_SEND_NODE), key=lambda row: needs[row].bit_count()):
+            if done & ~needs[row]:
+                other = next(other for other, mask in bit.items() if mask & done & ~needs[row])
+                labels = self.trace.label(other), self.trace.label(before)
+                raise self.impossible(row, f"does not wait for {labels[0]}, as {labels[1]} does, nor for all else that that waits for")
+            if needs[row] != done:
+                self.groups.append(_Group([other for other in left if bit[other] & needs[row]], []))
+                left = [other for other in left if not bit[other] & needs[row]]
+                done, before = needs[row], row
+            self.groups[-1].sends.append(row)
+        self.groups.append(_Group(left, []))
+
+    def steps(self) -> Iterator[Step]:
+        """The program."""
+        posted = 0
+        for group in self.groups:
+            for row in group.receives:
+                yield receive(rank(self.peer(row)), self.trace.comm_size[row], after=0)
+            posted += len(group.receives)
+            for row in group.sends:
+                yield send(rank(self.peer(row)), self.trace.comm_size[row], after=posted, pieces=PIECES)
+
+
+def _match(ranks: Sequence[_Rank]) -> None:
+    """The n-th send with some tag and size from one rank to another meets the n-th such receive there."""
+    waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
+    for one in ranks:
+        for row in one.rows(NodeType.COMM_SEND_NODE):
+            waiting[one.number, one.peer(row), one.trace.comm_tag[row], one.trace.comm_size[row]].append(row)
+    for one in ranks:
+        for row in one.rows(NodeType.COMM_RECV_NODE):
+            key = one.peer(row), one.number, one.trace.comm_tag[row], one.trace.comm_size[row]
+            if not waiting[key]:
+                raise one.error(row, f"rank {key[0]} does not send it: a message with comm_tag {key[2]} of {key[3]} bytes")
+            sender, sent = ranks[key[0]], waiting[key].popleft()
+            one.meets[row] = sender.number, sent
+            sender.meets[sent] = one.number, row
+    for (source, to, tag, size), rows in waiting.items():
+        for row in rows:
+            raise ranks[source].error(row, f"rank {to} does not receive it: a message with comm_tag {tag} of {size} bytes")
+
+
+def _resolve_waits_for_sends(ranks: Sequence[_Rank], alike: bool) -> None:
+    """What waits for a send waits for its arrival, of which a sender is told nothing.
+
+    Where all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
+    wait for something that follows from the arrival in any case.
+    """
+    for one in ranks:
+        for row, waits in enumerate(one.waits):
+            for other in [other for other in waits if one.trace.type[other] == NodeType.COMM_SEND_NODE]:
+                if alike:
+                    waits.update({one.meets[other][1]} - {row})
+                elif not _follows(ranks, (one.number, row), one.meets[other]):
+                    raise one.impossible(row, f"waits until the message of {one.trace.label(other)} has arrived")
+
+
+def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, int]) -> bool:
+    """Whether a node (rank, row) comes after the receive `cause`, by dependencies and messages."""
+    seen = {node}
+    rest = deque(seen)
+    while rest:
+        number, row = rest.popleft()
+        one = ranks[number]
+        causes = [(number, other) for other in one.waits[row]]
+        if one.trace.type[row] == NodeType.COMM_RECV_NODE:
+            causes.append(one.meets[row])
+        for found in causes:
+            if found == cause:
+                return True
+            if found not in seen:
+                seen.add(found)
+                rest.append(found)
+    return False
+
+
+def _put_in_order(ranks: Sequence[_Rank]) -> None:
+    """Order what is in each group so that messages meet: the k-th send to a rank the k-th receive from its sender."""
+    group_of = {(one.number, row): place for one in ranks for place, group in enumerate(one.groups) for row in group.receives}
+    place_of: dict[tuple[int, int], int] = {}
+    for one in ranks:
+        for group in one.groups:
+            group.sends.sort(key=lambda row: (group_of[one.meets[row]], one.trace.id[row]))
+            for row in group.sends:
+                place_of[one.number, row] = len(place_of)
+    for one in ranks:
+        latest: dict[int, int] = {}
+        for group in one.groups:
+            group.receives.sort(key=lambda row: place_of[one.meets[row]])
+            for row in group.receives:
+                place = place_of[one.meets[row]]
+                if place < latest.get(one.peer(row), -1):
+                    raise one.impossible(row, f"gets a message that rank {one.peer(row)} sends before another that must come first")
+                latest[one.peer(row)] = place

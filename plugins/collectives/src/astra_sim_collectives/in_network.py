@@ -1,0 +1,20 @@
+"""In the network: a switch adds up what all ranks send, and sends the result to them."""
+
+from __future__ import annotations
+
+from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
+
+
+def in_network(request: Request) -> Schedule:
+    """Every rank sends what it has once, and gets its result once; one message through the switch to the next rank stands for both.
+
+    Its size is that of the larger of the two: bytes, and for an all-gather what the n - 1 others have. Nothing is added up at the
+    endpoints. Raises ScheduleError for all-to-all, in which there is nothing to add up or to multiply.
+    """
+    n, collective = request.ranks, request.collective
+    if collective is Collective.ALL_TO_ALL:
+        raise request.unsupported("in_network", "a switch adds up or multiplies data, and all pieces of an all-to-all differ")
+    size = request.bytes * (n - 1) if collective is Collective.ALL_GATHER else request.bytes
+    # The receiver of a reduce-scatter gets the piece that is its own.
+    pieces = [request.direction] if collective is Collective.REDUCE_SCATTER else range(n)
+    return Schedule.shared(request, [exchange(shift(request.direction), size, pieces=[("all", piece) for piece in pieces])])

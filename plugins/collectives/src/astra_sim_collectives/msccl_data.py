@@ -1,0 +1,139 @@
+"""What an MSCCL algorithm does with data: follows every chunk from buffer to buffer and says whether the result is right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+import attrs
+from astra_sim.schedule import Collective
+
+from astra_sim_collectives.msccl_graph import Event
+from astra_sim_collectives.msccl_xml import REDUCING, SENDING, Algorithm, Place
+
+
+@attrs.frozen
+class Value:
+    """What a chunk of a buffer holds: the sum of what the ranks `of` had in `chunk`. `received` is the receive that brought it as it is."""
+
+    chunk: Hashable
+    of: Counter[int]
+    received: Event | None = None
+
+
+@attrs.frozen
+class DataFlow:
+    """The chunks that every send carries, and the receives that are added to what is there."""
+
+    carried: dict[Event, list[Hashable]]
+    reduced: set[Event]
+
+
+def follow(algorithm: Algorithm, events: Sequence[Event]) -> DataFlow:
+    """Do all events, in order. Raises InputError where a step reads what is not there, or the result is not that of the collective."""
+    return _Follower(algorithm).follow(events)
+
+
+class _Follower:
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+        self._ranks = len(algorithm.gpus)
+        self._share = algorithm.chunks // self._ranks
+        self._held: dict[tuple[int, Place], Value] = {}
+        self._flow = DataFlow({}, set())
+        for rank in range(self._ranks):
+            own = self._share if algorithm.collective is Collective.ALL_GATHER else algorithm.chunks
+            for offset in range(own):
+                self._held[self._at(rank, Place("i", offset), 0)] = Value(self._name(rank, offset), Counter([rank]))
+
+    def _name(self, rank: int, offset: int) -> Hashable:
+        """What chunk `offset` of the input of a rank is called."""
+        if self._algorithm.collective is Collective.ALL_GATHER:
+            return rank * self._share + offset
+        return (rank, offset) if self._algorithm.collective is Collective.ALL_TO_ALL else offset
+
+    def _at(self, rank: int, place: Place, further: int) -> tuple[int, Place]:
+        """A chunk of a buffer; in place the smaller one of input and output is a part of the larger one."""
+        buffer, offset = place.buffer, place.offset + further
+        if self._algorithm.in_place and buffer != "s":
+            smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self._algorithm.collective)
+            return rank, Place("io", offset + rank * self._share if buffer == smaller else offset)
+        return rank, Place(buffer, offset)
+
+    def follow(self, events: Sequence[Event]) -> DataFlow:
+        sent: dict[Event, list[Value]] = {}
+        passing: dict[int, list[Value]] = {}
+        for event in events:
+            step = event.step
+            if event.kind == "s":
+                values = passing.pop(id(step), None) or self._read(event, step.source)
+                sent[event] = values
+                self._flow.carried[event] = [value.chunk for value in values]
+                continue
+            if event.kind == "r":
+                assert event.message is not None
+                values = [Value(value.chunk, value.of, event) for value in sent.pop(event.message)]
+                if step.type in REDUCING:
+                    values = self._add(event, values, self._read(event, step.source))
+                if step.type in SENDING:
+                    passing[id(step)] = values
+            elif step.type == "nop":
+                continue
+            else:
+                values = self._read(event, step.source)
+                if step.type == "re":
+                    values = self._add(event, values, self._read(event, step.target))
+            for further, value in enumerate(values):
+                if step.target is not None:
+                    self._held[self._at(event.rank, step.target, further)] = value
+        self._check_result()
+        return self._flow
+
+    def _read(self, event: Event, place: Place | None) -> list[Value]:
+        assert place is not None
+        values = []
+        for further in range(event.step.count):
+            value = self._held.get(self._at(event.rank, place, further))
+            if value is None:
+                raise self._algorithm.error(
+                    event.step.line, f"step: gpu {event.rank} reads chunk {place.offset + further} of buffer {place.buffer}, which is empty"
+                )
+            values.append(value)
+        return values
+
+    def _add(self, event: Event, some: list[Value], others: list[Value]) -> list[Value]:
+        sums = []
+        for a, b in zip(some, others, strict=True):
+            if a.chunk != b.chunk:
+                raise self._algorithm.error(event.step.line, f"step: gpu {event.rank} adds chunk {a.chunk} to chunk {b.chunk}")
+            self._flow.reduced.update(value.received for value in (a, b) if value.received is not None)
+            sums.append(Value(a.chunk, a.of + b.of))
+        return sums
+
+    def _check_result(self) -> None:
+        kind, ranks, everyone = self._algorithm.collective, self._ranks, Counter(range(self._ranks))
+        for rank in range(ranks):
+            for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self._algorithm.chunks):
+                source, rest = divmod(offset, max(1, self._share))
+                match kind:
+                    case Collective.ALL_REDUCE:
+                        right: tuple[Hashable, Counter[int]] = offset, everyone
+                    case Collective.REDUCE_SCATTER:
+                        right = rank * self._share + offset, everyone
+                    case Collective.ALL_GATHER:
+                        right = offset, Counter([source])
+                    case _:
+                        right = (source, rank * self._share + rest), Counter([source])
+                held = self._held.get(self._at(rank, Place("o", offset), 0))
+                if held is None or (held.chunk, held.of) != right:
+                    raise self._algorithm.error(
+                        1,
+                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right",
+                    )
+
+
+def _words(value: Value | None) -> str:
+    if value is None:
+        return "nothing"
+    ranks = ", ".join(f"{rank}" if times == 1 else f"{rank} ({times} times)" for rank, times in sorted(value.of.items()))
+    return f"chunk {value.chunk} of gpu {ranks}"

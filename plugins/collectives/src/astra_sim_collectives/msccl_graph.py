@@ -1,0 +1,120 @@
+"""The messages of an MSCCL algorithm, and an order in which all its steps can be done."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, Algorithm, XmlStep
+
+
+@attrs.define(eq=False, slots=True)
+class Event:
+    """What a step does at one time: receive (and store or reduce), send, or something local. `kind` is "r", "s" or "l".
+
+    A receive has in `message` the send that it meets. In a possible order of all events this one is number `place`. `needs` has a bit
+    for each receive of the rank that must have happened before, the receive itself included.
+    """
+
+    kind: str
+    rank: int
+    step: XmlStep
+    peer: int
+    after: list[Event] = attrs.field(factory=list)
+    message: Event | None = None
+    time: int = 0
+    needs: int = 0
+    place: int = -1
+
+
+def events_in_order(algorithm: Algorithm) -> list[Event]:
+    """All events, each after what it waits for and, of two that may come in either order, that first which fewer messages lead to.
+
+    Raises InputError where sends and receives do not match, or steps wait for each other.
+    """
+    events = _events(algorithm)
+    _match(algorithm, events)
+    followers: dict[Event, list[Event]] = defaultdict(list)
+    waiting = {}
+    for event in events:
+        causes = event.after if event.message is None else [*event.after, event.message]
+        waiting[event] = len(causes)
+        for cause in causes:
+            followers[cause].append(event)
+    number = {event: index for index, event in enumerate(events)}
+    bits: dict[int, int] = defaultdict(int)
+    ready = [(0, 0, number[event], event) for event in events if not waiting[event]]
+    heapq.heapify(ready)
+    ordered: list[Event] = []
+    while ready:
+        event = heapq.heappop(ready)[-1]
+        if event.kind == "r":
+            event.needs |= 1 << bits[event.rank]
+            bits[event.rank] += 1
+        event.place = len(ordered)
+        ordered.append(event)
+        for follower in followers[event]:
+            waiting[follower] -= 1
+            follower.time = max(follower.time, event.time + (follower.message is event))
+            if follower.message is not event:
+                follower.needs |= event.needs
+            if not waiting[follower]:
+                heapq.heappush(ready, (follower.time, follower.needs.bit_count(), number[follower], follower))
+    if len(ordered) < len(events):
+        event = next(event for event in events if event.place < 0)
+        raise algorithm.error(event.step.line, f"step: gpu {event.rank} waits here for ever: steps and messages wait for each other")
+    return ordered
+
+
+def _events(algorithm: Algorithm) -> list[Event]:
+    """The events of all steps, with what they wait for on their rank."""
+    events = []
+    for rank, blocks in sorted(algorithm.gpus.items()):
+        first: dict[tuple[int, int], Event] = {}
+        last: dict[tuple[int, int], Event] = {}
+        for block in blocks.values():
+            previous: Event | None = None
+            for number, step in enumerate(block.steps):
+                kinds = ("r" * (step.type in RECEIVING) + "s" * (step.type in SENDING)) or "l"
+                for kind in kinds:
+                    event = Event(kind, rank, step, {"r": block.receive, "s": block.send}.get(kind, -1))
+                    event.after = [previous] if previous is not None else []
+                    first.setdefault((block.id, number), event)
+                    last[block.id, number] = previous = event
+                    events.append(event)
+        for block in blocks.values():
+            for number, step in enumerate(block.steps):
+                if step.waits_for is not None:
+                    first[block.id, number].after.append(last[step.waits_for])
+    return events
+
+
+def _match(algorithm: Algorithm, events: list[Event]) -> None:
+    """The k-th send to a rank on a channel meets the k-th receive from it on that channel."""
+    channel = {id(step): block.channel for blocks in algorithm.gpus.values() for block in blocks.values() for step in block.steps}
+    sends: dict[tuple[int, int, int], deque[Event]] = defaultdict(deque)
+    for event in events:
+        if event.kind == "s":
+            sends[event.rank, event.peer, channel[id(event.step)]].append(event)
+    for event in events:
+        if event.kind != "r":
+            continue
+        key = event.peer, event.rank, channel[id(event.step)]
+        if not sends[key]:
+            raise _unmatched(algorithm, event, key, "receives from", "sends")
+        event.message = sends[key].popleft()
+        if event.message.step.count != event.step.count:
+            right = f"{event.message.step.count} is right, what gpu {key[0]} sends (line {event.message.step.line})"
+            raise algorithm.error(event.step.line, f"step: cnt is {event.step.count}; {right}")
+    for key, left in sends.items():
+        if left:
+            raise _unmatched(algorithm, left[0], key, "sends to", "receives")
+
+
+def _unmatched(algorithm: Algorithm, event: Event, key: tuple[int, int, int], does: str, right: str) -> InputError:
+    return algorithm.error(
+        event.step.line, f"step: gpu {event.rank} {does} gpu {event.peer} on channel {key[2]}, which never {right} that there"
+    )
