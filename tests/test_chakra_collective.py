@@ -144,10 +144,21 @@ OVERTAKING = [
 ]
 
 
+BUSY = [
+    [receive(0, 1), receive(1, 1, size=3), compute(2, 0, 1, duration_ns=7000), send(3, 1, 2)],
+    [send(0, 0), send(1, 0, size=3), receive(2, 0)],
+]
+
+
+def test_computing_on_a_message_is_part_of_handling_it(tmp_path: Path) -> None:
+    steps = make(tmp_path, *ring(3, 7000)).program(0).steps
+    assert {step.compute_ps for step in steps if step.receive_from} >= {7_000_000}
+
+
 @pytest.mark.parametrize(
     ("ranks", "words"),
     [
-        (ring(3, 7000), ("custom.0.et: node 2", "takes 7000 ns")),
+        (BUSY, ("custom.0.et: node 2", "takes 7000 ns", "one receive alone")),
         (APART, ("custom.1.et: node 3", "does not wait for node 0", "as node 1 does")),
         (ONE_AFTER_THE_OTHER, ("custom.0.et: node 1", "waits until the message of node 0 has arrived")),
         (CROSSING, ("custom.0.et: node 1", "waits until the message of node 0 has arrived")),

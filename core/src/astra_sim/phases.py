@@ -54,36 +54,36 @@ class PhaseTimer:
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
         self._routes = Routes(self._platform)
-        self._costs: dict[tuple[Schedule, LogicalDimension], PhaseCost] = {}
+        self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
 
-    def cost(self, schedule: Schedule, dimension: LogicalDimension | Group) -> PhaseCost:
-        """The cost of a phase of `schedule` on all groups of `dimension` at once."""
+    def cost(self, schedule: Schedule, dimension: LogicalDimension | Group, endpoint_ps: int | None = None) -> PhaseCost:
+        """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay."""
         if isinstance(dimension, Group):
             raise ValueError("a phase of a group has no duration of its own")
-        key = (schedule, dimension)
+        endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
+        key = schedule, dimension, endpoint_ps
         cost = self._costs.get(key)
         if cost is None:
-            cost = self._costs[key] = self._compute(schedule, dimension)
+            cost = self._costs[key] = self._compute(schedule, dimension, endpoint_ps)
         return cost
 
-    def _compute(self, schedule: Schedule, dimension: LogicalDimension) -> PhaseCost:
+    def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
         if schedule.ranks != dimension.size:
             raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
         if is_symmetric(schedule, dimension, self._platform):
-            timing = self._chain(schedule, dimension) or self._simulate(schedule, dimension, 1)
+            timing = self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
         elif self._platform.groups_are_alike(dimension):
-            timing = self._simulate(schedule, dimension, dimension.size)
+            timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
         else:
             raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
         sent = self._routes.payload(schedule, dimension, self._rendezvous)
         return PhaseCost(*timing, sent, messages(schedule, dimension, self._platform, self._rendezvous))
 
-    def _chain(self, schedule: Schedule, dimension: LogicalDimension) -> _Timing | None:
+    def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> _Timing | None:
         """The sum of the steps, where every send waits for the message before it."""
         program = schedule.programs[0]
         if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
             return None
-        endpoint = self._endpoint_ps
         duration, delay_sum, received = endpoint, 0, 0
         trail: Trail = (0,)
         for step in program.steps:
@@ -91,7 +91,7 @@ class PhaseTimer:
             route = self._routes.to(step.send_to, dimension)
             delay = self._network.delay(route, step.bytes)
             request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
-            memory = self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0
+            memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             delay_sum += step.times * (request + delay)
             received += step.times
             # What came before the last few messages is beyond the length of a trail.
@@ -99,17 +99,17 @@ class PhaseTimer:
             duration += (step.times - traced) * (request + delay + endpoint + memory)
             for _ in range(traced):
                 sent, arrived = duration + request, duration + request + delay
-                handled = (arrived + endpoint, arrived) if step.memory_bytes else (arrived,)
+                handled = (arrived + endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
                 asked = (duration,) if self._rendezvous else ()
                 trail = (*handled, sent, *asked, *trail)[:TRAIL_LENGTH]
                 duration = arrived + endpoint + memory
         return duration, tuple(duration - time for time in trail), delay_sum, received
 
-    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> _Timing:
+    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> _Timing:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
         group = dimension.group(0)
         npus = group[:ranks]
-        engine = self._make_engine(npus[-1] + 1, self._network, self._endpoint_ps, self._reduce_ps, self._rendezvous)
+        engine = self._make_engine(npus[-1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
         groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
         phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
         engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[Part(Job(0, "", 0, 0), phase=phase)]])

@@ -83,7 +83,8 @@ class Step:
 
     `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
     the sends before it), `after_arrivals` the number of messages that must have arrived besides. `reduce` says that
-    received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory).
+    received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
+    `compute_ps` how long the rank computes on it besides.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
     `RankProgram`.
     """
@@ -98,6 +99,7 @@ class Step:
     memory_bytes: int = 0
     pieces: Pieces = ()
     returned: bool = False
+    compute_ps: int = 0
 
     def pieces_of(self, repetition: int) -> Iterable[Hashable]:
         """The pieces of the given repetition, relative to the sender where the schedule is."""
@@ -136,10 +138,11 @@ def receive(
     reduce: bool = False,
     memory_bytes: int | None = None,
     returned: bool = False,
+    compute_ps: int = 0,
 ) -> Step:
     """Post the receive of a message; its pieces are those that the sender names."""
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
-    return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned)
+    return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned, compute_ps=compute_ps)
 
 
 @attrs.frozen
@@ -206,6 +209,7 @@ class Schedule:
                 _check_count(step.after or 0, "after", 0)
                 _check_count(step.after_arrivals, "after_arrivals", 0)
                 _check_count(step.memory_bytes, "memory_bytes", 0)
+                _check_count(step.compute_ps, "compute_ps", 0)
             _check_peers(program, index, ranks)
         if self.is_shared and ranks > 1:
             _check_shared_peers(self.programs[0], ranks)
@@ -300,7 +304,8 @@ class Carriage(NamedTuple):
 class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
-    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message.
+    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message,
+    and `compute_ps[slot]` how long the rank computes on it.
     `carriages` are those of all credits in order, first the `starts`.
     """
 
@@ -308,6 +313,7 @@ class LoweredProgram:
     actions: tuple[Action, ...]
     credits: int
     memory_bytes: tuple[int, ...]
+    compute_ps: tuple[int, ...]
     carriages: tuple[Carriage, ...]
 
 
@@ -401,6 +407,7 @@ def _lower(
 ) -> LoweredProgram:
     actions: list[Action] = []
     memory: list[int] = []
+    computing: list[int] = []
     sent: Counter[Hashable] = Counter()
     for step in program.steps:
         for _ in range(step.times):
@@ -417,11 +424,14 @@ def _lower(
             actions.append(Action(after, step.after_arrivals, step.send_to, slot, step.receive_from, len(memory), step.bytes))
             if step.receive_from is not None:
                 memory.append(step.memory_bytes)
+                computing.append(step.compute_ps)
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
     credits = program.starts + len(memory)
-    return LoweredProgram(program.starts, tuple(actions), credits, tuple(memory), tuple(_carriages(program, credits, actions)))
+    return LoweredProgram(
+        program.starts, tuple(actions), credits, tuple(memory), tuple(computing), tuple(_carriages(program, credits, actions))
+    )
 
 
 def _carriages(program: RankProgram, credits: int, actions: list[Action]) -> Iterable[Carriage]:

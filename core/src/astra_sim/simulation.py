@@ -283,7 +283,7 @@ class _Simulation:
             return None
         if not self._system.phases_end_together and not is_symmetric(plan.schedule, plan.logical, self._platform):
             raise _NotSymmetric
-        return self._timer.cost(plan.schedule, plan.logical)
+        return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _parts(self, chunk: ChunkPlan, costs: list[tuple[PhasePlan, PhaseCost | None]]) -> list[Part]:
         parts = []

@@ -177,9 +177,13 @@ class CompiledEngine:
                 _UNKNOWN if source is None else delays[source, CONTROL_BYTES],
             )
         reduce = self._memory_ps or (lambda size: 0)
-        times = {size: reduce(size) if size else -1 for size in set(program.memory_bytes)}
+        times = {size: reduce(size) if size else 0 for size in set(program.memory_bytes)}
+        handling = [
+            times[size] + computing if size or computing else -1
+            for size, computing in zip(program.memory_bytes, program.compute_ps, strict=True)
+        ]
         carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
-        return program.starts, rows, [times[size] for size in program.memory_bytes], [int(number) for number in carried]
+        return program.starts, rows, handling, [int(number) for number in carried]
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""

@@ -696,19 +696,19 @@ class ReferenceEngine:
 
     def _handle(self, run: _Rank, slot: int) -> None:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
-        size = run.program.memory_bytes[slot] if slot >= 0 else 0
+        size, computing = (run.program.memory_bytes[slot], run.program.compute_ps[slot]) if slot >= 0 else (0, 0)
         if self._bus is None:
             done = self.now + run.phase.endpoint_ps
-            if not size:
+            if not size and not computing:
                 self._push(done, _CREDIT, run.npu, run)
             else:
-                # The pass through memory is scheduled when the endpoint is done.
-                self._push(done + self._memory_ps(size), _CREDIT, run.npu, run, via=(done,))
+                # The pass through memory, and computing, are scheduled when the endpoint is done.
+                self._push(done + self._memory_time(size) + computing, _CREDIT, run.npu, run, via=(done,))
             return
 
         def carried() -> None:
-            if size:
-                self._push(self.now + self._memory_ps(size), _CREDIT, run.npu, run)
+            if size or computing:
+                self._push(self.now + self._memory_time(size) + computing, _CREDIT, run.npu, run)
             else:
                 self._credit(run)
 
@@ -717,6 +717,9 @@ class ReferenceEngine:
         bus = self._bus_of(run.npu)
         carry = bus.to_npu if carriage.to_npu else bus.to_memory
         carry(carriage.bytes, size > 0, carriage.returned, carried)
+
+    def _memory_time(self, size: int) -> int:
+        return self._memory_ps(size) if size else 0
 
     def _bus_of(self, npu: int) -> SharedBus:
         assert self._bus is not None

@@ -9,6 +9,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import RankProgram, Request, Schedule, Step, rank, receive, send
+from astra_sim.units import PS_PER_NS
 
 from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
 from astra_sim_chakra.schema import NodeType
@@ -70,6 +71,8 @@ class _Rank:
         self.meets: dict[int, tuple[int, int]] = {}
         """For each send and receive the rank and row of its counterpart."""
         self.groups: list[_Group] = []
+        self.compute_ps: dict[int, int] = {}
+        """For each receive how long is computed on it."""
         for row in trace.order:
             self._check(row)
         if not self.rows(NodeType.COMM_SEND_NODE) and not self.rows(NodeType.COMM_RECV_NODE):
@@ -96,7 +99,7 @@ class _Rank:
         kind = NodeType(trace.type[row])
         if kind in _INSTANT:
             if trace.duration_ns[row] > 0:
-                raise self.impossible(row, f"takes {trace.duration_ns[row]} ns (duration_micros)")
+                self._attach(row)
             return
         if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
             raise self.error(row, f"its type is {kind.name}; COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE are right in a collective")
@@ -106,6 +109,16 @@ class _Rank:
                 raise self.error(row, f"{column} is missing")
         if self.peer(row) == self.number:
             raise self.error(row, f"{name} is the rank itself; another one is right")
+
+    def _attach(self, row: int) -> None:
+        """Computing on one message that was received is part of handling it."""
+        waits = list(self.waits[row])
+        if len(waits) != 1 or self.trace.type[waits[0]] != NodeType.COMM_RECV_NODE:
+            raise self.impossible(row, f"takes {self.trace.duration_ns[row]} ns (duration_micros) and does not wait for one receive alone")
+        followers = [other for other in range(len(self.trace)) if waits[0] in self.waits[other]]
+        if followers != [row]:
+            raise self.impossible(row, f"computes on what {self.trace.label(waits[0])} receives, for which others wait too")
+        self.compute_ps[waits[0]] = self.trace.duration_ns[row] * PS_PER_NS
 
     def _needs(self) -> dict[int, int]:
         """A bit for each receive that a node waits for, directly or not; that of a receive also for itself."""
@@ -158,7 +171,7 @@ class _Rank:
         posted = 0
         for group in self.groups:
             for row in group.receives:
-                yield receive(rank(self.peer(row)), self.trace.comm_size[row], after=0)
+                yield receive(rank(self.peer(row)), self.trace.comm_size[row], after=0, compute_ps=self.compute_ps.get(row, 0))
             posted += len(group.receives)
             for row in group.sends:
                 yield send(rank(self.peer(row)), self.trace.comm_size[row], after=posted, pieces=PIECES)

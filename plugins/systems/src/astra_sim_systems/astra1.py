@@ -259,6 +259,10 @@ class Session(SystemSession):
         """The queues that a phase of a collective may use in turn, of `count` of a dimension."""
         return range(count)
 
+    def endpoint_ps_of(self, algorithm: Algorithm) -> int | None:
+        """The endpoint delay of phases with an algorithm, where it is not the system's."""
+        return None
+
     def turns_round(self, collective: Collective, kind: Collective) -> bool:
         """Whether a phase of a collective goes anticlockwise where a dimension has one queue."""
         return False
@@ -290,4 +294,5 @@ class Session(SystemSession):
         schedule = stage.schedule(request)
         queue = self._first_queue[stage.dimension] + place
         # A schedule may do another collective than it is asked for; queues go by what it does.
-        return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue)
+        endpoint_ps = self.endpoint_ps_of(stage.algorithm)
+        return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue, endpoint_ps)

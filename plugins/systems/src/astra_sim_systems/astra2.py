@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Context
+from astra_sim.components import Algorithm, Context
 from astra_sim.graph import Communicate
 from astra_sim.models import three_accesses
 from astra_sim.platform import LogicalDimension
@@ -73,6 +73,10 @@ class _Session(Session):
     def turns_round(self, collective: Collective, kind: Collective) -> bool:
         """The only queue is that of the later half, whose way is anticlockwise, for the all-gathers of an all-reduce."""
         return collective is Collective.ALL_REDUCE and kind is Collective.ALL_GATHER
+
+    def endpoint_ps_of(self, algorithm: Algorithm) -> int | None:
+        """A collective that is given as a trace has no endpoint delay."""
+        return 0 if algorithm.name == "chakra" else None
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
