@@ -31,10 +31,8 @@ int Shape::add_channel(const ChannelSpec& spec, std::string called) {
     const int number = channels();
     if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
     if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
-    vc_base.push_back(all_vcs);
     channel.push_back(spec);
     name.push_back(std::move(called));
-    all_vcs += vc_count(number);
     return number;
 }
 
@@ -55,22 +53,9 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
 
 void Shape::finish() {
     number_ports();
+    make_links();
     make_tables();
-    if (router.size() * node_router.size() <= kMostHops) {
-        std::vector<int> hop(router.size() * node_router.size());
-        for (int r = 0; r < routers(); ++r) {
-            for (int node = 0; node < nodes(); ++node) {
-                hop[at(r) * node_router.size() + at(node)] = differing_dimension(r, node) < 0 ? kHere : look_up(r, node, 0);
-            }
-        }
-        hop_ = std::move(hop);
-        if (rules.choice != RouteChoice::first) {
-            several_.resize(hop_.size());
-            for (std::size_t i = 0; i < hop_.size(); ++i) {
-                several_[i] = next_hops(static_cast<int>(i / node_router.size()), static_cast<int>(i % node_router.size())).size() > 1;
-            }
-        }
-    }
+    make_hops();
     for (const ChannelSpec& spec : channel) {
         const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
         const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
@@ -88,6 +73,40 @@ void Shape::number_ports() {
         for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, channel[at(c)].sink_port + 1);
         for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, channel[at(c)].source_port + 1);
     }
+}
+
+// Virtual channels are numbered by the unit at their end and its inputs, so that those of a router stand together.
+void Shape::make_links() {
+    link.resize(channel.size());
+    for (int c = 0; c < channels(); ++c) {
+        const ChannelSpec& spec = channel[at(c)];
+        Link& made = link[at(c)];
+        made.source = spec.source;
+        made.sink = spec.sink;
+        made.bit_base = all_words;
+        all_words += (vc_count(c) + 63) / 64;
+        const bool wide = spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0;
+        made.delay = wide ? static_cast<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
+        made.dimension = static_cast<std::int16_t>(spec.dimension);
+        made.source_port = static_cast<std::uint16_t>(spec.source_port);
+        made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
+        made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
+        made.ring = spec.ring;
+        made.dateline = spec.dateline;
+    }
+    auto number_vcs = [this](int c) {
+        link[at(c)].vc_base = all_vcs;
+        all_vcs += vc_count(c);
+    };
+    for (const RouterSpec& spec : router) {
+        vc_base.push_back(all_vcs);
+        for (std::size_t place = 0; place < spec.inputs.size(); ++place) {
+            link[at(spec.inputs[place])].sink_place = static_cast<std::uint16_t>(place);
+            number_vcs(spec.inputs[place]);
+        }
+    }
+    vc_base.push_back(all_vcs);
+    for (const LaneSpec& spec : lane) number_vcs(spec.in);
 }
 
 // Breadth first, backwards from all routers that have the wanted coordinate, over the links of one dimension.
@@ -128,6 +147,28 @@ void Shape::make_tables() {
         table_.push_back(std::move(next));
         distance_.push_back(std::move(distance));
     }
+}
+
+void Shape::make_hops() {
+    if (router.size() * node_router.size() > kMostHops) return;
+    std::vector<std::uint16_t> hop(router.size() * node_router.size());
+    std::vector<int> place(channel.size());
+    for (int r = 0; r < routers(); ++r) {
+        const std::vector<int>& outputs = router[at(r)].outputs;
+        if (outputs.size() >= kNoWay) return;
+        for (std::size_t i = 0; i < outputs.size(); ++i) place[at(outputs[i])] = static_cast<int>(i);
+        for (int node = 0; node < nodes(); ++node) {
+            std::uint16_t& entry = hop[at(r) * node_router.size() + at(node)];
+            if (differing_dimension(r, node) < 0) {
+                entry = kHere;
+                continue;
+            }
+            const int c = look_up(r, node, 0);
+            entry = c < 0 ? kNoWay : static_cast<std::uint16_t>(place[at(c)]);
+            if (rules.choice != RouteChoice::first && next_hops(r, node).size() > 1) entry |= kSeveral;
+        }
+    }
+    hop_ = std::move(hop);
 }
 
 int Shape::differing_dimension(int r, int node) const {
