@@ -10,6 +10,7 @@ namespace astra::packet {
 
 Domain::Domain(std::shared_ptr<const Shape> shape)
     : shape_(std::move(shape)),
+      links_(shape_->link.data()),
       channels_(static_cast<std::size_t>(shape_->channels())),
       wires_(channels_.size()),
       credits_(static_cast<std::size_t>(shape_->all_vcs), shape_->rules.buffers),

@@ -43,7 +43,7 @@ enum class VcState : std::uint8_t { idle, allocating, active };
 // A virtual channel as the router at its end sees it.
 struct alignas(64) ReceiverVc {
     RingBuffer<Flit> buffer;
-    Cycle since = 0;  // combined: arrival of the head; staged: first cycle of the next stage
+    Cycle since = 0;  // combined: arrival of the head; staged: when it can ask for an output virtual channel
     std::int32_t out = -1;       // channel
     std::int16_t out_port = 0;   // its number among the outputs of the router
     std::int16_t first_vc = 0;   // the virtual channels there that the packet may take
@@ -125,7 +125,7 @@ private:
     friend class SteadyState;
 
     std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(link(c).vc_base + vc); }
-    const Link& link(int c) const { return shape_->link[static_cast<std::size_t>(c)]; }
+    const Link& link(int c) const { return links_[c]; }
     void schedule(int unit, Cycle time);
     Message& new_message(int lane, std::int64_t packets);
     void step(Cycle time);
@@ -161,8 +161,8 @@ private:
     void receive_staged(int c, Flit flit, Cycle now);
     void begin_packet(int r, ReceiverVc& vc, Cycle since);
     bool allocate_vcs(int r, Cycle now);
-    bool allocate_apart(int r, Cycle now);
-    void give_vc(int r, int local, int out_vc, Cycle now);
+    bool allocate_apart(int r);
+    void give_vc(int r, int local, int out_vc);
     bool allocate_switch(int r, Cycle now);
     void ask_for_switch(int r, int local, std::vector<Ask>& asks);
     void forget_choices(int r, const std::vector<Ask>& asks);
@@ -179,6 +179,7 @@ private:
     void each_occupied(int c, Visit visit) const;
 
     std::shared_ptr<const Shape> shape_;
+    const Link* links_;
     std::vector<Channel> channels_;
     std::vector<Wires> wires_;
     std::vector<std::int32_t> credits_;    // by virtual channel, as its sender sees it
@@ -220,7 +221,8 @@ private:
     std::vector<Candidate> candidates_;
     std::vector<int> best_;  // by output port: index of a request, or -1
     Matcher matcher_;
-    std::vector<int> heads_;
+    std::vector<int> heads_;  // that ask for a virtual channel
+    std::vector<int> given_;  // those that got one
     std::vector<Ask> asks_;
     std::vector<Ask> speculative_;
     std::vector<Ask> matched_;

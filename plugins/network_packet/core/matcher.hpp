@@ -2,8 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "bits.hpp"
 
 namespace astra::packet {
 
@@ -31,9 +36,8 @@ public:
     void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
         const int inputs = static_cast<int>(pointers.of_input.size());
         const int outputs = static_cast<int>(pointers.of_output.size());
-        if (apart(asks, inputs, outputs)) {
-            matched = asks;
-            move_on(matched, pointers, inputs, outputs);
+        if (inputs <= 64 && outputs <= 64) {
+            match_bits(asks, pointers, input_first, matched);
             return;
         }
         const std::size_t widest = static_cast<std::size_t>(std::max(inputs, outputs));
@@ -54,20 +58,34 @@ public:
 private:
     static constexpr int kNone = 1 << 30;
 
-    // Whether no two ask from the same input or for the same output; false where that is too much to say.
-    static bool apart(const std::vector<Ask>& asks, int inputs, int outputs) {
-        if (asks.size() == 1) return true;
-        if (inputs > 64 || outputs > 64) return false;
-        std::uint64_t taken_inputs = 0;
-        std::uint64_t taken_outputs = 0;
+    // The same with sets of up to 64 numbers.
+    void match_bits(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
+        std::vector<int>& first_pointers = input_first ? pointers.of_input : pointers.of_output;
+        std::vector<int>& second_pointers = input_first ? pointers.of_output : pointers.of_input;
+        std::uint64_t first_sides = 0;
         for (const Ask& ask : asks) {
-            const std::uint64_t input = 1ULL << ask.input;
-            const std::uint64_t output = 1ULL << ask.output;
-            if ((taken_inputs & input) != 0 || (taken_outputs & output) != 0) return false;
-            taken_inputs |= input;
-            taken_outputs |= output;
+            const int first = input_first ? ask.input : ask.output;
+            wanted_[first] |= 1ULL << (input_first ? ask.output : ask.input);
+            first_sides |= 1ULL << first;
         }
-        return true;
+        std::uint64_t second_sides = 0;
+        for (; first_sides != 0; first_sides &= first_sides - 1) {
+            const int first = std::countr_zero(first_sides);
+            const int second = next_round(std::exchange(wanted_[first], 0), first_pointers[at(first)]);
+            offered_[second] |= 1ULL << first;
+            second_sides |= 1ULL << second;
+        }
+        for (; second_sides != 0; second_sides &= second_sides - 1) {
+            const int second = std::countr_zero(second_sides);
+            const int first = next_round(offered_[second], second_pointers[at(second)]);
+            offered_[second] = 1ULL << first;
+            first_pointers[at(first)] = second + 1 == static_cast<int>(second_pointers.size()) ? 0 : second + 1;
+            second_pointers[at(second)] = first + 1 == static_cast<int>(first_pointers.size()) ? 0 : first + 1;
+        }
+        for (const Ask& ask : asks) {
+            if (offered_[input_first ? ask.output : ask.input] == 1ULL << (input_first ? ask.input : ask.output)) matched.push_back(ask);
+        }
+        for (const Ask& ask : asks) offered_[input_first ? ask.output : ask.input] = 0;
     }
 
     static void move_on(const std::vector<Ask>& matched, Pointers& pointers, int inputs, int outputs) {
@@ -100,6 +118,8 @@ private:
         for (const Ask& ask : asks) first_[at(first_key(ask))] = second_[at(second_key(ask))] = kNone;
     }
 
+    std::array<std::uint64_t, 64> wanted_{};   // by the side that chooses first: who asks
+    std::array<std::uint64_t, 64> offered_{};  // by the other side: who chose it
     std::vector<int> first_;   // by the side that chooses first: distance of the nearest
     std::vector<int> second_;  // by the other side
 };

@@ -53,6 +53,10 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
 
 void Shape::finish() {
     number_ports();
+    for (const RouterSpec& spec : router) {
+        if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
+        coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
+    }
     make_links();
     make_tables();
     make_hops();
@@ -113,7 +117,7 @@ void Shape::make_links() {
 void Shape::make_tables() {
     for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
         const int size = sizes[at(d)];
-        std::vector<int> next(router.size() * at(size), -1);
+        std::vector<std::uint16_t> next(router.size() * at(size), kNoWay);
         std::vector<int> distance(router.size() * at(size), -1);
         for (int wanted = 0; wanted < size; ++wanted) {
             std::deque<int> reached;
@@ -136,12 +140,15 @@ void Shape::make_tables() {
             for (int r = 0; r < routers(); ++r) {
                 const int here = distance[at(r * size + wanted)];
                 if (here <= 0) continue;
-                std::vector<int> shortest;
-                for (int c : router[at(r)].outputs) {
-                    const ChannelSpec& spec = channel[at(c)];
-                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) shortest.push_back(c);
+                std::vector<std::uint16_t> shortest;
+                const std::vector<int>& outputs = router[at(r)].outputs;
+                for (std::size_t place = 0; place < outputs.size(); ++place) {
+                    const ChannelSpec& spec = channel[at(outputs[place])];
+                    if (spec.dimension != d || distance[at(spec.sink * size + wanted)] != here - 1) continue;
+                    shortest.push_back(static_cast<std::uint16_t>(place));
                 }
-                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())];
+                const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
+                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())] | several;
             }
         }
         table_.push_back(std::move(next));
@@ -151,39 +158,18 @@ void Shape::make_tables() {
 
 void Shape::make_hops() {
     if (router.size() * node_router.size() > kMostHops) return;
-    std::vector<std::uint16_t> hop(router.size() * node_router.size());
-    std::vector<int> place(channel.size());
+    std::vector<std::uint16_t> made;
     for (int r = 0; r < routers(); ++r) {
-        const std::vector<int>& outputs = router[at(r)].outputs;
-        if (outputs.size() >= kNoWay) return;
-        for (std::size_t i = 0; i < outputs.size(); ++i) place[at(outputs[i])] = static_cast<int>(i);
-        for (int node = 0; node < nodes(); ++node) {
-            std::uint16_t& entry = hop[at(r) * node_router.size() + at(node)];
-            if (differing_dimension(r, node) < 0) {
-                entry = kHere;
-                continue;
-            }
-            const int c = look_up(r, node, 0);
-            entry = c < 0 ? kNoWay : static_cast<std::uint16_t>(place[at(c)]);
-            if (rules.choice != RouteChoice::first && next_hops(r, node).size() > 1) entry |= kSeveral;
-        }
+        for (int node = 0; node < nodes(); ++node) made.push_back(look_up(r, node));
     }
-    hop_ = std::move(hop);
+    hop_ = std::move(made);
 }
 
-int Shape::differing_dimension(int r, int node) const {
-    const std::vector<int>& here = router[at(r)].coordinates;
-    const std::vector<int>& there = router[at(node_router[at(node)])].coordinates;
-    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
-        if (here[at(d)] != there[at(d)]) return d;
-    }
-    return -1;
-}
-
-int Shape::look_up(int r, int node, int vnet) const {
+std::uint16_t Shape::look_up(int r, int node) const {
     const int d = differing_dimension(r, node);
-    if (d < 0) return lane[at(lane_of(node, vnet))].in;
-    return table_[at(d)][at(r * sizes[at(d)] + router[at(node_router[at(node)])].coordinates[at(d)])];
+    if (d < 0) return kHere;
+    const int wanted = coordinate_[at(node_router[at(node)]) * sizes.size() + at(d)];
+    return table_[at(d)][at(r * sizes[at(d)] + wanted)];
 }
 
 std::vector<int> Shape::next_hops(int r, int node) const {

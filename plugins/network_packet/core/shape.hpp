@@ -133,8 +133,7 @@ public:
     // The next channel of the shortest way in the first dimension in which router and node differ; -1: no way; the node's own
     // interface if they do not differ.
     int first_hop(int at, int node, int vnet) const {
-        if (hop_.empty()) return look_up(at, node, vnet);
-        const std::uint16_t place = hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)] & kPlace;
+        const std::uint16_t place = hop(at, node) & kPlace;
         if (place == kHere) return lane[static_cast<std::size_t>(lane_of(node, vnet))].in;
         return place == kNoWay ? -1 : router[static_cast<std::size_t>(at)].outputs[place];
     }
@@ -142,7 +141,7 @@ public:
     std::vector<int> next_hops(int at, int node) const;
     // Whether there may be more than one.
     bool several_ways(int at, int node) const {
-        return hop_.empty() || (hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)] & kSeveral) != 0;
+        return (hop(at, node) & kSeveral) != 0;
     }
     int hops(int source, int destination, int vnet) const;
 
@@ -164,19 +163,32 @@ private:
     static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
     static constexpr std::uint16_t kHere = 0x7fff;
     static constexpr std::uint16_t kNoWay = 0x7ffe;
-    static constexpr std::size_t kMostHops = 1 << 22;
+    static constexpr std::size_t kMostHops = 1 << 16;
 
-    int look_up(int at, int node, int vnet) const;
+    // The entry of a router and a node in the table of their dimension.
+    std::uint16_t look_up(int at, int node) const;
+    std::uint16_t hop(int at, int node) const {
+        return hop_.empty() ? look_up(at, node) : hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+    }
     void number_ports();
     void make_links();
     void make_tables();
     void make_hops();
-    int differing_dimension(int at, int node) const;
+    int differing_dimension(int at, int node) const {
+        const std::size_t count = sizes.size();
+        const int* const here = &coordinate_[static_cast<std::size_t>(at) * count];
+        const int* const there = &coordinate_[static_cast<std::size_t>(node_router[static_cast<std::size_t>(node)]) * count];
+        for (std::size_t d = 0; d < count; ++d) {
+            if (here[d] != there[d]) return static_cast<int>(d);
+        }
+        return -1;
+    }
 
     std::vector<int> lane_of_;
-    std::vector<std::uint16_t> hop_;  // [router * nodes + node]: what look_up and next_hops say; empty on large networks
-    std::vector<std::vector<int>> table_;     // [dimension][router * size + coordinate]: channel
-    std::vector<std::vector<int>> distance_;  // the same: links still to cross in the dimension
+    std::vector<int> coordinate_;       // [router * dimensions + dimension]
+    std::vector<std::uint16_t> hop_;    // [router * nodes + node]: what look_up says; empty on large networks
+    std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
+    std::vector<std::vector<int>> distance_;         // the same: links still to cross in the dimension
 };
 
 }  // namespace astra::packet

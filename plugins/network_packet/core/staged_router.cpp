@@ -8,6 +8,7 @@ namespace astra::packet {
 
 void Domain::run_staged(int r, Cycle now) {
     speculative_.clear();
+    given_.clear();
     if (shape_->rules.speculative) ask_speculatively(r, now);
     const bool vcs_given = allocate_vcs(r, now);
     const bool switched = allocate_switch(r, now);
@@ -57,7 +58,7 @@ bool Domain::allocate_vcs(int r, Cycle now) {
         if (shape_->rules.wait_for_tail_credit) take_credits(vc.out, now);
     });
     if (heads_.empty()) return false;
-    if (apart) return allocate_apart(r, now);
+    if (apart) return allocate_apart(r);
 
     const int width = shape_->rules.vnets * shape_->rules.vcs;
     asks_.clear();
@@ -71,12 +72,12 @@ bool Domain::allocate_vcs(int r, Cycle now) {
     }
     matched_.clear();
     matcher_.match(asks_, routers_[static_cast<std::size_t>(r)].vc_pointers, shape_->rules.input_first, matched_);
-    for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width, now);
+    for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width);
     return !matched_.empty();
 }
 
 // The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
-bool Domain::allocate_apart(int r, Cycle now) {
+bool Domain::allocate_apart(int r) {
     Pointers& pointers = routers_[static_cast<std::size_t>(r)].vc_pointers;
     const ReceiverVc* const vcs = &receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)])];
     const int width = shape_->rules.vnets * shape_->rules.vcs;
@@ -97,19 +98,19 @@ bool Domain::allocate_apart(int r, Cycle now) {
         }
         pointer = base + chosen + 1 == outputs ? 0 : base + chosen + 1;
         pointers.of_output[static_cast<std::size_t>(base + chosen)] = self + 1 == inputs ? 0 : self + 1;
-        give_vc(r, local, chosen, now);
+        give_vc(r, local, chosen);
         any = true;
     }
     return any;
 }
 
-void Domain::give_vc(int r, int local, int out_vc, Cycle now) {
+// It goes to the switch in the next cycle.
+void Domain::give_vc(int r, int local, int out_vc) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     clear_bit(state.allocating.data(), local);
-    set_bit(state.switching.data(), local);
+    given_.push_back(local);
     ReceiverVc& vc = receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)] + local)];
     vc.state = VcState::active;
-    vc.since = now + 1;
     vc.out_vc = static_cast<std::int16_t>(out_vc);
     clear_bit(idle(vc.out), out_vc);
 }
@@ -152,7 +153,6 @@ void Domain::ask_surely(int r, Cycle now) {
     asks_.clear();
     each_bit(state.switching.data(), state.switching.size(), [&](int local) {
         const ReceiverVc& vc = receivers_[static_cast<std::size_t>(base + local)];
-        if (vc.since > now) return;
         take_credits(vc.out, now);
         if (has_room(vc)) {
             ask_for_switch(r, local, asks_);
@@ -183,6 +183,7 @@ void Domain::ask_speculatively(int r, Cycle now) {
 bool Domain::allocate_switch(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     ask_surely(r, now);
+    for (int local : given_) set_bit(state.switching.data(), local);
     matched_.clear();
     if (!asks_.empty()) matcher_.match(asks_, state.switch_pointers, shape_->rules.input_first, matched_);
     const std::size_t sure = matched_.size();

@@ -79,7 +79,7 @@ void SteadyState::take(const Domain& domain, Cycle now) {
             writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(!has_bit(domain.idle(c), v)) << 32 | static_cast<std::int64_t>(vc.state) << 33);
             if (vc.state == VcState::idle) continue;
             writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
-            writer.put(staged ? std::max<Cycle>(vc.since - now, 0) : vc.since - now);
+            writer.put(staged ? (vc.state == VcState::allocating ? std::max<Cycle>(vc.since - now, 0) : 0) : vc.since - now);
             writer.put(vc.buffer.size());
             for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) flit(vc.buffer[i]);
         }
