@@ -35,12 +35,14 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
         }
     }
     const int width = rules.vnets * rules.vcs;
+    router_words_.push_back(0);
     std::size_t choices = 0;
     std::size_t ports = 0;
     for (int r = 0; r < shape_->routers(); ++r) {
         const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
         RouterState& state = routers_[static_cast<std::size_t>(r)];
         const int inputs = static_cast<int>(spec.inputs.size());
+        router_words_.push_back(router_words_.back());
         ports = std::max(ports, static_cast<std::size_t>(spec.output_ports));
         state.random = (rules.seed + static_cast<std::uint64_t>(r) + 1) * 0x9E3779B97F4A7C15ULL;
         if (rules.allocation == Allocation::combined) {
@@ -51,8 +53,7 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
         } else {
             const int expanded = inputs * rules.input_speedup;
             const int vcs = shape_->vc_base[static_cast<std::size_t>(r) + 1] - shape_->vc_base[static_cast<std::size_t>(r)];
-            state.allocating.assign(static_cast<std::size_t>(vcs + 63) / 64, 0);
-            state.switching.assign(state.allocating.size(), 0);
+            router_words_.back() += static_cast<std::size_t>(vcs + 63) / 64;
             state.next_vc.assign(static_cast<std::size_t>(expanded), 0);
             state.vc_pointers.resize(inputs * width, spec.output_ports * width);
             state.switch_pointers.resize(expanded, spec.output_ports);
@@ -60,6 +61,9 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
             choices = std::max(choices, static_cast<std::size_t>(expanded * spec.output_ports));
         }
     }
+    allocating_.resize(router_words_.back());
+    switching_.resize(router_words_.back());
+    for (std::vector<std::uint64_t>& sets : starting_) sets.resize(router_words_.back());
     best_.assign(ports, -1);
     choice_.assign(choices, -1);
 }

@@ -4,6 +4,7 @@
 // cycle at the earliest. So the order in which the units of a cycle are visited has no effect.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ namespace astra::packet {
 class Traffic;
 
 // A link and its two ends. Everything a sender knows of its receiver, it learns through credits.
-struct Channel {
+struct alignas(64) Channel {
     RingBuffer<Flit> flits;
     RingBuffer<Credit> credits;
     Cycle credit_due = kNever;  // when the first credit can be used
@@ -74,8 +75,6 @@ struct RouterState {
     std::vector<Cycle> input_choice;   // when each of them last had a choice, so that it mattered
     std::vector<Cycle> output_choice;
     // Staged.
-    std::vector<std::uint64_t> allocating;  // virtual channels of its inputs with a head that wants an output virtual channel
-    std::vector<std::uint64_t> switching;   // those that have one, and flits
     std::vector<int> next_vc;               // by input of the switch: where to start among virtual channels
     Pointers vc_pointers;
     Pointers switch_pointers;
@@ -172,6 +171,14 @@ private:
     bool has_room(const ReceiverVc& vc) const;
 
     void forward(int in, int in_vc, Cycle now);
+    std::uint64_t* allocating(int r) { return &allocating_[router_words_[static_cast<std::size_t>(r)]]; }
+    std::uint64_t* starting(int r, Cycle since) { return &starting_[static_cast<std::size_t>(since & 3)][router_words_[static_cast<std::size_t>(r)]]; }
+    std::uint64_t* switching(int r) { return &switching_[router_words_[static_cast<std::size_t>(r)]]; }
+    template <class Visit>
+    void each_of_router(const std::vector<std::uint64_t>& sets, int r, Visit visit) const {
+        const std::size_t first = router_words_[static_cast<std::size_t>(r)];
+        each_bit(&sets[first], router_words_[static_cast<std::size_t>(r) + 1] - first, visit);
+    }
     std::uint64_t* occupied(int c) { return &occupied_[static_cast<std::size_t>(link(c).bit_base)]; }
     std::uint64_t* idle(int c) { return &idle_[static_cast<std::size_t>(link(c).bit_base)]; }
     const std::uint64_t* idle(int c) const { return &idle_[static_cast<std::size_t>(link(c).bit_base)]; }
@@ -186,6 +193,10 @@ private:
     std::vector<ReceiverVc> receivers_;
     std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels by channel: those that hold flits,
     std::vector<std::uint64_t> idle_;      // and those that are not given to a packet
+    std::vector<std::uint64_t> allocating_;  // staged: bit sets of virtual channels by router: heads that want an output virtual channel,
+    std::vector<std::uint64_t> switching_;   // those that have one, and flits,
+    std::array<std::vector<std::uint64_t>, 4> starting_;  // and heads that will want one, by the cycle modulo 4 from which on
+    std::vector<std::size_t> router_words_;  // by router and past the last: its first word there
     std::vector<Lane> lanes_;
     std::vector<RouterState> routers_;
     std::vector<Packet> packets_;

@@ -42,8 +42,8 @@ public:
     }
 
     void pop() {
-        head_ = (head_ + 1) & mask_;
         --size_;
+        head_ = size_ == 0 ? 0 : (head_ + 1) & mask_;  // an empty one begins again in front, which is in the cache
     }
 
 private:

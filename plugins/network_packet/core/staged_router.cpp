@@ -1,12 +1,16 @@
 // A router with separate stages: route computation, virtual channel allocation, switch allocation, traversal (BookSim's input-queued one).
 
 #include <algorithm>
+#include <utility>
 
 #include "domain.hpp"
 
 namespace astra::packet {
 
 void Domain::run_staged(int r, Cycle now) {
+    std::uint64_t* const start = starting(r, now);
+    const std::size_t words = router_words_[static_cast<std::size_t>(r) + 1] - router_words_[static_cast<std::size_t>(r)];
+    for (std::size_t word = 0; word < words; ++word) allocating(r)[word] |= std::exchange(start[word], 0);
     speculative_.clear();
     given_.clear();
     if (shape_->rules.speculative) ask_speculatively(r, now);
@@ -26,7 +30,7 @@ void Domain::receive_staged(int c, Flit flit, Cycle now) {
         begin_packet(r, vc, now + shape_->rules.routing_delay);
     } else if (vc.state == VcState::active && was_empty) {
         const int local = static_cast<int>(index) - shape_->vc_base[static_cast<std::size_t>(r)];
-        set_bit(routers_[static_cast<std::size_t>(r)].switching.data(), local);
+        set_bit(switching(r), local);
         schedule(r, now);
     }
 }
@@ -37,20 +41,18 @@ void Domain::begin_packet(int r, ReceiverVc& vc, Cycle since) {
     vc.since = since;
     set_route(r, vc.channel, vc, packets_[vc.buffer.front().packet]);
     const int local = static_cast<int>(vc_index(vc.channel, vc.number)) - shape_->vc_base[static_cast<std::size_t>(r)];
-    set_bit(routers_[static_cast<std::size_t>(r)].allocating.data(), local);
+    set_bit(starting(r, since), local);
     schedule(r, since);
 }
 
 // Virtual channels of inputs are numbered within the router here (`local`), for arbiters by input and number.
 bool Domain::allocate_vcs(int r, Cycle now) {
-    const RouterState& state = routers_[static_cast<std::size_t>(r)];
     const ReceiverVc* const vcs = &receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)])];
     std::uint64_t outputs = 0;
     bool apart = shape_->router[static_cast<std::size_t>(r)].output_ports <= 64;
     heads_.clear();
-    each_bit(state.allocating.data(), state.allocating.size(), [&](int local) {
+    each_of_router(allocating_, r, [&](int local) {
         const ReceiverVc& vc = vcs[local];
-        if (vc.since > now) return;
         heads_.push_back(local);
         const std::uint64_t bit = 1ULL << (vc.out_port & 63);
         apart = apart && (outputs & bit) == 0;
@@ -106,8 +108,7 @@ bool Domain::allocate_apart(int r) {
 
 // It goes to the switch in the next cycle.
 void Domain::give_vc(int r, int local, int out_vc) {
-    RouterState& state = routers_[static_cast<std::size_t>(r)];
-    clear_bit(state.allocating.data(), local);
+    clear_bit(allocating(r), local);
     given_.push_back(local);
     ReceiverVc& vc = receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)] + local)];
     vc.state = VcState::active;
@@ -148,10 +149,9 @@ void Domain::forget_choices(int r, const std::vector<Ask>& asks) {
 
 // Virtual channels that have one at the output ask for the switch if there is room.
 void Domain::ask_surely(int r, Cycle now) {
-    const RouterState& state = routers_[static_cast<std::size_t>(r)];
     const int base = shape_->vc_base[static_cast<std::size_t>(r)];
     asks_.clear();
-    each_bit(state.switching.data(), state.switching.size(), [&](int local) {
+    each_of_router(switching_, r, [&](int local) {
         const ReceiverVc& vc = receivers_[static_cast<std::size_t>(base + local)];
         take_credits(vc.out, now);
         if (has_room(vc)) {
@@ -165,11 +165,9 @@ void Domain::ask_surely(int r, Cycle now) {
 
 // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
 void Domain::ask_speculatively(int r, Cycle now) {
-    const RouterState& state = routers_[static_cast<std::size_t>(r)];
     const int base = shape_->vc_base[static_cast<std::size_t>(r)];
-    each_bit(state.allocating.data(), state.allocating.size(), [&](int local) {
+    each_of_router(allocating_, r, [&](int local) {
         const ReceiverVc& vc = receivers_[static_cast<std::size_t>(base + local)];
-        if (vc.since > now) return;
         take_credits(vc.out, now);
         for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
             if (!has_bit(idle(vc.out), out_vc) || credits_[vc_index(vc.out, out_vc)] == 0) continue;
@@ -183,7 +181,7 @@ void Domain::ask_speculatively(int r, Cycle now) {
 bool Domain::allocate_switch(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     ask_surely(r, now);
-    for (int local : given_) set_bit(state.switching.data(), local);
+    for (int local : given_) set_bit(switching(r), local);
     matched_.clear();
     if (!asks_.empty()) matcher_.match(asks_, state.switch_pointers, shape_->rules.input_first, matched_);
     const std::size_t sure = matched_.size();
@@ -209,7 +207,7 @@ void Domain::cross(int r, const Ask& ask, Cycle now) {
     const int count = shape_->vc_count(vc.channel);
     state.next_vc[static_cast<std::size_t>(ask.input)] = next < count ? next : next - count;
     forward(vc.channel, vc.number, now);
-    if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(state.switching.data(), ask.tag);
+    if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(switching(r), ask.tag);
     if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + 1 + shape_->rules.routing_delay);
 }
 

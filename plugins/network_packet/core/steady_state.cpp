@@ -101,12 +101,12 @@ void SteadyState::take(const Domain& domain, Cycle now) {
         writer.put(message.missing - message.unmade);
         writer.put(message.unmade > 0);
     }
+    for (std::uint64_t word : domain.allocating_) writer.put(static_cast<std::int64_t>(word));
     for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
         const RouterState& state = domain.routers_[r];
         if (!shape.router[r].spray.empty()) writer.put(state.sprayed % shape.router[r].spray.size());
         if (!staged) continue;
         writer.put(static_cast<std::int64_t>(state.random));
-        for (std::uint64_t word : state.allocating) writer.put(static_cast<std::int64_t>(word));
         for (const std::vector<int>* pointers :
              {&state.next_vc, &state.vc_pointers.of_input, &state.vc_pointers.of_output, &state.switch_pointers.of_input,
               &state.switch_pointers.of_output, &state.speculative_pointers.of_input, &state.speculative_pointers.of_output}) {
@@ -241,6 +241,7 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         for (int& pointer : state.output_pointer) move(pointer, pointers_[place++], shape.router[r].input_ports);
         state.sprayed += static_cast<std::uint32_t>(count) * (state.sprayed - sprayed_[r]);
     }
+    std::rotate(domain.starting_.begin(), domain.starting_.end() - (later & 3), domain.starting_.end());
     domain.arrivals_.shift(later);
     domain.calendar_.shift(later);
     domain.now_ += later;

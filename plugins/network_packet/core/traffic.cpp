@@ -9,7 +9,7 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kLook = 32;  // a lane is looked at this often while it waits for its next packet
+constexpr Cycle kLook = 63;  // a lane is looked at this often while it waits for its next packet
 
 }  // namespace
 
