@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import random
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +15,10 @@ pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_analytical.topologies import TorusOptions, torus
 from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
+from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
+from astra_sim_network_packet.traffic import read_platform, sweep
 
 NEVER = 2**63 - 1
 VERSION = 1
@@ -134,3 +138,61 @@ def test_errors_have_words() -> None:
         pass
     assert answer[0] == -1
     assert b"waits for" in table.error(table.state)
+
+
+class Impatient(Exception):
+    """What the handler of a signal raises."""
+
+
+@pytest.fixture(name="alarm")
+def alarm_fixture() -> Iterator[Callable[[], None]]:
+    """Asks for a signal in a moment, whose handler raises Impatient."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("no timers here")
+
+    def handler(*_: object) -> None:
+        raise Impatient
+
+    before = signal.signal(signal.SIGALRM, handler)
+
+    def ask() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    yield ask
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def long_run() -> PacketNetwork:
+    dimensions = torus(TorusOptions(sizes=(4, 4), links=2, link_bandwidth_gb_per_s=32.0))
+    made = PacketNetwork(PacketOptions(extrapolate=False), Platform(tuple(dimensions)))
+    made.inject(0, [(npu, npu, (npu + 1) % 16, 10**10, -1) for npu in range(16)])
+    return made
+
+
+def test_a_signal_interrupts_a_long_run_which_can_go_on(alarm: Callable[[], None]) -> None:
+    made = long_run()
+    alarm()
+    with pytest.raises(Impatient):
+        made.advance(None)
+    made.check()
+    assert made.advance(made._core.clock_ps) is None
+
+
+def test_a_signal_interrupts_the_table_and_stays_set(alarm: Callable[[], None]) -> None:
+    made = long_run()
+    capsule = made.function_table()
+    address = ctypes.cast(table_of(capsule).advance, ctypes.c_void_p).value
+    # Foreign functions of this kind raise what is set.
+    kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+    time, count, numbers = ctypes.c_int64(), ctypes.c_size_t(), _P64()
+    alarm()
+    with pytest.raises(Impatient):
+        kind(address or 0)(table_of(capsule).state, NEVER, ctypes.addressof(time), ctypes.addressof(numbers), ctypes.addressof(count))
+
+
+def test_a_signal_interrupts_synthetic_traffic(alarm: Callable[[], None]) -> None:
+    platform = read_platform("plugin:mesh?sizes=8,8&link_bandwidth_gb_per_s=32&link_latency_ns=1")
+    alarm()
+    with pytest.raises(Impatient):
+        sweep(platform, PacketOptions(preset="booksim"), "uniform", [0.3], Measurement(period=10**7))

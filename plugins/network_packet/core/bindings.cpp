@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "function_table.hpp"
+#include "interrupt.hpp"
 #include "network.hpp"
 #include "traffic.hpp"
 
@@ -95,12 +96,25 @@ std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::
     return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
 }
 
+// Runs `action`. Returns whether it came to its end; if not, a Python exception is set.
+template <class Action>
+bool uninterrupted(Action action) {
+    try {
+        action();
+        return true;
+    } catch (const Interrupted&) {
+        return false;
+    }
+}
+
 nb::object advance(Network& network, std::optional<std::int64_t> until) {
     bool any = false;
+    bool interrupted = false;
     {
         nb::gil_scoped_release unlocked;
-        any = network.advance(until.value_or(kNoLimit));
+        interrupted = !uninterrupted([&] { any = network.advance(until.value_or(kNoLimit)); });
     }
+    if (interrupted) throw nb::python_error();
     if (!any) return nb::none();
     return nb::make_tuple(network.time, network.arrived);
 }
@@ -152,10 +166,12 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table)
     set("to_self", options.to_self);
     Traffic traffic(options, shape->lanes());
     Domain domain(shape);
+    bool interrupted = false;
     {
         nb::gil_scoped_release unlocked;
-        traffic.run(domain);
+        interrupted = !uninterrupted([&] { traffic.run(domain); });
     }
+    if (interrupted) throw nb::python_error();
     nb::list periods;
     for (const PeriodFigures& p : traffic.periods) {
         periods.append(nb::make_tuple(p.packets, p.latency, p.in_network, p.squared, p.accepted_flits, p.offered_flits));

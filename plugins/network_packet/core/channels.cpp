@@ -21,7 +21,6 @@ Span plus(Span a, const Span& b, std::int64_t clock_ps) {
 // When something that a link takes at `takes` arrives: the first clock edge at which it is there. A link that is narrower than a flit has
 // a serializer at each end; it takes the next flit when the last part of this one is on the wires.
 Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, std::int64_t clock_ps) {
-    if (spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0) return takes + spec.latency.cycles + (spec.latency.ps > 0);
     Span start{takes + spec.serializer, 0};
     if (before(start, free)) start = free;
     free = plus(start, spec.flit_time, clock_ps);
@@ -32,54 +31,64 @@ Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, std::int64_t clo
 }  // namespace
 
 void Domain::send_flit(int c, Flit flit, Cycle takes) {
-    Channel& channel = channels_[static_cast<std::size_t>(c)];
-    const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
-    flit.time = arrival(spec, channel.free, takes, shape_->rules.clock_ps);
-    if (channel.flits.empty()) {
-        flit_due_[static_cast<std::size_t>(c)] = flit.time;
-        schedule(spec.sink, flit.time);
+    RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
+    const Link& way = link(c);
+    if (way.delay >= 0) {
+        flit.time = takes + way.delay;
+        arrivals_.add(c, flit.time);
+    } else {
+        const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+        flit.time = arrival(spec, wires_[static_cast<std::size_t>(c)].free, takes, shape_->rules.clock_ps);
+        if (flits.empty()) arrivals_.add(c, flit.time);
     }
-    channel.flits.push(flit);
+    flits.push(flit);
     statistics_.add(c, Statistics::kChannelFlits, 1);
     if (flit.head) statistics_.add(c, Statistics::kChannelPackets, 1);
-    if (spec.dimension >= 0) statistics_.add(Statistics::kFlitHops, 1);
+    if (way.dimension >= 0) statistics_.add(Statistics::kFlitHops, 1);
 }
 
 void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
-    const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+    const Link& way = link(c);
     const Rules& rules = shape_->rules;
-    const Cycle handling = shape_->is_router(spec.source) ? rules.credit_delay : rules.interface_credit_delay;
-    if (channel.parts) {
-        take_parts(c, takes - 1);
-        channel.parts->push(takes + spec.serializer, vc, frees);
-        if (channel.sender_waits) {
-            channel.sender_waits = false;
-            schedule(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handling);
+    const Cycle handling = shape_->is_router(way.source) ? rules.credit_delay : rules.interface_credit_delay;
+    Cycle usable = takes + way.delay + handling;
+    if (way.delay < 0) {
+        const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
+        Wires& wires = wires_[static_cast<std::size_t>(c)];
+        if (wires.parts) {
+            take_parts(c, takes - 1);
+            wires.parts->push(takes + spec.serializer, vc, frees);
+            if (channel.sender_waits) {
+                channel.sender_waits = false;
+                schedule(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handling);
+            }
+            return;
         }
-        return;
+        usable = arrival(spec, wires.credit_free, takes, rules.clock_ps) + handling;
     }
-    const Cycle usable = arrival(spec, channel.credit_free, takes, rules.clock_ps) + handling;
-    if (channel.credits.empty()) credit_due_[static_cast<std::size_t>(c)] = usable;
+    if (channel.credits.empty()) channel.credit_due = usable;
     channel.credits.push({usable, vc, frees});
     if (channel.sender_waits) {
         channel.sender_waits = false;
-        schedule(spec.source, usable);
+        schedule(way.source, usable);
     }
 }
 
-// The first flit on a channel, which has arrived. Its receiver is called again for the next.
-Flit Domain::take_flit(int c) {
+// The first flit on a channel has arrived.
+void Domain::receive(int c, Cycle now) {
     RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
+    const Link& way = link(c);
     const Flit flit = flits.front();
     flits.pop();
-    Cycle& due = flit_due_[static_cast<std::size_t>(c)];
-    due = kNever;
-    if (!flits.empty()) {
-        due = flits.front().time;
-        schedule(shape_->channel[static_cast<std::size_t>(c)].sink, due);
+    if (way.delay < 0 && !flits.empty()) arrivals_.add(c, flits.front().time);
+    if (!shape_->is_router(way.sink)) {
+        consume(way.sink - shape_->routers(), flit, now);
+    } else if (shape_->rules.allocation == Allocation::combined) {
+        receive_combined(c, flit, now);
+    } else {
+        receive_staged(c, flit, now);
     }
-    return flit;
 }
 
 // Credits of which the last part leaves up to cycle `now` are on their way.
@@ -87,35 +96,39 @@ void Domain::take_parts(int c, Cycle now) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
     const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
     const Cycle rest = spec.latency.cycles + spec.serializer + shape_->rules.credit_delay;
-    channel.parts->run(now, [&](Cycle leaves, std::uint16_t vc, bool frees) {
-        if (channel.credits.empty()) credit_due_[static_cast<std::size_t>(c)] = leaves + rest;
+    wires_[static_cast<std::size_t>(c)].parts->run(now, [&](Cycle leaves, std::uint16_t vc, bool frees) {
+        if (channel.credits.empty()) channel.credit_due = leaves + rest;
         channel.credits.push({leaves + rest, vc, frees});
     });
 }
 
 void Domain::take_credits(int c, Cycle now) {
-    if (shape_->rules.credit_parts && channels_[static_cast<std::size_t>(c)].parts) take_parts(c, now);
-    Cycle& due = credit_due_[static_cast<std::size_t>(c)];
-    if (due > now) return;
-    RingBuffer<Credit>& credits = channels_[static_cast<std::size_t>(c)].credits;
-    while (!credits.empty() && credits.front().time <= now) {
-        SenderVc& sender = senders_[vc_index(c, credits.front().vc)];
-        ++sender.credits;
-        if (credits.front().frees && shape_->rules.wait_for_tail_credit) sender.busy = false;
+    Channel& channel = channels_[static_cast<std::size_t>(c)];
+    if (shape_->rules.credit_parts && wires_[static_cast<std::size_t>(c)].parts) take_parts(c, now);
+    if (channel.credit_due > now) return;
+    const std::size_t base = vc_index(c, 0);
+    RingBuffer<Credit>& credits = channel.credits;
+    do {
+        const Credit& credit = credits.front();
+        ++credits_[base + credit.vc];
+        if (credit.frees && shape_->rules.wait_for_tail_credit) set_bit(idle(c), credit.vc);
         credits.pop();
-    }
-    due = credits.empty() ? kNever : credits.front().time;
+    } while (!credits.empty() && credits.front().time <= now);
+    channel.credit_due = credits.empty() ? kNever : credits.front().time;
 }
 
 void Domain::wait_for_credit(int c) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
-    if (channel.credits.empty() && channel.parts && !channel.parts->empty()) {
+    if (!channel.credits.empty()) {
+        schedule(link(c).source, channel.credits.front().time);
+        return;
+    }
+    const Wires& wires = wires_[static_cast<std::size_t>(c)];
+    if (wires.parts && !wires.parts->empty()) {
         const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
-        schedule(spec.source, channel.parts->next() + spec.latency.cycles + spec.serializer + shape_->rules.credit_delay);
-    } else if (channel.credits.empty()) {
-        channel.sender_waits = true;
+        schedule(spec.source, wires.parts->next() + spec.latency.cycles + spec.serializer + shape_->rules.credit_delay);
     } else {
-        schedule(shape_->channel[static_cast<std::size_t>(c)].source, channel.credits.front().time);
+        channel.sender_waits = true;
     }
 }
 

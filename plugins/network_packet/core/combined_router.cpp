@@ -3,8 +3,6 @@
 // Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
 // inputs. In a virtual network, of the packets at an input port that go to the same output only the oldest that has a flit may ask.
 
-#include <array>
-
 #include "domain.hpp"
 
 namespace astra::packet {
@@ -12,19 +10,13 @@ namespace astra::packet {
 void Domain::run_combined(int r, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
     RouterState& state = routers_[static_cast<std::size_t>(r)];
-    // Adaptive routes look at credits, so these come first.
-    for (int c : spec.outputs) take_credits(c, now);
-    for (int c : spec.inputs) {
-        if (flit_due_[static_cast<std::size_t>(c)] <= now) receive_combined(r, c, take_flit(c), now);
-    }
-
     requests_.clear();
     for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
         const int vc = choose_vc(r, input, now);
         if (vc < 0) continue;
         const int in = spec.inputs[static_cast<std::size_t>(input)];
         const int port = receivers_[vc_index(in, vc)].out_port;
-        int distance = shape_->channel[static_cast<std::size_t>(in)].sink_port - state.output_pointer[static_cast<std::size_t>(port)];
+        int distance = link(in).sink_port - state.output_pointer[static_cast<std::size_t>(port)];
         if (distance < 0) distance += spec.input_ports;
         requests_.push_back({port, in, vc, distance});
     }
@@ -44,14 +36,15 @@ void Domain::run_combined(int r, Cycle now) {
         ReceiverVc& vc = receivers_[vc_index(won.input, won.vc)];
         if (vc.out_vc < 0) {
             vc.out_vc = static_cast<std::int16_t>(idle_vc(won.input, vc));
-            senders_[vc_index(vc.out, vc.out_vc)].busy = true;
+            clear_bit(idle(vc.out), vc.out_vc);
         }
         forward(won.input, won.vc, now);
     }
     schedule(r, now + 1);
 }
 
-void Domain::receive_combined(int r, int c, Flit flit, Cycle now) {
+void Domain::receive_combined(int c, Flit flit, Cycle now) {
+    const int r = link(c).sink;
     ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
     if (flit.head) {
         vc.state = VcState::active;
@@ -59,54 +52,45 @@ void Domain::receive_combined(int r, int c, Flit flit, Cycle now) {
         set_route(r, c, vc, packets_[flit.packet]);
     }
     vc.buffer.push(flit);
-    occupy(c, flit.vc);
-    if (shape_->rules.router_latency > 1) schedule(r, now + shape_->rules.router_latency - 1);
+    set_bit(occupied(c), flit.vc);
+    schedule(r, now + shape_->rules.router_latency - 1);
 }
 
 // The virtual channel that an input port sends to the switch, or -1. Its pointer moves on by one when there is one.
 int Domain::choose_vc(int r, int input, Cycle now) {
     const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
     const int c = spec.inputs[static_cast<std::size_t>(input)];
-    const ChannelSpec& in = shape_->channel[static_cast<std::size_t>(c)];
     const Rules& rules = shape_->rules;
     const int all = rules.vnets * rules.vcs;
     int& pointer = routers_[static_cast<std::size_t>(r)].input_pointer[static_cast<std::size_t>(input)];
     const Cycle arrived_by = now - rules.router_latency + 1;
 
-    struct Candidate {
-        int out;
-        int vnet;
-        int vc;
-        Cycle since;
-    };
-    std::array<Candidate, 64> candidates;
-    int count = 0;
+    candidates_.clear();
     each_occupied(c, [&](int number) {
         const ReceiverVc& vc = receivers_[vc_index(c, number)];
         if (vc.buffer.front().time > arrived_by) return;
         const int vnet = number / rules.vcs;
-        for (int i = 0; i < count; ++i) {
-            Candidate& other = candidates[static_cast<std::size_t>(i)];
+        for (Candidate& other : candidates_) {
             if (other.out == vc.out && other.vnet == vnet) {
                 if (vc.since < other.since) other = {vc.out, vnet, number, vc.since};
                 return;
             }
         }
-        candidates[static_cast<std::size_t>(count++)] = {vc.out, vnet, number, vc.since};
+        candidates_.push_back({vc.out, vnet, number, vc.since});
     });
     int chosen = -1;
     int nearest = all;
     int choices = 0;
-    for (int i = 0; i < count; ++i) {
-        const Candidate& candidate = candidates[static_cast<std::size_t>(i)];
+    for (const Candidate& candidate : candidates_) {
+        take_credits(candidate.out, now);
         const ReceiverVc& vc = receivers_[vc_index(c, candidate.vc)];
-        const bool allowed = vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : senders_[vc_index(vc.out, vc.out_vc)].credits > 0;
+        const bool allowed = vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : credits_[vc_index(vc.out, vc.out_vc)] > 0;
         if (!allowed) {
             wait_for_credit(vc.out);
             continue;
         }
         ++choices;
-        int distance = in.first_vnet * rules.vcs + candidate.vc - pointer;
+        int distance = link(c).first_vnet * rules.vcs + candidate.vc - pointer;
         if (distance < 0) distance += all;
         if (distance < nearest) {
             nearest = distance;
@@ -120,18 +104,11 @@ int Domain::choose_vc(int r, int input, Cycle now) {
 
 // The lowest idle virtual channel that a head may take, or -1.
 int Domain::idle_vc(int in, const ReceiverVc& vc) const {
-    int needed = 1;
-    if (shape_->rules.bubble) {  // who enters a ring leaves one buffer in it free
-        const ChannelSpec& out = shape_->channel[static_cast<std::size_t>(vc.out)];
-        if (out.ring && shape_->channel[static_cast<std::size_t>(in)].dimension != out.dimension) needed = 2;
-    }
-    int lowest = -1;
-    for (int number = vc.first_vc; number < vc.end_vc; ++number) {
-        if (senders_[vc_index(vc.out, number)].busy) continue;
-        if (lowest < 0) lowest = number;
-        if (--needed == 0) return lowest;
-    }
-    return -1;
+    const Link& out = link(vc.out);
+    const int lowest = next_bit(idle(vc.out), vc.first_vc, vc.end_vc);
+    // With bubbles, who enters a ring leaves one buffer in it free.
+    const bool enters = shape_->rules.bubble && out.ring && link(in).dimension != out.dimension;
+    return enters && lowest >= 0 && next_bit(idle(vc.out), lowest + 1, vc.end_vc) < 0 ? -1 : lowest;
 }
 
 // The first flit of an input virtual channel goes through the crossbar; its credit goes back.
@@ -140,10 +117,9 @@ void Domain::forward(int in, int in_vc, Cycle now) {
     Flit flit = vc.buffer.front();
     vc.buffer.pop();
     statistics_.add(in, Statistics::kChannelWaiting, now - flit.time);
-    if (vc.buffer.empty()) vacate(in, in_vc);
-    SenderVc& sender = senders_[vc_index(vc.out, vc.out_vc)];
-    --sender.credits;
-    if (flit.tail && !shape_->rules.wait_for_tail_credit) sender.busy = false;
+    if (vc.buffer.empty()) clear_bit(occupied(in), in_vc);
+    --credits_[vc_index(vc.out, vc.out_vc)];
+    if (flit.tail && !shape_->rules.wait_for_tail_credit) set_bit(idle(vc.out), vc.out_vc);
     flit.vc = static_cast<std::uint16_t>(vc.out_vc);
     send_flit(vc.out, flit, now + shape_->rules.switch_traversal);
     send_credit(in, static_cast<std::uint16_t>(in_vc), flit.tail, now + 1);

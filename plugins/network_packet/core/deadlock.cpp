@@ -14,7 +14,7 @@ std::vector<std::string> Domain::waiting() const {
         each_occupied(c, [&](int number) {
             const ReceiverVc& vc = receivers_[vc_index(c, number)];
             if (vc.out < 0) return;
-            const bool blocked = vc.out_vc < 0 || senders_[vc_index(vc.out, vc.out_vc)].credits == 0;
+            const bool blocked = vc.out_vc < 0 || credits_[vc_index(vc.out, vc.out_vc)] == 0;
             auto& entry = waits[c];
             if (blocked) entry.first = vc.out;
             entry.second += static_cast<int>(vc.buffer.size());

@@ -10,33 +10,39 @@ namespace astra::packet {
 
 Domain::Domain(std::shared_ptr<const Shape> shape)
     : shape_(std::move(shape)),
+      links_(shape_->link.data()),
       channels_(static_cast<std::size_t>(shape_->channels())),
-      flit_due_(channels_.size(), kNever),
-      credit_due_(channels_.size(), kNever),
-      senders_(static_cast<std::size_t>(shape_->all_vcs)),
+      wires_(channels_.size()),
+      credits_(static_cast<std::size_t>(shape_->all_vcs), shape_->rules.buffers),
       receivers_(static_cast<std::size_t>(shape_->all_vcs)),
+      occupied_(static_cast<std::size_t>(shape_->all_words)),
+      idle_(occupied_.size()),
       lanes_(static_cast<std::size_t>(shape_->lanes())),
       routers_(static_cast<std::size_t>(shape_->routers())),
+      arrivals_(shape_->channels(), shape_->horizon),
       calendar_(shape_->units(), shape_->horizon),
       statistics_(shape_->channels()) {
     const Rules& rules = shape_->rules;
-    for (SenderVc& sender : senders_) sender.credits = rules.buffers;
     for (int c = 0; rules.credit_parts && c < shape_->channels(); ++c) {
         const int parts = static_cast<int>(shape_->channel[static_cast<std::size_t>(c)].flit_time.cycles);
-        if (parts > 1) channels_[static_cast<std::size_t>(c)].parts.emplace(parts, shape_->vc_count(c));
+        if (parts > 1) wires_[static_cast<std::size_t>(c)].parts.emplace(parts, shape_->vc_count(c));
     }
-    occupied_base_.push_back(0);
     for (int c = 0; c < shape_->channels(); ++c) {
-        occupied_base_.push_back(occupied_base_.back() + static_cast<std::size_t>(shape_->vc_count(c) + 63) / 64);
+        for (int number = 0; number < shape_->vc_count(c); ++number) {
+            set_bit(idle(c), number);
+            receivers_[vc_index(c, number)].channel = c;
+            receivers_[vc_index(c, number)].number = static_cast<std::int16_t>(number);
+        }
     }
-    occupied_.resize(occupied_base_.back());
     const int width = rules.vnets * rules.vcs;
+    router_words_.push_back(0);
     std::size_t choices = 0;
     std::size_t ports = 0;
     for (int r = 0; r < shape_->routers(); ++r) {
         const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
         RouterState& state = routers_[static_cast<std::size_t>(r)];
         const int inputs = static_cast<int>(spec.inputs.size());
+        router_words_.push_back(router_words_.back());
         ports = std::max(ports, static_cast<std::size_t>(spec.output_ports));
         state.random = (rules.seed + static_cast<std::uint64_t>(r) + 1) * 0x9E3779B97F4A7C15ULL;
         if (rules.allocation == Allocation::combined) {
@@ -46,6 +52,8 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
             state.output_choice.assign(static_cast<std::size_t>(spec.output_ports), -1);
         } else {
             const int expanded = inputs * rules.input_speedup;
+            const int vcs = shape_->vc_base[static_cast<std::size_t>(r) + 1] - shape_->vc_base[static_cast<std::size_t>(r)];
+            router_words_.back() += static_cast<std::size_t>(vcs + 63) / 64;
             state.next_vc.assign(static_cast<std::size_t>(expanded), 0);
             state.vc_pointers.resize(inputs * width, spec.output_ports * width);
             state.switch_pointers.resize(expanded, spec.output_ports);
@@ -53,6 +61,9 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
             choices = std::max(choices, static_cast<std::size_t>(expanded * spec.output_ports));
         }
     }
+    allocating_.resize(router_words_.back());
+    switching_.resize(router_words_.back());
+    for (std::vector<std::uint64_t>& sets : starting_) sets.resize(router_words_.back());
     best_.assign(ports, -1);
     choice_.assign(choices, -1);
 }
@@ -134,8 +145,9 @@ void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
 
 void Domain::step(Cycle time) {
     now_ = time;
-    next_ = kNever;
     packet_made_by_ = -1;
+    arrivals_.take(time, [&](int c) { receive(c, time); });
+    next_ = kNever;
     const int routers = shape_->routers();
     const bool combined = shape_->rules.allocation == Allocation::combined;
     calendar_.take(time, [&](int unit) {
@@ -147,7 +159,7 @@ void Domain::step(Cycle time) {
             run_staged(unit, time);
         }
     });
-    if (next_ != time + 1) next_ = calendar_.next(time + 1);
+    if (next_ != time + 1) next_ = std::min(calendar_.next(time + 1), arrivals_.next(time + 1));
 }
 
 void Domain::catch_up(Cycle time) {
@@ -178,8 +190,9 @@ std::string Domain::check() const {
         const std::string& name = shape_->name[static_cast<std::size_t>(c)];
         for (int v = 0; v < shape_->vc_count(c); ++v) {
             const ReceiverVc& vc = receivers_[vc_index(c, v)];
-            std::int64_t held = senders_[vc_index(c, v)].credits + vc.buffer.size();
-            if (channel.parts) held += channel.parts->owed(v);
+            std::int64_t held = credits_[vc_index(c, v)] + vc.buffer.size();
+            const Wires& wires = wires_[static_cast<std::size_t>(c)];
+            if (wires.parts) held += wires.parts->owed(v);
             for (std::uint32_t i = 0; i < channel.flits.size(); ++i) held += channel.flits[i].vc == v;
             for (std::uint32_t i = 0; i < channel.credits.size(); ++i) held += channel.credits[i].vc == v;
             if (held != rules.buffers) return name + ": credits, flits and credits under way add up to " + std::to_string(held);

@@ -4,11 +4,13 @@
 // cycle at the earliest. So the order in which the units of a cycle are visited has no effect.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bits.hpp"
 #include "calendar.hpp"
 #include "credit_parts.hpp"
 #include "flit.hpp"
@@ -23,33 +25,34 @@ namespace astra::packet {
 class Traffic;
 
 // A link and its two ends. Everything a sender knows of its receiver, it learns through credits.
-struct Channel {
+struct alignas(64) Channel {
     RingBuffer<Flit> flits;
     RingBuffer<Credit> credits;
-    Span free;         // when the wires can take the next flit
-    Span credit_free;  // and, the other way, the next credit
+    Cycle credit_due = kNever;  // when the first credit can be used
     bool sender_waits = false;  // wake the sender when a credit comes
-    std::optional<CreditParts> parts;  // credits on a narrow link, where its serializers may reorder them
 };
 
-// A virtual channel as its sender sees it.
-struct SenderVc {
-    std::int32_t credits = 0;
-    bool busy = false;  // given to a packet
+// The wires of a channel that is narrower than a flit.
+struct Wires {
+    Span free;         // when they can take the next flit
+    Span credit_free;  // and, the other way, the next credit
+    std::optional<CreditParts> parts;  // credits that the serializers may reorder
 };
 
 enum class VcState : std::uint8_t { idle, allocating, active };
 
 // A virtual channel as the router at its end sees it.
-struct ReceiverVc {
+struct alignas(64) ReceiverVc {
     RingBuffer<Flit> buffer;
-    Cycle since = 0;  // combined: arrival of the head; staged: first cycle of the next stage
+    Cycle since = 0;  // combined: arrival of the head; staged: when it can ask for an output virtual channel
     std::int32_t out = -1;       // channel
     std::int16_t out_port = 0;   // its number among the outputs of the router
     std::int16_t first_vc = 0;   // the virtual channels there that the packet may take
     std::int16_t end_vc = 0;
     std::int16_t out_vc = -1;    // the one it has
     VcState state = VcState::idle;
+    std::int32_t channel = 0;  // it belongs to, and its number there
+    std::int16_t number = 0;
 };
 
 // One side of a network interface: a queue of messages, and the channels from and to a router.
@@ -72,9 +75,7 @@ struct RouterState {
     std::vector<Cycle> input_choice;   // when each of them last had a choice, so that it mattered
     std::vector<Cycle> output_choice;
     // Staged.
-    std::vector<std::pair<int, int>> allocating;  // (input, virtual channel) of heads that want an output virtual channel
-    std::vector<std::pair<int, int>> switching;   // (input, virtual channel) of those that have one, and flits
-    std::vector<int> next_vc;                     // by input of the switch: where to start among virtual channels
+    std::vector<int> next_vc;               // by input of the switch: where to start among virtual channels
     Pointers vc_pointers;
     Pointers switch_pointers;
     Pointers speculative_pointers;
@@ -122,13 +123,14 @@ public:
 private:
     friend class SteadyState;
 
-    std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(c)] + vc); }
+    std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(link(c).vc_base + vc); }
+    const Link& link(int c) const { return links_[c]; }
     void schedule(int unit, Cycle time);
     Message& new_message(int lane, std::int64_t packets);
     void step(Cycle time);
+    void receive(int c, Cycle now);
 
     // channels.cpp
-    Flit take_flit(int c);
     void send_flit(int c, Flit flit, Cycle takes);
     void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
     void take_credits(int c, Cycle now);
@@ -142,51 +144,67 @@ private:
 
     // lane.cpp
     void run_lane(int l, Cycle now);
-    void consume(int l, Cycle now);
+    void consume(int l, Flit flit, Cycle now);
     void make_packet(int l, Cycle now);
     void send_from(int l, Cycle now);
     std::uint32_t new_packet(Message& message, std::uint32_t number, int vnet, Cycle now);
 
     // combined_router.cpp
     void run_combined(int r, Cycle now);
-    void receive_combined(int r, int c, Flit flit, Cycle now);
+    void receive_combined(int c, Flit flit, Cycle now);
     int choose_vc(int r, int input, Cycle now);
     int idle_vc(int in, const ReceiverVc& vc) const;
 
     // staged_router.cpp
     void run_staged(int r, Cycle now);
-    void receive_staged(int r, int input, Cycle now);
-    void begin_packet(int r, int input, int vc, Cycle since);
+    void receive_staged(int c, Flit flit, Cycle now);
+    void begin_packet(int r, ReceiverVc& vc, Cycle since);
     bool allocate_vcs(int r, Cycle now);
-    bool allocate_apart(int r, Cycle now);
-    void give_vc(int r, int place, int out_vc, Cycle now);
+    bool allocate_apart(int r);
+    void give_vc(int r, int local, int out_vc);
     bool allocate_switch(int r, Cycle now);
-    void ask_for_switch(int r, Cycle now);
+    void ask_for_switch(int r, int local, std::vector<Ask>& asks);
+    void forget_choices(int r, const std::vector<Ask>& asks);
+    void ask_surely(int r, Cycle now);
     void ask_speculatively(int r, Cycle now);
     void cross(int r, const Ask& ask, Cycle now);
     bool has_room(const ReceiverVc& vc) const;
 
     void forward(int in, int in_vc, Cycle now);
-    void occupy(int c, int vc) { occupied_[occupied_base_[static_cast<std::size_t>(c)] + static_cast<std::size_t>(vc) / 64] |= 1ULL << (vc % 64); }
-    void vacate(int c, int vc) { occupied_[occupied_base_[static_cast<std::size_t>(c)] + static_cast<std::size_t>(vc) / 64] &= ~(1ULL << (vc % 64)); }
+    std::uint64_t* allocating(int r) { return &allocating_[router_words_[static_cast<std::size_t>(r)]]; }
+    std::uint64_t* starting(int r, Cycle since) { return &starting_[static_cast<std::size_t>(since & 3)][router_words_[static_cast<std::size_t>(r)]]; }
+    std::uint64_t* switching(int r) { return &switching_[router_words_[static_cast<std::size_t>(r)]]; }
+    template <class Visit>
+    void each_of_router(const std::vector<std::uint64_t>& sets, int r, Visit visit) const {
+        const std::size_t first = router_words_[static_cast<std::size_t>(r)];
+        each_bit(&sets[first], router_words_[static_cast<std::size_t>(r) + 1] - first, visit);
+    }
+    std::uint64_t* occupied(int c) { return &occupied_[static_cast<std::size_t>(link(c).bit_base)]; }
+    std::uint64_t* idle(int c) { return &idle_[static_cast<std::size_t>(link(c).bit_base)]; }
+    const std::uint64_t* idle(int c) const { return &idle_[static_cast<std::size_t>(link(c).bit_base)]; }
     template <class Visit>
     void each_occupied(int c, Visit visit) const;
 
     std::shared_ptr<const Shape> shape_;
+    const Link* links_;
     std::vector<Channel> channels_;
-    std::vector<Cycle> flit_due_;    // by channel: when the first flit on it arrives, and the first credit; kNever where there is none
-    std::vector<Cycle> credit_due_;
-    std::vector<SenderVc> senders_;
+    std::vector<Wires> wires_;
+    std::vector<std::int32_t> credits_;    // by virtual channel, as its sender sees it
     std::vector<ReceiverVc> receivers_;
-    std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels that hold flits, by channel
-    std::vector<std::size_t> occupied_base_;
+    std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels by channel: those that hold flits,
+    std::vector<std::uint64_t> idle_;      // and those that are not given to a packet
+    std::vector<std::uint64_t> allocating_;  // staged: bit sets of virtual channels by router: heads that want an output virtual channel,
+    std::vector<std::uint64_t> switching_;   // those that have one, and flits,
+    std::array<std::vector<std::uint64_t>, 4> starting_;  // and heads that will want one, by the cycle modulo 4 from which on
+    std::vector<std::size_t> router_words_;  // by router and past the last: its first word there
     std::vector<Lane> lanes_;
     std::vector<RouterState> routers_;
     std::vector<Packet> packets_;
     std::vector<std::uint32_t> free_packets_;
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
-    Calendar calendar_;
+    Calendar arrivals_;  // of flits, by channel
+    Calendar calendar_;  // of work, by unit
     SteadyState steady_;
     std::int64_t passing_ = 0;   // periods to be passed over before the next cycle
     int packet_made_by_ = -1;    // a lane that has made a packet in this cycle
@@ -204,9 +222,18 @@ private:
         int vc = 0;
         int distance = 0;
     };
+    struct Candidate {
+        int out = 0;
+        int vnet = 0;
+        int vc = 0;
+        Cycle since = 0;
+    };
     std::vector<Request> requests_;
+    std::vector<Candidate> candidates_;
     std::vector<int> best_;  // by output port: index of a request, or -1
     Matcher matcher_;
+    std::vector<int> heads_;  // that ask for a virtual channel
+    std::vector<int> given_;  // those that got one
     std::vector<Ask> asks_;
     std::vector<Ask> speculative_;
     std::vector<Ask> matched_;
@@ -215,13 +242,7 @@ private:
 
 template <class Visit>
 void Domain::each_occupied(int c, Visit visit) const {
-    const std::size_t base = occupied_base_[static_cast<std::size_t>(c)];
-    const std::size_t end = occupied_base_[static_cast<std::size_t>(c) + 1];
-    for (std::size_t word = base; word < end; ++word) {
-        for (std::uint64_t rest = occupied_[word]; rest != 0; rest &= rest - 1) {
-            visit(static_cast<int>((word - base) * 64) + std::countr_zero(rest));
-        }
-    }
+    each_bit(&occupied_[static_cast<std::size_t>(link(c).bit_base)], static_cast<std::size_t>(shape_->vc_count(c) + 63) / 64, visit);
 }
 
 }  // namespace astra::packet

@@ -20,6 +20,9 @@ int guarded(void* pointer, Action action) {
     try {
         action(state_of(pointer));
         return 0;
+    } catch (const Interrupted&) {
+        state_of(pointer).error = "interrupted";  // and the Python exception is set
+        return -1;
     } catch (const std::exception& error) {
         state_of(pointer).error = error.what();
         return -1;

@@ -8,11 +8,7 @@ namespace astra::packet {
 void Domain::run_lane(int l, Cycle now) {
     const LaneSpec& spec = shape_->lane[static_cast<std::size_t>(l)];
     Lane& lane = lanes_[static_cast<std::size_t>(l)];
-    bool works = !lane.packets.empty() || lane.called_at == now - 1;
-    if (flit_due_[static_cast<std::size_t>(spec.in)] <= now) {
-        consume(l, now);
-        works = true;
-    }
+    const bool works = !lane.packets.empty() || lane.called_at == now - 1;
     if (traffic_ != nullptr) traffic_->create(*this, l, now);
     take_credits(spec.out, now);
     if (!lane.messages.empty()) make_packet(l, now);
@@ -20,10 +16,9 @@ void Domain::run_lane(int l, Cycle now) {
     if (works || lane.made_at == now) lane.worked_at = now;
 }
 
-void Domain::consume(int l, Cycle now) {
-    const int c = shape_->lane[static_cast<std::size_t>(l)].in;
-    const Flit flit = take_flit(c);
-    send_credit(c, flit.vc, flit.tail, now + 1);
+void Domain::consume(int l, Flit flit, Cycle now) {
+    lanes_[static_cast<std::size_t>(l)].worked_at = now;
+    send_credit(shape_->lane[static_cast<std::size_t>(l)].in, flit.vc, flit.tail, now + 1);
     if (!flit.tail) return;
     const Packet& packet = packets_[flit.packet];
     Message& message = messages_[packet.message];
@@ -72,10 +67,9 @@ void Domain::make_packet(int l, Cycle now) {
     }
     for (int tried = 0; tried < rules.vcs; ++tried) {
         const int vc = (lane.pointer + tried) % rules.vcs;
-        SenderVc& sender = senders_[vc_index(spec.out, vc)];
-        if (sender.busy || (!rules.queue_ahead && sender.credits == 0)) continue;
+        if (!has_bit(idle(spec.out), vc) || (!rules.queue_ahead && credits_[vc_index(spec.out, vc)] == 0)) continue;
         lane.pointer = (vc + 1) % rules.vcs;
-        sender.busy = true;
+        clear_bit(idle(spec.out), vc);
         lane.made_at = now;
         lane.packets.push(new_packet(message, number, spec.vnet, now));
         packet_made_by_ = l;
@@ -93,13 +87,13 @@ void Domain::send_from(int l, Cycle now) {
     const int c = shape_->lane[static_cast<std::size_t>(l)].out;
     const std::uint16_t vc = lane.vcs.front();
     const std::uint32_t index = lane.packets.front();
-    SenderVc& sender = senders_[vc_index(c, vc)];
-    if (sender.credits == 0) {
+    std::int32_t& credits = credits_[vc_index(c, vc)];
+    if (credits == 0) {
         wait_for_credit(c);
         return;
     }
     Packet& packet = packets_[index];
-    --sender.credits;
+    --credits;
     Flit flit{0, index, vc, lane.sent == 0, lane.sent == packet.flits - 1};
     if (flit.head) packet.injected = now;
     send_flit(c, flit, now + 1);
@@ -109,7 +103,7 @@ void Domain::send_from(int l, Cycle now) {
         lane.sent = 0;
         lane.packets.pop();
         lane.vcs.pop();
-        if (!shape_->rules.wait_for_tail_credit) sender.busy = false;
+        if (!shape_->rules.wait_for_tail_credit) set_bit(idle(c), vc);
     }
     if (!lane.packets.empty() || !lane.messages.empty()) schedule(shape_->routers() + l, now + 1);
 }

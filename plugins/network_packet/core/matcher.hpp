@@ -2,8 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "bits.hpp"
 
 namespace astra::packet {
 
@@ -31,9 +36,13 @@ public:
     void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
         const int inputs = static_cast<int>(pointers.of_input.size());
         const int outputs = static_cast<int>(pointers.of_output.size());
-        if (apart(asks, inputs, outputs)) {
-            matched = asks;
+        if (asks.size() == 1) {
+            matched.push_back(asks.front());
             move_on(matched, pointers, inputs, outputs);
+            return;
+        }
+        if (inputs <= 64 && outputs <= 64) {
+            match_bits(asks, pointers, input_first, matched);
             return;
         }
         const std::size_t widest = static_cast<std::size_t>(std::max(inputs, outputs));
@@ -54,20 +63,34 @@ public:
 private:
     static constexpr int kNone = 1 << 30;
 
-    // Whether no two ask from the same input or for the same output; false where that is too much to say.
-    static bool apart(const std::vector<Ask>& asks, int inputs, int outputs) {
-        if (asks.size() == 1) return true;
-        if (inputs > 64 || outputs > 64) return false;
-        std::uint64_t taken_inputs = 0;
-        std::uint64_t taken_outputs = 0;
-        for (const Ask& ask : asks) {
-            const std::uint64_t input = 1ULL << ask.input;
-            const std::uint64_t output = 1ULL << ask.output;
-            if ((taken_inputs & input) != 0 || (taken_outputs & output) != 0) return false;
-            taken_inputs |= input;
-            taken_outputs |= output;
+    // The same with sets of up to 64 numbers. Matches come in order of the side that chooses second.
+    void match_bits(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
+        std::vector<int>& first_pointers = input_first ? pointers.of_input : pointers.of_output;
+        std::vector<int>& second_pointers = input_first ? pointers.of_output : pointers.of_input;
+        const int firsts = static_cast<int>(first_pointers.size());
+        const int seconds = static_cast<int>(second_pointers.size());
+        std::uint64_t first_sides = 0;
+        for (int i = 0; i < static_cast<int>(asks.size()); ++i) {
+            const int first = input_first ? asks[at(i)].input : asks[at(i)].output;
+            const int second = input_first ? asks[at(i)].output : asks[at(i)].input;
+            wanted_[at(first)] |= 1ULL << second;
+            place_[at(first * seconds + second)] = i;
+            first_sides |= 1ULL << first;
         }
-        return true;
+        std::uint64_t second_sides = 0;
+        for (; first_sides != 0; first_sides &= first_sides - 1) {
+            const int first = std::countr_zero(first_sides);
+            const int second = next_round(std::exchange(wanted_[at(first)], 0), first_pointers[at(first)]);
+            offered_[at(second)] |= 1ULL << first;
+            second_sides |= 1ULL << second;
+        }
+        for (; second_sides != 0; second_sides &= second_sides - 1) {
+            const int second = std::countr_zero(second_sides);
+            const int first = next_round(std::exchange(offered_[at(second)], 0), second_pointers[at(second)]);
+            first_pointers[at(first)] = second + 1 == seconds ? 0 : second + 1;
+            second_pointers[at(second)] = first + 1 == firsts ? 0 : first + 1;
+            matched.push_back(asks[at(place_[at(first * seconds + second)])]);
+        }
     }
 
     static void move_on(const std::vector<Ask>& matched, Pointers& pointers, int inputs, int outputs) {
@@ -100,6 +123,9 @@ private:
         for (const Ask& ask : asks) first_[at(first_key(ask))] = second_[at(second_key(ask))] = kNone;
     }
 
+    std::array<std::uint64_t, 64> wanted_{};   // by the side that chooses first: who asks
+    std::array<std::uint64_t, 64> offered_{};  // by the other side: who chose it
+    std::array<int, 4096> place_{};            // of an ask, by both
     std::vector<int> first_;   // by the side that chooses first: distance of the nearest
     std::vector<int> second_;  // by the other side
 };

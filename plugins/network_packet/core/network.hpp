@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "domain.hpp"
+#include "interrupt.hpp"
 
 namespace astra::packet {
 
@@ -43,7 +44,7 @@ public:
 
     void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue);
     // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
-    // Deadlock where there is no limit, nothing arrives any more and something should.
+    // Deadlock where there is no limit, nothing arrives any more and something should; Interrupted between two cycles, and one can go on.
     bool advance(std::int64_t until);
     std::int64_t next_event() const;
 
@@ -111,6 +112,7 @@ private:
     std::uint64_t injected_ = 0;
     bool same_cycle_ = false;
     bool wake_senders_ = false;
+    Interruptible interruptible_;
     Cycle now_ = -1;  // all cycles up to this one have been run
 };
 

@@ -31,10 +31,8 @@ int Shape::add_channel(const ChannelSpec& spec, std::string called) {
     const int number = channels();
     if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
     if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
-    vc_base.push_back(all_vcs);
     channel.push_back(spec);
     name.push_back(std::move(called));
-    all_vcs += vc_count(number);
     return number;
 }
 
@@ -55,22 +53,13 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
 
 void Shape::finish() {
     number_ports();
-    make_tables();
-    if (router.size() * node_router.size() <= kMostHops) {
-        std::vector<int> hop(router.size() * node_router.size());
-        for (int r = 0; r < routers(); ++r) {
-            for (int node = 0; node < nodes(); ++node) {
-                hop[at(r) * node_router.size() + at(node)] = differing_dimension(r, node) < 0 ? kHere : look_up(r, node, 0);
-            }
-        }
-        hop_ = std::move(hop);
-        if (rules.choice != RouteChoice::first) {
-            several_.resize(hop_.size());
-            for (std::size_t i = 0; i < hop_.size(); ++i) {
-                several_[i] = next_hops(static_cast<int>(i / node_router.size()), static_cast<int>(i % node_router.size())).size() > 1;
-            }
-        }
+    for (const RouterSpec& spec : router) {
+        if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
+        coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
     }
+    make_links();
+    make_tables();
+    make_hops();
     for (const ChannelSpec& spec : channel) {
         const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
         const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
@@ -90,11 +79,45 @@ void Shape::number_ports() {
     }
 }
 
+// Virtual channels are numbered by the unit at their end and its inputs, so that those of a router stand together.
+void Shape::make_links() {
+    link.resize(channel.size());
+    for (int c = 0; c < channels(); ++c) {
+        const ChannelSpec& spec = channel[at(c)];
+        Link& made = link[at(c)];
+        made.source = spec.source;
+        made.sink = spec.sink;
+        made.bit_base = all_words;
+        all_words += (vc_count(c) + 63) / 64;
+        const bool wide = spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0;
+        made.delay = wide ? static_cast<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
+        made.dimension = static_cast<std::int16_t>(spec.dimension);
+        made.source_port = static_cast<std::uint16_t>(spec.source_port);
+        made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
+        made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
+        made.ring = spec.ring;
+        made.dateline = spec.dateline;
+    }
+    auto number_vcs = [this](int c) {
+        link[at(c)].vc_base = all_vcs;
+        all_vcs += vc_count(c);
+    };
+    for (const RouterSpec& spec : router) {
+        vc_base.push_back(all_vcs);
+        for (std::size_t place = 0; place < spec.inputs.size(); ++place) {
+            link[at(spec.inputs[place])].sink_place = static_cast<std::uint16_t>(place);
+            number_vcs(spec.inputs[place]);
+        }
+    }
+    vc_base.push_back(all_vcs);
+    for (const LaneSpec& spec : lane) number_vcs(spec.in);
+}
+
 // Breadth first, backwards from all routers that have the wanted coordinate, over the links of one dimension.
 void Shape::make_tables() {
     for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
         const int size = sizes[at(d)];
-        std::vector<int> next(router.size() * at(size), -1);
+        std::vector<std::uint16_t> next(router.size() * at(size), kNoWay);
         std::vector<int> distance(router.size() * at(size), -1);
         for (int wanted = 0; wanted < size; ++wanted) {
             std::deque<int> reached;
@@ -117,12 +140,15 @@ void Shape::make_tables() {
             for (int r = 0; r < routers(); ++r) {
                 const int here = distance[at(r * size + wanted)];
                 if (here <= 0) continue;
-                std::vector<int> shortest;
-                for (int c : router[at(r)].outputs) {
-                    const ChannelSpec& spec = channel[at(c)];
-                    if (spec.dimension == d && distance[at(spec.sink * size + wanted)] == here - 1) shortest.push_back(c);
+                std::vector<std::uint16_t> shortest;
+                const std::vector<int>& outputs = router[at(r)].outputs;
+                for (std::size_t place = 0; place < outputs.size(); ++place) {
+                    const ChannelSpec& spec = channel[at(outputs[place])];
+                    if (spec.dimension != d || distance[at(spec.sink * size + wanted)] != here - 1) continue;
+                    shortest.push_back(static_cast<std::uint16_t>(place));
                 }
-                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())];
+                const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
+                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())] | several;
             }
         }
         table_.push_back(std::move(next));
@@ -130,19 +156,20 @@ void Shape::make_tables() {
     }
 }
 
-int Shape::differing_dimension(int r, int node) const {
-    const std::vector<int>& here = router[at(r)].coordinates;
-    const std::vector<int>& there = router[at(node_router[at(node)])].coordinates;
-    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
-        if (here[at(d)] != there[at(d)]) return d;
+void Shape::make_hops() {
+    if (router.size() * node_router.size() > kMostHops) return;
+    std::vector<std::uint16_t> made;
+    for (int r = 0; r < routers(); ++r) {
+        for (int node = 0; node < nodes(); ++node) made.push_back(look_up(r, node));
     }
-    return -1;
+    hop_ = std::move(made);
 }
 
-int Shape::look_up(int r, int node, int vnet) const {
+std::uint16_t Shape::look_up(int r, int node) const {
     const int d = differing_dimension(r, node);
-    if (d < 0) return lane[at(lane_of(node, vnet))].in;
-    return table_[at(d)][at(r * sizes[at(d)] + router[at(node_router[at(node)])].coordinates[at(d)])];
+    if (d < 0) return kHere;
+    const int wanted = coordinate_[at(node_router[at(node)]) * sizes.size() + at(d)];
+    return table_[at(d)][at(r * sizes[at(d)] + wanted)];
 }
 
 std::vector<int> Shape::next_hops(int r, int node) const {

@@ -94,6 +94,22 @@ struct LaneSpec {
     int in = -1;   // channel
 };
 
+// What is looked up of a channel in every cycle, in half a cache line.
+struct Link {
+    std::int32_t source = 0;  // units
+    std::int32_t sink = 0;
+    std::int32_t vc_base = 0;   // its first virtual channel, in arrays of all of them
+    std::int32_t bit_base = 0;  // its first word, in bit sets of virtual channels
+    std::int32_t delay = -1;    // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
+    std::int16_t dimension = -1;
+    std::uint16_t source_port = 0;
+    std::uint16_t sink_port = 0;
+    std::uint16_t sink_place = 0;  // its place among the inputs of its sink
+    std::uint16_t first_vnet = 0;
+    bool ring = false;
+    bool dateline = false;
+};
+
 class Shape {
 public:
     Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
@@ -117,15 +133,15 @@ public:
     // The next channel of the shortest way in the first dimension in which router and node differ; -1: no way; the node's own
     // interface if they do not differ.
     int first_hop(int at, int node, int vnet) const {
-        if (hop_.empty()) return look_up(at, node, vnet);
-        const int c = hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
-        return c == kHere ? lane[static_cast<std::size_t>(lane_of(node, vnet))].in : c;
+        const std::uint16_t place = hop(at, node) & kPlace;
+        if (place == kHere) return lane[static_cast<std::size_t>(lane_of(node, vnet))].in;
+        return place == kNoWay ? -1 : router[static_cast<std::size_t>(at)].outputs[place];
     }
     // All next channels of shortest ways in that dimension.
     std::vector<int> next_hops(int at, int node) const;
     // Whether there may be more than one.
     bool several_ways(int at, int node) const {
-        return several_.empty() || several_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+        return (hop(at, node) & kSeveral) != 0;
     }
     int hops(int source, int destination, int vnet) const;
 
@@ -136,24 +152,43 @@ public:
     std::vector<LaneSpec> lane;
     std::vector<int> sizes;        // of dimensions
     std::vector<int> node_router;  // by node
-    std::vector<int> vc_base;      // first virtual channel of a channel in arrays of all of them
+    std::vector<Link> link;        // by channel
+    std::vector<int> vc_base;      // by router and past the last: the first virtual channel of its inputs, which stand together
     int all_vcs = 0;
+    int all_words = 0;  // of bit sets of the virtual channels of each channel
     Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
 private:
-    static constexpr int kHere = -2;
-    static constexpr std::size_t kMostHops = 1 << 22;
+    static constexpr std::uint16_t kSeveral = 0x8000;  // there are several next channels
+    static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
+    static constexpr std::uint16_t kHere = 0x7fff;
+    static constexpr std::uint16_t kNoWay = 0x7ffe;
+    static constexpr std::size_t kMostHops = 1 << 16;
 
-    int look_up(int at, int node, int vnet) const;
+    // The entry of a router and a node in the table of their dimension.
+    std::uint16_t look_up(int at, int node) const;
+    std::uint16_t hop(int at, int node) const {
+        return hop_.empty() ? look_up(at, node) : hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
+    }
     void number_ports();
+    void make_links();
     void make_tables();
-    int differing_dimension(int at, int node) const;
+    void make_hops();
+    int differing_dimension(int at, int node) const {
+        const std::size_t count = sizes.size();
+        const int* const here = &coordinate_[static_cast<std::size_t>(at) * count];
+        const int* const there = &coordinate_[static_cast<std::size_t>(node_router[static_cast<std::size_t>(node)]) * count];
+        for (std::size_t d = 0; d < count; ++d) {
+            if (here[d] != there[d]) return static_cast<int>(d);
+        }
+        return -1;
+    }
 
     std::vector<int> lane_of_;
-    std::vector<int> hop_;  // [router * nodes + node]: what look_up says, kHere for the own interface; empty on large networks
-    std::vector<bool> several_;  // the same: whether there are several next channels; empty on large networks or where it does not matter
-    std::vector<std::vector<int>> table_;     // [dimension][router * size + coordinate]: channel
-    std::vector<std::vector<int>> distance_;  // the same: links still to cross in the dimension
+    std::vector<int> coordinate_;       // [router * dimensions + dimension]
+    std::vector<std::uint16_t> hop_;    // [router * nodes + node]: what look_up says; empty on large networks
+    std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
+    std::vector<std::vector<int>> distance_;         // the same: links still to cross in the dimension
 };
 
 }  // namespace astra::packet

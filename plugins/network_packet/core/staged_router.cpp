@@ -1,195 +1,187 @@
 // A router with separate stages: route computation, virtual channel allocation, switch allocation, traversal (BookSim's input-queued one).
 
+#include <algorithm>
+#include <utility>
+
 #include "domain.hpp"
 
 namespace astra::packet {
 
 void Domain::run_staged(int r, Cycle now) {
-    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
-        if (flit_due_[static_cast<std::size_t>(spec.inputs[static_cast<std::size_t>(input)])] <= now) receive_staged(r, input, now);
-    }
-    for (int c : spec.outputs) {
-        if (credit_due_[static_cast<std::size_t>(c)] <= now) take_credits(c, now);
-    }
+    std::uint64_t* const start = starting(r, now);
+    const std::size_t words = router_words_[static_cast<std::size_t>(r) + 1] - router_words_[static_cast<std::size_t>(r)];
+    for (std::size_t word = 0; word < words; ++word) allocating(r)[word] |= std::exchange(start[word], 0);
     speculative_.clear();
+    given_.clear();
     if (shape_->rules.speculative) ask_speculatively(r, now);
-    const bool vcs_given = !routers_[static_cast<std::size_t>(r)].allocating.empty() && allocate_vcs(r, now);
+    const bool vcs_given = allocate_vcs(r, now);
     const bool switched = allocate_switch(r, now);
     if (vcs_given || switched) schedule(r, now + 1);
 }
 
-void Domain::receive_staged(int r, int input, Cycle now) {
-    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-    const Flit flit = take_flit(c);
-    ReceiverVc& vc = receivers_[vc_index(c, flit.vc)];
-    if (vc.state == VcState::active && vc.buffer.empty()) routers_[static_cast<std::size_t>(r)].switching.emplace_back(input, flit.vc);
+void Domain::receive_staged(int c, Flit flit, Cycle now) {
+    const int r = link(c).sink;
+    const std::size_t index = vc_index(c, flit.vc);
+    ReceiverVc& vc = receivers_[index];
+    const bool was_empty = vc.buffer.empty();
     vc.buffer.push(flit);
-    occupy(c, flit.vc);
-    if (vc.state == VcState::idle) begin_packet(r, input, flit.vc, now + shape_->rules.routing_delay);
+    set_bit(occupied(c), flit.vc);
+    if (vc.state == VcState::idle) {
+        begin_packet(r, vc, now + shape_->rules.routing_delay);
+    } else if (vc.state == VcState::active && was_empty) {
+        const int local = static_cast<int>(index) - shape_->vc_base[static_cast<std::size_t>(r)];
+        set_bit(switching(r), local);
+        schedule(r, now);
+    }
 }
 
 // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-void Domain::begin_packet(int r, int input, int vc_number, Cycle since) {
-    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-    ReceiverVc& vc = receivers_[vc_index(c, vc_number)];
+void Domain::begin_packet(int r, ReceiverVc& vc, Cycle since) {
     vc.state = VcState::allocating;
     vc.since = since;
-    set_route(r, c, vc, packets_[vc.buffer.front().packet]);
-    routers_[static_cast<std::size_t>(r)].allocating.emplace_back(input, vc_number);
+    set_route(r, vc.channel, vc, packets_[vc.buffer.front().packet]);
+    const int local = static_cast<int>(vc_index(vc.channel, vc.number)) - shape_->vc_base[static_cast<std::size_t>(r)];
+    set_bit(starting(r, since), local);
     schedule(r, since);
 }
 
+// Virtual channels of inputs are numbered within the router here (`local`), for arbiters by input and number.
 bool Domain::allocate_vcs(int r, Cycle now) {
-    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    RouterState& state = routers_[static_cast<std::size_t>(r)];
-    const int width = shape_->rules.vnets * shape_->rules.vcs;
+    const ReceiverVc* const vcs = &receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)])];
     std::uint64_t outputs = 0;
-    int ready = 0;
-    bool apart = spec.output_ports <= 64;
-    for (const auto& [input, number] : state.allocating) {
-        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
-        if (vc.since > now) continue;
-        ++ready;
-        if (state.allocating.size() == 1) break;
-        const std::uint64_t bit = 1ULL << (vc.out_port % 64);
+    bool apart = shape_->router[static_cast<std::size_t>(r)].output_ports <= 64;
+    heads_.clear();
+    each_of_router(allocating_, r, [&](int local) {
+        const ReceiverVc& vc = vcs[local];
+        heads_.push_back(local);
+        const std::uint64_t bit = 1ULL << (vc.out_port & 63);
         apart = apart && (outputs & bit) == 0;
         outputs |= bit;
+        if (shape_->rules.wait_for_tail_credit) take_credits(vc.out, now);
+    });
+    if (heads_.empty()) return false;
+    if (apart) return allocate_apart(r);
+
+    const int width = shape_->rules.vnets * shape_->rules.vcs;
+    asks_.clear();
+    for (int local : heads_) {
+        const ReceiverVc& vc = vcs[local];
+        const std::uint64_t* const free = idle(vc.out);
+        const int input = link(vc.channel).sink_place * width + vc.number;
+        int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
+        if (out_vc < 0) wait_for_credit(vc.out);
+        for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) asks_.push_back({input, vc.out_port * width + out_vc, local});
     }
-    if (ready == 0) return false;
-    bool any = false;
-    if (apart) {
-        any = allocate_apart(r, now);
-    } else {
-        asks_.clear();
-        for (int i = 0; i < static_cast<int>(state.allocating.size()); ++i) {
-            const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
-            const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
-            if (vc.since > now) continue;
-                const int port = vc.out_port;
-            bool asked = false;
-            for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
-                if (senders_[vc_index(vc.out, out_vc)].busy) continue;
-                asks_.push_back({input * width + number, port * width + out_vc, i});
-                asked = true;
-            }
-            if (!asked) wait_for_credit(vc.out);
-        }
-        matched_.clear();
-        matcher_.match(asks_, state.vc_pointers, shape_->rules.input_first, matched_);
-        for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width, now);
-        any = !matched_.empty();
-    }
-    if (any) std::erase_if(state.allocating, [](const auto& entry) { return entry.first < 0; });
-    return any;
+    matched_.clear();
+    matcher_.match(asks_, routers_[static_cast<std::size_t>(r)].vc_pointers, shape_->rules.input_first, matched_);
+    for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width);
+    return !matched_.empty();
 }
 
 // The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
-bool Domain::allocate_apart(int r, Cycle now) {
-    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    RouterState& state = routers_[static_cast<std::size_t>(r)];
+bool Domain::allocate_apart(int r) {
+    Pointers& pointers = routers_[static_cast<std::size_t>(r)].vc_pointers;
+    const ReceiverVc* const vcs = &receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)])];
     const int width = shape_->rules.vnets * shape_->rules.vcs;
-    const int inputs = static_cast<int>(state.vc_pointers.of_input.size());
-    const int outputs = static_cast<int>(state.vc_pointers.of_output.size());
+    const int inputs = static_cast<int>(pointers.of_input.size());
+    const int outputs = static_cast<int>(pointers.of_output.size());
     bool any = false;
-    for (int i = 0; i < static_cast<int>(state.allocating.size()); ++i) {
-        const auto [input, number] = state.allocating[static_cast<std::size_t>(i)];
-        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
-        if (vc.since > now) continue;
+    for (int local : heads_) {
+        const ReceiverVc& vc = vcs[local];
+        const std::uint64_t* const free = idle(vc.out);
         const int base = vc.out_port * width;
-        const int self = input * width + number;
-        int& pointer = state.vc_pointers.of_input[static_cast<std::size_t>(self)];
-        int chosen = -1;
-        for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
-            if (senders_[vc_index(vc.out, out_vc)].busy) continue;
-            if (chosen < 0) chosen = out_vc;
-            if (base + out_vc >= pointer) {
-                chosen = out_vc;
-                break;
-            }
-        }
+        const int self = link(vc.channel).sink_place * width + vc.number;
+        int& pointer = pointers.of_input[static_cast<std::size_t>(self)];
+        int chosen = next_bit(free, std::max<int>(vc.first_vc, pointer - base), vc.end_vc);
+        if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
         if (chosen < 0) {
             wait_for_credit(vc.out);
             continue;
         }
         pointer = base + chosen + 1 == outputs ? 0 : base + chosen + 1;
-        state.vc_pointers.of_output[static_cast<std::size_t>(base + chosen)] = self + 1 == inputs ? 0 : self + 1;
-        give_vc(r, i, chosen, now);
+        pointers.of_output[static_cast<std::size_t>(base + chosen)] = self + 1 == inputs ? 0 : self + 1;
+        give_vc(r, local, chosen);
         any = true;
     }
     return any;
 }
 
-void Domain::give_vc(int r, int place, int out_vc, Cycle now) {
-    RouterState& state = routers_[static_cast<std::size_t>(r)];
-    auto& [input, number] = state.allocating[static_cast<std::size_t>(place)];
-    state.switching.emplace_back(input, number);
-    ReceiverVc& vc = receivers_[vc_index(shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)], number)];
+// It goes to the switch in the next cycle.
+void Domain::give_vc(int r, int local, int out_vc) {
+    clear_bit(allocating(r), local);
+    given_.push_back(local);
+    ReceiverVc& vc = receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)] + local)];
     vc.state = VcState::active;
-    vc.since = now + 1;
     vc.out_vc = static_cast<std::int16_t>(out_vc);
-    senders_[vc_index(vc.out, out_vc)].busy = true;
-    input = -1;
+    clear_bit(idle(vc.out), out_vc);
 }
 
 bool Domain::has_room(const ReceiverVc& vc) const {
     const Flit& flit = vc.buffer.front();
     const int needed = shape_->rules.cut_through && flit.head ? packets_[flit.packet].flits : 1;
-    return senders_[vc_index(vc.out, vc.out_vc)].credits >= needed;
+    return credits_[vc_index(vc.out, vc.out_vc)] >= needed;
 }
 
 // One request for each input of the switch and output: of several virtual channels, the next in turn.
-void Domain::ask_for_switch(int r, Cycle now) {
-    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    RouterState& state = routers_[static_cast<std::size_t>(r)];
+void Domain::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
+    const ReceiverVc* const vcs = &receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)])];
+    const ReceiverVc& vc = vcs[local];
     const int speedup = shape_->rules.input_speedup;
-    asks_.clear();
-    for (const auto& [input, number] : state.switching) {
-        const int c = spec.inputs[static_cast<std::size_t>(input)];
-        const ReceiverVc& vc = receivers_[vc_index(c, number)];
-        if (vc.since > now) continue;
-        if (!has_room(vc)) {
-            wait_for_credit(vc.out);
-            continue;
-        }
-        const int port = vc.out_port;
-        const int expanded = speedup == 1 ? input : input * speedup + number % speedup;
-        int& chosen = choice_[static_cast<std::size_t>(expanded * spec.output_ports + port)];
-        if (chosen < 0) {
-            chosen = static_cast<int>(asks_.size());
-            asks_.push_back({expanded, port, number});
-            continue;
-        }
-        const int width = shape_->vc_count(c);
-        int& other = asks_[static_cast<std::size_t>(chosen)].tag;
-        const int start = state.next_vc[static_cast<std::size_t>(expanded)];
-        const int nearer = number < start ? number - start + width : number - start;
-        if (nearer < (other < start ? other - start + width : other - start)) other = number;
+    const int place = link(vc.channel).sink_place;
+    const int input = speedup == 1 ? place : place * speedup + vc.number % speedup;
+    int& chosen = choice_[static_cast<std::size_t>(input * shape_->router[static_cast<std::size_t>(r)].output_ports + vc.out_port)];
+    if (chosen < 0) {
+        chosen = static_cast<int>(asks.size());
+        asks.push_back({input, vc.out_port, local});
+        return;
     }
-    for (const Ask& ask : asks_) choice_[static_cast<std::size_t>(ask.input * spec.output_ports + ask.output)] = -1;
+    const int start = routers_[static_cast<std::size_t>(r)].next_vc[static_cast<std::size_t>(input)];
+    const int width = shape_->vc_count(vc.channel);
+    auto turn = [&](int number) { return number < start ? number - start + width : number - start; };
+    int& other = asks[static_cast<std::size_t>(chosen)].tag;
+    if (turn(vc.number) < turn(vcs[other].number)) other = local;
+}
+
+void Domain::forget_choices(int r, const std::vector<Ask>& asks) {
+    const int ports = shape_->router[static_cast<std::size_t>(r)].output_ports;
+    for (const Ask& ask : asks) choice_[static_cast<std::size_t>(ask.input * ports + ask.output)] = -1;
+}
+
+// Virtual channels that have one at the output ask for the switch if there is room.
+void Domain::ask_surely(int r, Cycle now) {
+    const int base = shape_->vc_base[static_cast<std::size_t>(r)];
+    asks_.clear();
+    each_of_router(switching_, r, [&](int local) {
+        const ReceiverVc& vc = receivers_[static_cast<std::size_t>(base + local)];
+        take_credits(vc.out, now);
+        if (has_room(vc)) {
+            ask_for_switch(r, local, asks_);
+        } else {
+            wait_for_credit(vc.out);
+        }
+    });
+    forget_choices(r, asks_);
 }
 
 // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
 void Domain::ask_speculatively(int r, Cycle now) {
-    const RouterSpec& spec = shape_->router[static_cast<std::size_t>(r)];
-    const int speedup = shape_->rules.input_speedup;
-    for (const auto& [input, number] : routers_[static_cast<std::size_t>(r)].allocating) {
-        const ReceiverVc& vc = receivers_[vc_index(spec.inputs[static_cast<std::size_t>(input)], number)];
-        if (vc.since > now) continue;
+    const int base = shape_->vc_base[static_cast<std::size_t>(r)];
+    each_of_router(allocating_, r, [&](int local) {
+        const ReceiverVc& vc = receivers_[static_cast<std::size_t>(base + local)];
+        take_credits(vc.out, now);
         for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
-            const SenderVc& sender = senders_[vc_index(vc.out, out_vc)];
-            if (sender.busy || sender.credits == 0) continue;
-            const int port = vc.out_port;
-            speculative_.push_back({input * speedup + number % speedup, port, number});
+            if (!has_bit(idle(vc.out), out_vc) || credits_[vc_index(vc.out, out_vc)] == 0) continue;
+            ask_for_switch(r, local, speculative_);
             break;
         }
-    }
+    });
+    forget_choices(r, speculative_);
 }
 
 bool Domain::allocate_switch(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
-    if (state.switching.empty() && speculative_.empty()) return false;
-    ask_for_switch(r, now);
+    ask_surely(r, now);
+    for (int local : given_) set_bit(switching(r), local);
     matched_.clear();
     if (!asks_.empty()) matcher_.match(asks_, state.switch_pointers, shape_->rules.input_first, matched_);
     const std::size_t sure = matched_.size();
@@ -199,9 +191,7 @@ bool Domain::allocate_switch(int r, Cycle now) {
     std::vector<Ask> guessed;
     matcher_.match(speculative_, state.speculative_pointers, shape_->rules.input_first, guessed);
     for (const Ask& ask : guessed) {
-        const int input = ask.input / shape_->rules.input_speedup;
-        const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-        const ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
+        const ReceiverVc& vc = receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)] + ask.tag)];
         bool taken = vc.state != VcState::active || !has_room(vc);
         for (std::size_t i = 0; i < sure; ++i) taken = taken || matched_[i].input == ask.input || matched_[i].output == ask.output;
         if (!taken) cross(r, ask, now);
@@ -212,21 +202,13 @@ bool Domain::allocate_switch(int r, Cycle now) {
 // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
 void Domain::cross(int r, const Ask& ask, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
-    const int speedup = shape_->rules.input_speedup;
-    const int input = speedup == 1 ? ask.input : ask.input / speedup;
-    const int c = shape_->router[static_cast<std::size_t>(r)].inputs[static_cast<std::size_t>(input)];
-    const int next = ask.tag + speedup;
-    state.next_vc[static_cast<std::size_t>(ask.input)] = next < shape_->vc_count(c) ? next : next - shape_->vc_count(c);
-    forward(c, ask.tag, now);
-    ReceiverVc& vc = receivers_[vc_index(c, ask.tag)];
-    if (vc.state == VcState::idle || vc.buffer.empty()) {
-        std::vector<std::pair<int, int>>& switching = state.switching;
-        std::size_t place = 0;
-        while (switching[place] != std::pair{input, ask.tag}) ++place;
-        switching[place] = switching.back();
-        switching.pop_back();
-    }
-    if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, input, ask.tag, now + 1 + shape_->rules.routing_delay);
+    ReceiverVc& vc = receivers_[static_cast<std::size_t>(shape_->vc_base[static_cast<std::size_t>(r)] + ask.tag)];
+    const int next = vc.number + shape_->rules.input_speedup;
+    const int count = shape_->vc_count(vc.channel);
+    state.next_vc[static_cast<std::size_t>(ask.input)] = next < count ? next : next - count;
+    forward(vc.channel, vc.number, now);
+    if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(switching(r), ask.tag);
+    if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + 1 + shape_->rules.routing_delay);
 }
 
 }  // namespace astra::packet

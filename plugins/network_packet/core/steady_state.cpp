@@ -63,8 +63,9 @@ void SteadyState::take(const Domain& domain, Cycle now) {
     };
     for (int c = 0; c < shape.channels(); ++c) {
         const Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
-        writer.future(channel.free);
-        writer.future(channel.credit_free);
+        const Wires& wires = domain.wires_[static_cast<std::size_t>(c)];
+        writer.future(wires.free);
+        writer.future(wires.credit_free);
         writer.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
                    static_cast<std::int64_t>(channel.credits.size()) << 32);
         for (std::uint32_t i = 0; i < channel.flits.size(); ++i) flit(channel.flits[i]);
@@ -72,14 +73,13 @@ void SteadyState::take(const Domain& domain, Cycle now) {
             writer.time(channel.credits[i].time);
             writer.put(channel.credits[i].vc | (channel.credits[i].frees ? 1 << 16 : 0));
         }
-        if (channel.parts) channel.parts->each(now, [&](std::int64_t value) { writer.put(value); });
+        if (wires.parts) wires.parts->each(now, [&](std::int64_t value) { writer.put(value); });
         for (int v = 0; v < shape.vc_count(c); ++v) {
-            const SenderVc& sender = domain.senders_[domain.vc_index(c, v)];
             const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
-            writer.put(sender.credits | static_cast<std::int64_t>(sender.busy) << 32 | static_cast<std::int64_t>(vc.state) << 33);
+            writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(!has_bit(domain.idle(c), v)) << 32 | static_cast<std::int64_t>(vc.state) << 33);
             if (vc.state == VcState::idle) continue;
             writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
-            writer.put(staged ? std::max<Cycle>(vc.since - now, 0) : vc.since - now);
+            writer.put(staged ? (vc.state == VcState::allocating ? std::max<Cycle>(vc.since - now, 0) : 0) : vc.since - now);
             writer.put(vc.buffer.size());
             for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) flit(vc.buffer[i]);
         }
@@ -101,12 +101,12 @@ void SteadyState::take(const Domain& domain, Cycle now) {
         writer.put(message.missing - message.unmade);
         writer.put(message.unmade > 0);
     }
+    for (std::uint64_t word : domain.allocating_) writer.put(static_cast<std::int64_t>(word));
     for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
         const RouterState& state = domain.routers_[r];
         if (!shape.router[r].spray.empty()) writer.put(state.sprayed % shape.router[r].spray.size());
         if (!staged) continue;
         writer.put(static_cast<std::int64_t>(state.random));
-        for (const auto& [input, vc] : state.allocating) writer.put(input | static_cast<std::int64_t>(vc) << 32);
         for (const std::vector<int>* pointers :
              {&state.next_vc, &state.vc_pointers.of_input, &state.vc_pointers.of_output, &state.switch_pointers.of_input,
               &state.switch_pointers.of_output, &state.speculative_pointers.of_input, &state.speculative_pointers.of_output}) {
@@ -212,13 +212,11 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
         for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
         for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
-        if (channel.parts) channel.parts->shift(later);
-        channel.free.cycles += later;
-        channel.credit_free.cycles += later;
-        Cycle& flit_due = domain.flit_due_[static_cast<std::size_t>(c)];
-        Cycle& credit_due = domain.credit_due_[static_cast<std::size_t>(c)];
-        if (flit_due != kNever) flit_due += later;
-        if (credit_due != kNever) credit_due += later;
+        if (channel.credit_due != kNever) channel.credit_due += later;
+        Wires& wires = domain.wires_[static_cast<std::size_t>(c)];
+        if (wires.parts) wires.parts->shift(later);
+        wires.free.cycles += later;
+        wires.credit_free.cycles += later;
     }
     for (ReceiverVc& vc : domain.receivers_) {
         vc.since += later;
@@ -243,6 +241,8 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         for (int& pointer : state.output_pointer) move(pointer, pointers_[place++], shape.router[r].input_ports);
         state.sprayed += static_cast<std::uint32_t>(count) * (state.sprayed - sprayed_[r]);
     }
+    std::rotate(domain.starting_.begin(), domain.starting_.end() - (later & 3), domain.starting_.end());
+    domain.arrivals_.shift(later);
     domain.calendar_.shift(later);
     domain.now_ += later;
     if (domain.next_ != kNever) domain.next_ += later;

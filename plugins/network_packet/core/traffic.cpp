@@ -4,12 +4,13 @@
 #include <cmath>
 
 #include "domain.hpp"
+#include "interrupt.hpp"
 
 namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kLook = 32;  // a lane is looked at this often while it waits for its next packet
+constexpr Cycle kLook = 63;  // a lane is looked at this often while it waits for its next packet
 
 }  // namespace
 
@@ -98,10 +99,12 @@ void Traffic::received(const Message& message, const Packet& packet, Cycle now) 
 
 void Traffic::run(Domain& domain) {
     domain.attach(this);
+    Interruptible interruptible;
     std::vector<std::uint64_t> arrived;
     for (int l = 0; l < domain.shape().lanes(); ++l) domain.schedule_lane(l, 0);
     const Cycle measured = options_.warm_up + options_.period * options_.periods;
     while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
+        interruptible.step();
         cycles = domain.next();
         domain.run(cycles, arrived);
         arrived.clear();

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from astra_sim_network_packet.load import LinkLoad, Load
+    from astra_sim_network_packet.load import Load
 
 _SHADES = " .:-=+*#%@"
 MAX_ROUTERS = 64
 
 
-def text(links: Sequence[LinkLoad]) -> str:
+class LoadedLink(Protocol):
+    """A link from router to router, and its load: flits a cycle, or the share of time in which its wires are busy."""
+
+    @property
+    def source(self) -> int: ...
+    @property
+    def sink(self) -> int: ...
+    @property
+    def load(self) -> float: ...
+
+
+def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:
     """A line for each router, a shade for each of its links; routers beyond the 64th are left out."""
-    by_source: dict[int, list[LinkLoad]] = {}
+    by_source: dict[int, list[LoadedLink]] = {}
     for link in links:
         by_source.setdefault(link.source, []).append(link)
     highest = max((link.load for link in links), default=0.0)
     if not highest:
         return "no link carried a flit"
-    lines = [f"load of links by router, ' ' for none to '@' for {highest:.3f} flits a cycle"]
+    lines = [f"load of links by router, ' ' for none to '@' for {highest:.3f} {unit}"]
     shown = sorted(by_source)[:MAX_ROUTERS]
     for router in shown:
         cells = " ".join(f"{link.sink}:{_shade(link.load / highest)}" for link in by_source[router])
@@ -58,7 +70,13 @@ def draw_curve(loads: Sequence[Load], path: str) -> bool:
     return True
 
 
-def draw_links(links: Sequence[LinkLoad], path: str) -> bool:
+def svg(links: Sequence[LoadedLink], unit: str) -> str | None:
+    """Load from router to router, as a picture in SVG. None where there is no matplotlib to draw it."""
+    out = io.StringIO()
+    return out.getvalue() if draw_links(links, out, unit, "svg") else None
+
+
+def draw_links(links: Sequence[LoadedLink], file: str | IO[str], unit: str = "flits per cycle", form: str | None = None) -> bool:
     """Load from router to router, as a picture. Returns whether there is matplotlib to draw it."""
     pyplot = _pyplot()
     if pyplot is None or not links:
@@ -71,7 +89,7 @@ def draw_links(links: Sequence[LinkLoad], path: str) -> bool:
     image = axes.imshow(cells, interpolation="nearest")
     axes.set_xlabel("to router")
     axes.set_ylabel("from router")
-    figure.colorbar(image, label="flits per cycle")
-    figure.savefig(path)
+    figure.colorbar(image, label=unit)
+    figure.savefig(file, format=form)
     pyplot.close(figure)
     return True

@@ -11,11 +11,14 @@ from astra_sim.errors import AstraError, DeadlockError
 from astra_sim.network import EventNetwork
 from astra_sim.platform import Platform
 
-from astra_sim_network_packet import _core, fabric, garnet_topologies
+from astra_sim_network_packet import _core, fabric, garnet_topologies, heat_map
 from astra_sim_network_packet.options import PacketOptions
 
 GARNET_START_PS = 13_000
 """Garnet's workload starts in cycle 13."""
+
+_MAX_DOMAINS = 64
+_UNIT = "of the time"
 
 
 class PacketNetwork(EventNetwork):
@@ -105,10 +108,13 @@ class PacketNetwork(EventNetwork):
         ]
 
     def reports(self) -> dict[str, str]:
-        """Files for a run's output folder, by name: `links.csv`."""
+        """Files for a run's output folder, by name: `links.csv`, a heat map `links.txt`, and `links.svg` where matplotlib is installed."""
+        links = self.link_loads()
         header = ",".join(field.name for field in attrs.fields(LinkUse))
-        rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in self.link_loads()]
-        return {"links.csv": "\n".join([header, *rows]) + "\n"}
+        rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in links]
+        reports = {"links.csv": "\n".join([header, *rows]) + "\n", "links.txt": _heat_map(links)}
+        picture = heat_map.svg(_side_by_side(links), _UNIT)
+        return reports if picture is None else {**reports, "links.svg": picture}
 
 
 @attrs.frozen
@@ -127,6 +133,29 @@ class LinkUse:
     packets: int
     utilisation: float
     buffer_occupancy: float
+
+    @property
+    def load(self) -> float:
+        """The same as `utilisation`."""
+        return self.utilisation
+
+
+def _side_by_side(links: Sequence[LinkUse]) -> list[LinkUse]:
+    """The same with routers numbered over all domains."""
+    routers = 1 + max((max(link.source, link.sink) for link in links), default=0)
+    return [
+        attrs.evolve(link, source=link.source + link.domain * routers, sink=link.sink + link.domain * routers) for link in links
+    ]
+
+
+def _heat_map(links: Sequence[LinkUse]) -> str:
+    """The heat map of each domain's links; domains beyond the 64th are left out."""
+    domains: dict[int, list[LinkUse]] = {}
+    for link in links:
+        domains.setdefault(link.domain, []).append(link)
+    maps = [f"domain {domain}: {heat_map.text(mine, _UNIT)}" for domain, mine in domains.items()] if len(domains) > 1 else []
+    more = [f"and {len(maps) - _MAX_DOMAINS} more domains"] if len(maps) > _MAX_DOMAINS else []
+    return "\n\n".join([*maps[:_MAX_DOMAINS], *more] or [heat_map.text(links, _UNIT)]) + "\n"
 
 
 def _trimmed(histogram: Sequence[int]) -> list[int]:
