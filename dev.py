@@ -3,6 +3,7 @@
 
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
 python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder
+python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
 python3 dev.py lint                ruff check, ruff format --check and mypy
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
 python3 dev.py wheels DIR          build a wheel of every package into DIR
@@ -37,6 +38,7 @@ STAMP = VENV / "astra-dev.json"
 HEADERS = ROOT / "core" / "src" / "astra_sim" / "include"
 TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
+OTHERS = "programs of others"
 COMPILED_SUFFIXES = {".c", ".cc", ".cmake", ".cpp", ".h", ".hpp"}
 STATUS_INTERRUPTED = 130
 BUILD_OPTIONS: list[str] = []
@@ -112,18 +114,20 @@ def _build_requirements() -> list[str]:
 # -- Installation ------------------------------------------------------------------------------------------------------
 
 
-def install(tools: bool = False) -> None:
-    """Bring .venv up to date: the packages, and the development tools if asked for. Raises Failure."""
+def install(tools: bool = False, others: bool = False) -> None:
+    """Bring .venv up to date: the packages, and if asked for the development tools, and programs of others. Raises Failure."""
     folders = {_toml(member)["project"]["name"]: member for member in members()}
     wanted = {name: _fingerprint(member) for name, member in folders.items()}
     requirements = {BUILD_TOOLS: _build_requirements()}
     if tools:
         requirements[TOOLS] = _toml(ROOT)["dependency-groups"]["dev"]
+    if others:
+        requirements[OTHERS] = _toml(ROOT)["dependency-groups"]["interop"]
     wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
     _make_environment()
     installed = _read_stamp()
     changed = [name for name in wanted if installed.get(name) != wanted[name]]
-    gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS)]
+    gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS)]
     if not changed and not gone:
         return
     # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
@@ -209,6 +213,13 @@ def test(arguments: Sequence[str]) -> int:
     _become(PYTHON, "-m", "pytest", *arguments)
 
 
+def interop(arguments: Sequence[str]) -> int:
+    """Run the tests that need programs of others."""
+    install(tools=True, others=True)
+    os.chdir(ROOT)
+    _become(PYTHON, "-m", "pytest", *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
+
+
 def lint(arguments: Sequence[str]) -> int:
     """Run all linters, also those after one that complains."""
     if arguments:
@@ -266,6 +277,7 @@ def sanitize(arguments: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "astra": astra,
     "test": test,
+    "interop": interop,
     "lint": lint,
     "bench": bench,
     "wheels": wheels,

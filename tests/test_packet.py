@@ -13,19 +13,28 @@ from hypothesis import strategies as st
 
 pytest.importorskip("astra_sim_network_packet")
 
+from astra_sim_network_analytical.graph import GraphOptions as FileGraphOptions
+from astra_sim_network_analytical.graph import graph as file_graph
 from astra_sim_network_analytical.network import AnalyticalNetwork, AnalyticalOptions
-from astra_sim_network_analytical.topologies import DimensionOptions, RingOptions, TorusOptions, fully_connected, ring, switch, torus
+from astra_sim_network_analytical.topologies import (
+    DimensionOptions,
+    RingOptions,
+    SwitchOptions,
+    TorusOptions,
+    fully_connected,
+    ring,
+    switch,
+    torus,
+)
 from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.topologies import (
     DragonflyOptions,
     FatTreeOptions,
-    GraphOptions,
     MeshOptions,
     dragonfly,
     fat_tree,
-    graph,
     mesh,
 )
 
@@ -34,11 +43,11 @@ PLATFORMS = {
     "ring": lambda: ring(RingOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
     "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
     "mesh": lambda: mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
-    "switch": lambda: switch(DimensionOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
+    "switch": lambda: switch(SwitchOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
     "fully_connected": lambda: fully_connected(DimensionOptions(size=4, links=3, link_latency_ns=20.0, **BANDWIDTH)),
     "hierarchy": lambda: [
         *ring(RingOptions(size=3, links=2, link_latency_ns=2.0, **BANDWIDTH)),
-        *switch(DimensionOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
+        *switch(SwitchOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
     ],
     "fat_tree": lambda: fat_tree(FatTreeOptions(arity=2, levels=3, link_latency_ns=5.0, **BANDWIDTH)),
     "dragonfly": lambda: dragonfly(DragonflyOptions(routers=2, npus=2, link_latency_ns=5.0, **BANDWIDTH)),
@@ -276,30 +285,16 @@ def test_zeros_are_errors(key: str) -> None:
         PacketOptions(**{key: 0})
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("0,sw0\n1,sw1\n", "no way from position 0 to position 1"),
-        ("0,1,2,3,4\n", "links.csv:1: .* is not source, sink"),
-        ("0,x\n", "links.csv:1: 'x' is no place"),
-        ("0,0\n", "links.csv:1: the link leads from 0 to itself"),
-        ("0,1,-1\n", "links.csv:1: '-1' is no factor"),
-        ("# nothing\n", "there are no NPUs"),
-    ],
-)
-def test_bad_graphs_are_errors(tmp_path: Any, text: str, words: str) -> None:
-    (tmp_path / "links.csv").write_text(text)
-    with pytest.raises(InputError, match=words):
-        graph(GraphOptions(links=str(tmp_path / "links.csv"), **BANDWIDTH))
-
-
-def test_a_graph_from_either_kind_of_file_is_the_same(tmp_path: Any) -> None:
-    (tmp_path / "links.csv").write_text("source,sink,width\n0,sw0,1\n1,sw0,1\n2,sw0,2\n")
-    (tmp_path / "links.toml").write_text('links = [[0, "sw0"], [1, "sw0"], [2, "sw0", 2]]\n')
-    made = [graph(GraphOptions(links=str(tmp_path / name), **BANDWIDTH)) for name in ("links.csv", "links.toml")]
-    assert made[0] == made[1]
-    assert made[0][0].topology.hops(0, 2) == 2
-    assert deliver(network(made[0]), [(0, 0, 2, 5000)]).keys() == {0}
+def test_a_graph_of_another_package_runs(tmp_path: Any) -> None:
+    """Links with bandwidths and latencies of their own, through a switch."""
+    file = tmp_path / "links.csv"
+    file.write_text("source,target,bandwidth_gb_per_s,latency_ns\n0,hub,32,20\n1,hub,16,20\n2,hub,32,40\n")
+    (dimension,) = file_graph(FileGraphOptions(file=str(file)))
+    network_ = network([dimension])
+    fast = deliver(network([dimension]), [(0, 0, 2, 100_000)])[0]
+    slow = deliver(network_, [(0, 0, 1, 100_000)])[0]
+    assert 100_000 / 16 * 1000 < slow < 100_000 / 16 * 1000 * 1.1
+    assert 100_000 / 32 * 1000 < fast < 100_000 / 32 * 1000 * 1.1
 
 
 class TestPacketContract(NetworkContract):

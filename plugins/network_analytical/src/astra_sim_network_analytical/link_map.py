@@ -134,6 +134,11 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
     if isinstance(topology, Switch):
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
     listed = getattr(topology, "links", None)
+    if isinstance(listed, tuple):
+        # Links in units of the dimension's: as wide, and as long.
+        wide, long = dimension.link_bandwidth, dimension.link_latency_ns
+        wires = [(link.source, link.sink, wide * link.width, long * link.length) for link in listed]
+        return _table(wires, size, interfaces, f"{where}: topology {topology.name!r}")
     if not callable(listed):
         raise InputError(f"{where}: congestion=aware needs a topology's links, and {topology.name!r} has no method links() that gives them")
     return _table(listed(), size, interfaces, f"{where}: topology {topology.name!r}")

@@ -18,11 +18,16 @@ class LoadedLink(Protocol):
     """A link from router to router, and its load: flits a cycle, or the share of time in which its wires are busy."""
 
     @property
-    def source(self) -> int: ...
+    def source(self) -> int:
+        """Where it begins."""
+
     @property
-    def sink(self) -> int: ...
+    def sink(self) -> int:
+        """Where it ends."""
+
     @property
-    def load(self) -> float: ...
+    def load(self) -> float:
+        """Share of time in which it is busy."""
 
 
 def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:

@@ -27,7 +27,6 @@ def astra_platforms() -> list[Provider]:
         Provider("mesh", "Lines of NPUs in several dimensions", f"{_HERE}.topologies:mesh", f"{_HERE}.topologies:MeshOptions"),
         Provider("fat_tree", "k-ary n-tree of switches", f"{_HERE}.topologies:fat_tree", f"{_HERE}.topologies:FatTreeOptions"),
         Provider("dragonfly", "Groups of routers, all joined", f"{_HERE}.topologies:dragonfly", f"{_HERE}.topologies:DragonflyOptions"),
-        Provider("flit_graph", "Any graph of links from a file", f"{_HERE}.topologies:graph", f"{_HERE}.topologies:GraphOptions"),
         Provider("nv_switch", "Garnet's packages around switches", f"{garnet}:nv_switch", f"{garnet}:NvSwitchOptions"),
     ]
 

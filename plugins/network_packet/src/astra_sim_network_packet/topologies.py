@@ -8,15 +8,13 @@ from __future__ import annotations
 import collections
 import functools
 import math
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
 from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
-from astra_sim.specs import read_text
 
 MAX_POSITIONS = 4096
 
@@ -204,93 +202,6 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
 # -- Any graph -----------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class GraphOptions(LinkOptions):
-    """Options of a graph from a file."""
-
-    links: str = option(help="TOML file with npus, switches and links, or CSV file of links: source, sink[, width[, length]]")
-    both_ways: bool = option(True, help="every link of the file stands for one in each direction")
-
-
-def graph(options: GraphOptions) -> list[Dimension]:
-    """Places that are called sw0, sw1, ... are switches; numbers are NPUs. Raises InputError naming file and line."""
-    path = options.links
-    text = read_text(path)
-    rows = _toml_rows(text, path) if path.endswith(".toml") else _csv_rows(text, path)
-    npus: set[int] = set()
-    switches: set[int] = set()
-    for where, row in rows:
-        for word in row[:2]:
-            kind, number = _place(word, where)
-            (switches if kind == "sw" else npus).add(number)
-    if not npus:
-        raise InputError(f"{path}: there are no NPUs; a link is 'source,sink', such as '0,sw0'")
-    size = max(npus) + 1
-    if size > MAX_POSITIONS or max(switches, default=0) >= MAX_POSITIONS:
-        raise InputError(f"{path}: at most {MAX_POSITIONS} NPUs and switches are right")
-    links: list[Link] = []
-    for where, row in rows:
-        ends = [number + (size if kind == "sw" else 0) for kind, number in (_place(word, where) for word in row[:2])]
-        factors = [_factor(word, where) for word in row[2:4]]
-        if ends[0] == ends[1]:
-            raise InputError(f"{where}: the link leads from {row[0]} to itself")
-        links += both_ways(*ends, *factors) if options.both_ways else [Link(*ends, *factors)]
-    made = Graph("graph", size, max(switches, default=-1) + 1, tuple(links))
-    made.check()
-    return [options.dimension(made, size)]
-
-
-def _csv_rows(text: str, path: str) -> list[tuple[str, list[str]]]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.partition("#")[0].strip()
-        if not line or line.replace(" ", "").startswith("source,sink"):
-            continue
-        row = [word.strip() for word in line.split(",")]
-        if not 2 <= len(row) <= 4:
-            raise InputError(f"{path}:{number}: {line!r} is not source, sink[, width[, length]]")
-        rows.append((f"{path}:{number}", row))
-    return rows
-
-
-def _toml_rows(text: str, path: str) -> list[tuple[str, list[str]]]:
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
-    for key in table:
-        if key != "links":
-            raise InputError(f"{path}: unknown key {key!r}; known: links")
-    rows = []
-    found = table.get("links", [])
-    for number, link in enumerate(found if isinstance(found, list) else [found]):
-        where = f"{path}: link {number}"
-        if not isinstance(link, list) or not 2 <= len(link) <= 4:
-            raise InputError(f"{where}: {link!r} is not [source, sink] or [source, sink, width, length]")
-        rows.append((where, [str(part) for part in link]))
-    return rows
-
-
-def _place(word: str, where: str) -> tuple[str, int]:
-    kind, digits = ("sw", word[2:]) if word.startswith("sw") else ("npu", word)
-    if not digits.isdecimal() or len(digits) > 9:
-        raise InputError(f"{where}: {word!r} is no place; the number of an NPU, or sw0, sw1, ... for a switch, is right")
-    return kind, int(digits)
-
-
-def _factor(word: str, where: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < 1e9:
-        raise InputError(f"{where}: {word!r} is no factor; a number above 0 is right")
-    return value
-
-
-# -- Dimensions of other plugins -------------------------------------------------------------------------------------------
-
-
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     """Switches and links of a dimension, and whether the links form a ring. Width in links that one message has."""
     topology: Any = dimension.topology
@@ -310,5 +221,19 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
         return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
     if topology.name == "switch":
         return (1, [link for place in range(size) for link in both_ways(place, size, width)], False) if size > 1 else (0, [], False)
-    known = "ring, fully_connected, switch, mesh, fat_tree, dragonfly, graph"
+    listed = getattr(topology, "links", None)
+    if callable(listed):
+        return _wires(dimension, listed())
+    known = "ring, fully_connected, switch, mesh, fat_tree, dragonfly, and those with a method links()"
     raise InputError(f"topology {topology.name!r} is not known to the packet network; known: {known}")
+
+
+def _wires(dimension: Dimension, listed: Iterable[tuple[int, int, float, float]]) -> tuple[int, Sequence[Link], bool]:
+    """Links of somebody else's topology: source, sink, bytes/ns, latency in ns. Nodes from the dimension's size on are switches."""
+    nanoseconds = dimension.link_latency_ns
+    links = [
+        Link(source, sink, bandwidth / dimension.link_bandwidth, latency / nanoseconds if nanoseconds else 1.0)
+        for source, sink, bandwidth, latency in listed
+    ]
+    nodes = max((max(link.source, link.sink) + 1 for link in links), default=0)
+    return max(0, nodes - dimension.size), links, False
