@@ -835,7 +835,7 @@ def test_an_assignment_that_reaches_into_an_object_is_refused(inputs: dict[str, 
         "a key of a value": ("plugin:collective?bytes=8&bytes.x=1", "'bytes'", "no keys"),
         "a required option missing": ("plugin:collective", "plugin:collective", "bytes", "missing"),
         "the wrong type": ("plugin:collective?bytes=many", "plugin:collective?bytes=many", "bytes", "'many'", "whole number"),
-        "too small": ("plugin:collective?bytes=0", "bytes", "0", "at least 1"),
+        "too small": ("plugin:collective?bytes=-1", "bytes", "-1", "at least 0"),
         "an unknown choice": ("plugin:collective?bytes=64&collective=all_in", "collective", "'all_in'", "all_reduce"),
         "a loop without layers": ("plugin:layers?loop=data", "plugin:layers?loop=data", "layers", "missing"),
     }

@@ -15,8 +15,10 @@ _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 
 
 def recognises(text: str) -> bool:
-    """A text in which one of the file's own keys begins a line, and which is not JSON."""
-    return not text.lstrip().startswith(("{", "[")) and re.search(r"^(topology|npus_count)[ \t]*:", text, re.MULTILINE) is not None
+    """A text in which one of the file's own keys begins a line, and which is neither JSON nor a network file of Garnet."""
+    if text.lstrip().startswith(("{", "[")) or re.search(r"^num-npus[ \t]*:", text, re.MULTILINE):
+        return False
+    return re.search(r"^(topology|npus_count)[ \t]*:", text, re.MULTILINE) is not None
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
