@@ -18,11 +18,16 @@ class LoadedLink(Protocol):
     """A link from router to router, and its load: flits a cycle, or the share of time in which its wires are busy."""
 
     @property
-    def source(self) -> int: ...
+    def source(self) -> int:
+        """The router it leaves."""
+
     @property
-    def sink(self) -> int: ...
+    def sink(self) -> int:
+        """The router it leads to."""
+
     @property
-    def load(self) -> float: ...
+    def load(self) -> float:
+        """How loaded it is."""
 
 
 def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:

@@ -143,9 +143,7 @@ class LinkUse:
 def _side_by_side(links: Sequence[LinkUse]) -> list[LinkUse]:
     """The same with routers numbered over all domains."""
     routers = 1 + max((max(link.source, link.sink) for link in links), default=0)
-    return [
-        attrs.evolve(link, source=link.source + link.domain * routers, sink=link.sink + link.domain * routers) for link in links
-    ]
+    return [attrs.evolve(link, source=link.source + link.domain * routers, sink=link.sink + link.domain * routers) for link in links]
 
 
 def _heat_map(links: Sequence[LinkUse]) -> str:
