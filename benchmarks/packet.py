@@ -67,9 +67,10 @@ def main() -> None:
     """Print a table."""
     table = Table("case", "million a CPU second", "times the other program's")
     cases = {
-        "mesh 8x8, uniform 0.1": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", 0.1),
-        "mesh 8x8, uniform 0.3": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", 0.3),
+        **{f"mesh 8x8, uniform {rate}": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", rate) for rate in (0.1, 0.2, 0.3, 0.4)},
+        "mesh 16x16, uniform 0.1": (f"plugin:mesh?sizes=16,16&{WIRES}&link_latency_ns=1", 0.1),
         "mesh 32x32, uniform 0.05": (f"plugin:mesh?sizes=32,32&{WIRES}&link_latency_ns=1", 0.05),
+        "torus 8x8, uniform 0.3": (f"plugin:torus?sizes=8,8&links=2&{WIRES}&link_latency_ns=2", 0.3),
         "torus 4x4x4, uniform 0.3": (f"plugin:torus?sizes=4,4,4&links=2&{WIRES}&link_latency_ns=2", 0.3),
     }
     for name, (platform, rate) in cases.items():

@@ -45,6 +45,7 @@ collective-optimization: localBWAware
 WORKLOAD = "MICRO\n1\nlayer -1 5 NONE 0 5 NONE 0 5 {collective} 5\n"
 ENGINES = pytest.mark.parametrize("engine", ["python", "compiled"])
 FILES = ("--network", "garnet.txt", "--system", "s.txt", "--workload", "w.txt")
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=20"
 
 
@@ -131,6 +132,13 @@ def test_bad_configurations(folder: Path, platform: str, network: str, words: st
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_example_agrees_with_the_network_without_contention() -> None:
+    done = astra(EXAMPLES, "compare", "packet_torus.toml", "--network", "plugin:analytical", "--network", "plugin:packet", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    analytical, packet = (run["finish_ns"] for run in json.loads(done.stdout))
+    assert packet == pytest.approx(analytical, rel=0.001)
 
 
 def test_reports_show_the_load_of_links(folder: Path) -> None:

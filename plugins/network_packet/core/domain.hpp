@@ -146,6 +146,7 @@ private:
     void run_lane(int l, Cycle now);
     void consume(int l, Flit flit, Cycle now);
     void make_packet(int l, Cycle now);
+    int idle_from(int c, int first, int end) const;
     void send_from(int l, Cycle now);
     std::uint32_t new_packet(Message& message, std::uint32_t number, int vnet, Cycle now);
 

@@ -65,20 +65,28 @@ void Domain::make_packet(int l, Cycle now) {
         schedule(shape_->routers() + l, message.ready);
         return;
     }
-    for (int tried = 0; tried < rules.vcs; ++tried) {
-        const int vc = (lane.pointer + tried) % rules.vcs;
-        if (!has_bit(idle(spec.out), vc) || (!rules.queue_ahead && credits_[vc_index(spec.out, vc)] == 0)) continue;
-        lane.pointer = (vc + 1) % rules.vcs;
-        clear_bit(idle(spec.out), vc);
-        lane.made_at = now;
-        lane.packets.push(new_packet(message, number, spec.vnet, now));
-        packet_made_by_ = l;
-        lane.vcs.push(static_cast<std::uint16_t>(vc));
-        if (--message.unmade == 0) lane.messages.pop();
-        if (!lane.messages.empty() && rules.queue_ahead) schedule(shape_->routers() + l, now + 1);
+    int vc = idle_from(spec.out, lane.pointer, rules.vcs);
+    if (vc < 0) vc = idle_from(spec.out, 0, lane.pointer);
+    if (vc < 0) {
+        wait_for_credit(spec.out);
         return;
     }
-    wait_for_credit(spec.out);
+    lane.pointer = vc + 1 == rules.vcs ? 0 : vc + 1;
+    clear_bit(idle(spec.out), vc);
+    lane.made_at = now;
+    lane.packets.push(new_packet(message, number, spec.vnet, now));
+    packet_made_by_ = l;
+    lane.vcs.push(static_cast<std::uint16_t>(vc));
+    if (--message.unmade == 0) lane.messages.pop();
+    if (!lane.messages.empty() && rules.queue_ahead) schedule(shape_->routers() + l, now + 1);
+}
+
+// The first virtual channel from `first` on and below `end` that can be given to a packet, or -1.
+int Domain::idle_from(int c, int first, int end) const {
+    int vc = next_bit(idle(c), first, end);
+    if (shape_->rules.queue_ahead) return vc;
+    while (vc >= 0 && credits_[vc_index(c, vc)] == 0) vc = next_bit(idle(c), vc + 1, end);
+    return vc;
 }
 
 // A flit of the oldest packet, if its virtual channel has a credit.

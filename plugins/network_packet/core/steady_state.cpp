@@ -11,25 +11,36 @@ namespace astra::packet {
 namespace {
 
 constexpr std::int64_t kWorthwhile = 8;  // packets a message must still have to make
-constexpr std::int64_t kLongestPause = 4096;
 
+// Writes a snapshot, or compares it with one.
 class Writer {
 public:
-    Writer(const Domain& domain, std::vector<std::int64_t>& out, Cycle now) : out_(out), now_(now) {
-        static_cast<void>(domain);
-        out_.clear();
+    Writer(std::vector<std::int64_t>& values, bool compares, Cycle now) : values_(values), compares_(compares), now_(now) {
+        if (!compares) values_.clear();
     }
-    void put(std::int64_t value) { out_.push_back(value); }
-    void time(Cycle value) { out_.push_back(value - now_); }
+    void put(std::int64_t value) {
+        if (!compares_) {
+            values_.push_back(value);
+        } else {
+            same_ = same_ && place_ < values_.size() && values_[place_] == value;
+            ++place_;
+        }
+    }
+    void time(Cycle value) { put(value - now_); }
     void future(const Span& value) {
         const bool past = value.cycles < now_ || (value.cycles == now_ && value.ps == 0);
-        out_.push_back(past ? 0 : value.cycles - now_);
-        out_.push_back(past ? 0 : value.ps);
+        put(past ? 0 : value.cycles - now_);
+        put(past ? 0 : value.ps);
     }
+    bool same() const { return same_; }
+    bool complete() const { return same_ && (!compares_ || place_ == values_.size()); }
 
 private:
-    std::vector<std::int64_t>& out_;
+    std::vector<std::int64_t>& values_;
+    bool compares_;
     Cycle now_;
+    std::size_t place_ = 0;
+    bool same_ = true;
 };
 
 }  // namespace
@@ -39,13 +50,14 @@ void SteadyState::forget() {
     taken_at_ = -1;
     reach_ = 4;
     seen_ = wait_ = 0;
-    pause_ = 1;
 }
 
-void SteadyState::take(const Domain& domain, Cycle now) {
+// A packet is described where its last flit is: with that, or in the interface that has not sent it yet. The other flits come before it
+// on its way, which virtual channels give.
+bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
     const Shape& shape = domain.shape();
     const bool staged = shape.rules.allocation == Allocation::staged;
-    Writer writer(domain, current_, now);
+    Writer writer(snapshot_, compares, now);
     auto packet = [&](std::uint32_t index) {
         const Packet& p = domain.packets_[index];
         const Message& message = domain.messages_[p.message];
@@ -57,11 +69,12 @@ void SteadyState::take(const Domain& domain, Cycle now) {
         writer.time(p.injected);
     };
     auto flit = [&](const Flit& f) {
-        writer.time(f.time);
-        writer.put(f.vc | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0));
-        packet(f.packet);
+        writer.put((f.time - now) * (1 << 18) + (f.vc | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0)));
+        if (f.tail) packet(f.packet);
     };
     for (int c = 0; c < shape.channels(); ++c) {
+        if (!writer.same()) return false;
+        domain.take_credits(c, now);
         const Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
         const Wires& wires = domain.wires_[static_cast<std::size_t>(c)];
         writer.future(wires.free);
@@ -74,9 +87,16 @@ void SteadyState::take(const Domain& domain, Cycle now) {
             writer.put(channel.credits[i].vc | (channel.credits[i].frees ? 1 << 16 : 0));
         }
         if (wires.parts) wires.parts->each(now, [&](std::int64_t value) { writer.put(value); });
+        const std::uint64_t* const idle = domain.idle(c);
+        for (int word = 0; word < (shape.vc_count(c) + 63) / 64; ++word) writer.put(static_cast<std::int64_t>(idle[word]));
         for (int v = 0; v < shape.vc_count(c); ++v) {
+            // Where a packet has its virtual channel until its last credit is back, those that are idle are at rest.
+            if (shape.rules.wait_for_tail_credit) {
+                v = next_clear_bit(idle, v, shape.vc_count(c));
+                if (v < 0) break;
+            }
             const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
-            writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(!has_bit(domain.idle(c), v)) << 32 | static_cast<std::int64_t>(vc.state) << 33);
+            writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(vc.state) << 33);
             if (vc.state == VcState::idle) continue;
             writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
             writer.put(staged ? (vc.state == VcState::allocating ? std::max<Cycle>(vc.since - now, 0) : 0) : vc.since - now);
@@ -113,16 +133,18 @@ void SteadyState::take(const Domain& domain, Cycle now) {
             for (int pointer : *pointers) writer.put(pointer);
         }
     }
+    return writer.complete();
 }
 
-std::vector<std::int64_t> SteadyState::signature(const Domain& domain, Cycle now) {
+std::vector<std::int64_t> SteadyState::signature(Domain& domain, Cycle now) {
     SteadyState state;
-    state.take(domain, now);
+    state.snapshot(domain, false, now);
+    std::vector<std::int64_t>& found = state.snapshot_;
     for (const RouterState& router : domain.routers_) {
-        state.current_.insert(state.current_.end(), router.input_pointer.begin(), router.input_pointer.end());
-        state.current_.insert(state.current_.end(), router.output_pointer.begin(), router.output_pointer.end());
+        found.insert(found.end(), router.input_pointer.begin(), router.input_pointer.end());
+        found.insert(found.end(), router.output_pointer.begin(), router.output_pointer.end());
     }
-    return std::move(state.current_);
+    return std::move(found);
 }
 
 bool SteadyState::same_pointers(const Domain& domain) const {
@@ -164,14 +186,10 @@ bool SteadyState::look(Domain& domain, int lane, Cycle now) {
     }
     const auto under_way = static_cast<std::uint32_t>(domain.packets_.size() - domain.free_packets_.size());
     if (taken_at_ >= 0 && under_way == packets_ && domain.messages_.size() == unmade_.size()) {
-        for (int c = 0; c < domain.shape().channels(); ++c) domain.take_credits(c, now);
-        take(domain, now);
-        if (current_ == snapshot_ && same_pointers(domain) && plan(domain, now)) return true;
+        if (snapshot(domain, true, now) && same_pointers(domain) && plan(domain, now)) return true;
     }
     if (taken_at_ < 0 || seen_ >= reach_) {  // Brent: a newer snapshot, kept for twice as long
-        for (int c = 0; c < domain.shape().channels(); ++c) domain.take_credits(c, now);
-        take(domain, now);
-        snapshot_.swap(current_);
+        snapshot(domain, false, now);
         counters_ = domain.statistics_.counters;
         unmade_.clear();
         for (const Message& message : domain.messages_) unmade_.push_back(message.unmade);

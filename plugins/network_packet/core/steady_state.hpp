@@ -21,7 +21,7 @@ public:
     // Cycle `now` has been run and a packet was made by `lane`. Returns whether `periods` periods of `period` cycles can be passed over.
     bool look(Domain& domain, int lane, Cycle now);
     // The snapshot that is compared, and round-robin pointers.
-    static std::vector<std::int64_t> signature(const Domain& domain, Cycle now);
+    static std::vector<std::int64_t> signature(Domain& domain, Cycle now);
     // Pass over so many of these periods.
     void pass(Domain& domain, std::int64_t count) const;
 
@@ -29,17 +29,16 @@ public:
     std::int64_t periods = 0;
 
 private:
-    void take(const Domain& domain, Cycle now);
+    // Takes a snapshot, or compares with the last one; then returns whether they are equal.
+    bool snapshot(Domain& domain, bool compares, Cycle now);
     bool plan(const Domain& domain, Cycle now);
     bool same_pointers(const Domain& domain) const;
 
     int anchor_ = -1;  // the lane at whose packets one looks
     std::int64_t seen_ = 0;  // packets it has made since the snapshot was taken
     std::int64_t wait_ = 0;  // packets until the next look
-    std::int64_t pause_ = 1;
     std::int64_t reach_ = 4;  // packets for which a snapshot is kept
     std::vector<std::int64_t> snapshot_;
-    std::vector<std::int64_t> current_;
     std::vector<std::int64_t> counters_;
     std::vector<std::int64_t> unmade_;
     std::vector<int> pointers_;

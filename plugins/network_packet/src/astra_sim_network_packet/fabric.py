@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
 
@@ -25,7 +23,7 @@ def clock_of(settings: Settings, platform: Platform) -> int:
         for link in graph_of(dimension)[1]
         if link.width > 0
     ]
-    return max(1, math.floor(min(times, default=1000.0)))
+    return max(1, round(min(times, default=1000.0)))
 
 
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:

@@ -19,15 +19,15 @@ class LoadedLink(Protocol):
 
     @property
     def source(self) -> int:
-        """Where it begins."""
+        """The router it leaves."""
 
     @property
     def sink(self) -> int:
-        """Where it ends."""
+        """The router it leads to."""
 
     @property
     def load(self) -> float:
-        """Share of time in which it is busy."""
+        """How loaded it is."""
 
 
 def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:
