@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_analytical.network import AnalyticalNetwork, AnalyticalOptions
-from astra_sim_network_analytical.topologies import DimensionOptions, TorusOptions, fully_connected, ring, switch, torus
+from astra_sim_network_analytical.topologies import DimensionOptions, SwitchOptions, TorusOptions, fully_connected, ring, switch, torus
 from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
@@ -34,11 +34,11 @@ PLATFORMS = {
     "ring": lambda: ring(DimensionOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
     "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
     "mesh": lambda: mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
-    "switch": lambda: switch(DimensionOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
+    "switch": lambda: switch(SwitchOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
     "fully_connected": lambda: fully_connected(DimensionOptions(size=4, links=3, link_latency_ns=20.0, **BANDWIDTH)),
     "hierarchy": lambda: [
         *ring(DimensionOptions(size=3, links=2, link_latency_ns=2.0, **BANDWIDTH)),
-        *switch(DimensionOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
+        *switch(SwitchOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
     ],
     "fat_tree": lambda: fat_tree(FatTreeOptions(arity=2, levels=3, link_latency_ns=5.0, **BANDWIDTH)),
     "dragonfly": lambda: dragonfly(DragonflyOptions(routers=2, npus=2, link_latency_ns=5.0, **BANDWIDTH)),
