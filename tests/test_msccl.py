@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from astra_sim import InputError, ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, lower
 from astra_sim.testing import check_schedule
 from astra_sim_collectives.msccl import MscclOptions, msccl
+from hypothesis import given
+from hypothesis import strategies as st
 
 Write = Callable[[str], str]
 
@@ -78,6 +81,21 @@ def test_fewer_chunks_than_ranks(write: Write) -> None:
     assert sizes(schedule, 2) == [4800, 4800]
 
 
+def test_independent_thread_blocks_wait_for_each_other_too(write: Write) -> None:
+    # Two chunks go around a ring of three, one either way: an all-reduce by passing a sum on.
+    n, kinds = 3, [["s", "rcs"], ["rrs", "r"], ["rrcs"]]
+
+    def block(rank: int, way: int, chunk: int) -> tuple[int, int, list[str]]:
+        steps = [msccl_files.step(kind, f"i{chunk}", f"i{chunk}") for kind in kinds[rank * way % n]]
+        return (rank + way) % n, (rank - way) % n, steps
+
+    text = msccl_files.algorithm("allreduce", 2, ({0: block(rank, 1, 0), 1: block(rank, -1, 1)} for rank in range(n)), 1)
+    schedule = make(write, text, Collective.ALL_REDUCE, n)
+    # Rank 1 passes on what came from rank 0, then what came from rank 2, and waits for both messages then.
+    steps = [(step.send_to.value, step.after) for step in schedule.program(1).steps if step.send_to is not None]
+    assert steps == [(2, 2), (0, 3)]
+
+
 RING = msccl_files.ring_all_reduce(4)
 GATHER = msccl_files.all_pairs_all_gather(3)
 
@@ -132,6 +150,20 @@ def test_what_is_wrong_is_said(write: Write, text: str, words: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nosuch\.xml"):
         msccl(Request(Collective.ALL_REDUCE, 4, 4800), MscclOptions(file=str(tmp_path / "nosuch.xml")))
+
+
+@given(st.data())
+def test_a_spoilt_file_gives_an_algorithm_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    text = bytearray(data.draw(st.sampled_from([RING, GATHER])).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        first = data.draw(st.integers(0, len(text) - 1))
+        text[first : first + data.draw(st.integers(0, 30))] = data.draw(
+            st.sampled_from([b"", b"9", b"-1", b"<", b'"', b"\xff", b"<tb>", b"rrc"])
+        )
+    path = tmp_path_factory.getbasetemp() / "spoilt.xml"
+    path.write_bytes(text)
+    with contextlib.suppress(InputError):
+        lower(msccl(Request(Collective.ALL_REDUCE, 4, 4800), MscclOptions(file=str(path))))
 
 
 @pytest.mark.parametrize(("collective", "ranks"), [(Collective.ALL_GATHER, 4), (Collective.ALL_REDUCE, 5)])

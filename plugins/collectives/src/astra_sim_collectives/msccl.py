@@ -34,16 +34,23 @@ def msccl(request: Request, options: MscclOptions) -> Schedule:
         raise request.unsupported("msccl", f"{options.file} is for {len(algorithm.gpus)} ranks")
     events = events_in_order(algorithm)
     flow = follow(algorithm, events)
-    for number, blocks in algorithm.gpus.items():
-        if not any(event.rank == number and event.kind != "l" for event in events):
-            line = min((block.line for block in blocks.values()), default=1)
+    of_rank: list[list[Event]] = [[] for _ in range(request.ranks)]
+    for event in events:
+        if event.kind != "l":
+            of_rank[event.rank].append(event)
+    for number, own in enumerate(of_rank):
+        if not own:
+            line = min((block.line for block in algorithm.gpus[number].values()), default=1)
             raise algorithm.error(line, f"gpu {number} sends and receives nothing")
     size = request.bytes * (request.ranks if request.collective is Collective.ALL_GATHER else 1)
-    programs = []
-    for number in range(request.ranks):
-        own = [event for event in events if event.rank == number]
-        programs.append(RankProgram(tuple(_Program(algorithm, flow, own, size).steps()), starts=1))
+    programs = [RankProgram(tuple(_Program(algorithm, flow, own, size).steps()), starts=1) for own in of_rank]
     return Schedule.per_rank(request, programs)
+
+
+def _sent(event: Event) -> int:
+    """When the message that a receive gets is sent: its place in the order of all events."""
+    assert event.message is not None
+    return event.message.place
 
 
 class _Program:
@@ -56,8 +63,9 @@ class _Program:
     def __init__(self, algorithm: Algorithm, flow: DataFlow, events: list[Event], size: int) -> None:
         self._algorithm, self._flow, self._size = algorithm, flow, size
         self._sends = [event for event in events if event.kind == "s"]
-        self._receives = sorted((event for event in events if event.kind == "r"), key=lambda event: event.message.place)  # type: ignore[union-attr]
+        self._receives = sorted((event for event in events if event.kind == "r"), key=_sent)
         self._bits = {event: 1 << bit for bit, event in enumerate(event for event in events if event.kind == "r")}
+        self._posted = 0
 
     def steps(self) -> Iterable[Step]:
         posted = 0
@@ -72,15 +80,16 @@ class _Program:
 
     def _needed(self, needs: int) -> list[Event]:
         """Takes from the receives that are left those needed, and those of messages sent before by the same ranks."""
-        last = {event.peer: event for event in self._receives if self._bits[event] & needs}
-        found: list[Event] = []
-        left: list[Event] = []
-        ended: set[int] = set()
-        for event in self._receives:
-            (found if event.peer in last and event.peer not in ended else left).append(event)
-            if last.get(event.peer) is event:
-                ended.add(event.peer)
-        self._receives = left
+        missing = needs & ~self._posted
+        end = 0
+        while missing:
+            missing &= ~self._bits[self._receives[end]]
+            end += 1
+        last = {event.peer: _sent(event) for event in self._receives[:end] if self._bits[event] & needs}
+        found = [event for event in self._receives[:end] if _sent(event) <= last.get(event.peer, -1)]
+        self._receives[:end] = [event for event in self._receives[:end] if _sent(event) > last.get(event.peer, -1)]
+        for event in found:
+            self._posted |= self._bits[event]
         return found
 
     def _receive(self, event: Event) -> Step:

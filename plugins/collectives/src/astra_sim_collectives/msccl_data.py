@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import attrs
@@ -11,13 +10,18 @@ from astra_sim.schedule import Collective
 from astra_sim_collectives.msccl_graph import Event
 from astra_sim_collectives.msccl_xml import REDUCING, SENDING, Algorithm, Place
 
+_BASE = 1 << 32
+
 
 @attrs.frozen
 class Value:
-    """What a chunk of a buffer holds: the sum of what the ranks `of` had in `chunk`. `received` is the receive that brought it as it is."""
+    """What a chunk of a buffer holds: the sum of what ranks had in `chunk`, each as often as its digit of `times` (in base `_BASE`) says.
+
+    `received` is the receive that brought it as it is.
+    """
 
     chunk: Hashable
-    of: Counter[int]
+    times: int
     received: Event | None = None
 
 
@@ -44,7 +48,7 @@ class _Follower:
         for rank in range(self._ranks):
             own = self._share if algorithm.collective is Collective.ALL_GATHER else algorithm.chunks
             for offset in range(own):
-                self._held[self._at(rank, Place("i", offset), 0)] = Value(self._name(rank, offset), Counter([rank]))
+                self._held[self._at(rank, Place("i", offset), 0)] = Value(self._name(rank, offset), _BASE**rank)
 
     def _name(self, rank: int, offset: int) -> Hashable:
         """What chunk `offset` of the input of a rank is called."""
@@ -72,7 +76,7 @@ class _Follower:
                 continue
             if event.kind == "r":
                 assert event.message is not None
-                values = [Value(value.chunk, value.of, event) for value in sent.pop(event.message)]
+                values = [Value(value.chunk, value.times, event) for value in sent.pop(event.message)]
                 if step.type in REDUCING:
                     values = self._add(event, values, self._read(event, step.source))
                 if step.type in SENDING:
@@ -107,25 +111,25 @@ class _Follower:
             if a.chunk != b.chunk:
                 raise self._algorithm.error(event.step.line, f"step: gpu {event.rank} adds chunk {a.chunk} to chunk {b.chunk}")
             self._flow.reduced.update(value.received for value in (a, b) if value.received is not None)
-            sums.append(Value(a.chunk, a.of + b.of))
+            sums.append(Value(a.chunk, a.times + b.times))
         return sums
 
     def _check_result(self) -> None:
-        kind, ranks, everyone = self._algorithm.collective, self._ranks, Counter(range(self._ranks))
+        kind, ranks, everyone = self._algorithm.collective, self._ranks, sum(_BASE**rank for rank in range(self._ranks))
         for rank in range(ranks):
             for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self._algorithm.chunks):
                 source, rest = divmod(offset, max(1, self._share))
                 match kind:
                     case Collective.ALL_REDUCE:
-                        right: tuple[Hashable, Counter[int]] = offset, everyone
+                        right: tuple[Hashable, int] = offset, everyone
                     case Collective.REDUCE_SCATTER:
                         right = rank * self._share + offset, everyone
                     case Collective.ALL_GATHER:
-                        right = offset, Counter([source])
+                        right = offset, _BASE**source
                     case _:
-                        right = (source, rank * self._share + rest), Counter([source])
+                        right = (source, rank * self._share + rest), _BASE**source
                 held = self._held.get(self._at(rank, Place("o", offset), 0))
-                if held is None or (held.chunk, held.of) != right:
+                if held is None or (held.chunk, held.times) != right:
                     raise self._algorithm.error(
                         1,
                         f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right",
@@ -135,5 +139,10 @@ class _Follower:
 def _words(value: Value | None) -> str:
     if value is None:
         return "nothing"
-    ranks = ", ".join(f"{rank}" if times == 1 else f"{rank} ({times} times)" for rank, times in sorted(value.of.items()))
-    return f"chunk {value.chunk} of gpu {ranks}"
+    ranks, rank, rest = [], 0, value.times
+    while rest:
+        rest, times = divmod(rest, _BASE)
+        if times:
+            ranks.append(str(rank) if times == 1 else f"{rank} ({times} times)")
+        rank += 1
+    return f"chunk {value.chunk} of gpu {', '.join(ranks)}"
