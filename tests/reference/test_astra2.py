@@ -21,6 +21,10 @@ WITHOUT_EFFECT = {"compute-scale", "comm-scale"}
 LARGEST = 64 << 20
 
 
+# Some system files have keys that mean nothing.
+pytestmark = pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
+
+
 @pytest.fixture(scope="module", name="cases")
 def cases_fixture() -> list[dict[str, Any]]:
     """Collectives and traces; 1.0 workloads there went through a converter of another program."""

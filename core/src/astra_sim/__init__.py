@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from astra_sim.api import simulate
-    from astra_sim.errors import AstraError, DeadlockError, InputError, PluginError, RunError, ScheduleError
+    from astra_sim.errors import AstraError, DeadlockError, InputError, InputWarning, PluginError, RunError, ScheduleError
     from astra_sim.experiment import Experiment, load_experiment
     from astra_sim.function_table import get_include
     from astra_sim.hookspecs import hookimpl
@@ -26,6 +26,7 @@ __all__ = [
     "Experiment",
     "FileFormat",
     "InputError",
+    "InputWarning",
     "PluginError",
     "Provider",
     "Result",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "errors": ("AstraError", "DeadlockError", "InputError", "PluginError", "RunError", "ScheduleError"),
+    "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
     "experiment": ("Experiment", "load_experiment"),
     "function_table": ("get_include",),
     "hookspecs": ("hookimpl",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -224,6 +225,7 @@ def main() -> None:
     """Run the command line; errors of the input and of the run become one message and an exit status."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         astra.main(standalone_mode=False)
         sys.stdout.flush()
@@ -254,6 +256,10 @@ def main() -> None:
         what = f"{' '.join(sys.argv[1:2])} failed: {type(error).__name__}: {error}"
         click.echo(f"astra: error: {what} (ASTRA_TRACEBACK=1 shows where)", err=True)
         sys.exit(1)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    click.echo(f"astra: warning: {message}", err=True)
 
 
 def _forget_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 
@@ -28,6 +29,15 @@ class PluginError(InputError):
 
 class ScheduleError(InputError):
     """A collective algorithm cannot serve a request, or its schedule contradicts itself. Exit status 2."""
+
+
+class InputWarning(UserWarning):
+    """Something in an input has no effect."""
+
+
+def warn(message: str) -> None:
+    """Say that something in an input has no effect: a Python warning, a line on standard error from the command line."""
+    warnings.warn(message, InputWarning, stacklevel=2)
 
 
 class RunError(AstraError):

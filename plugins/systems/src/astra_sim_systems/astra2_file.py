@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
@@ -40,7 +40,7 @@ def _flag(value: Any) -> bool:
 
 def _choice(known: dict[str, str]) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise ValueError(suggestion(str(value), known))
         return known[value]
 
@@ -72,7 +72,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 _CUSTOM = {f"{key}-custom": option for key, option in ALGORITHM_KEYS.items()}
 _OTHERS = {"peak-perf": _number, "roofline-enabled": _flag, "trace-enabled": _flag, "replay-only": _flag, "track-local-mem": _flag}
-_WITHOUT_EFFECT = ("trace-enabled", "track-local-mem", "local-mem-trace-filename", "boost-mode", "per-node-custom-implementation")
+_WITHOUT_EFFECT = ("local-mem-trace-filename", "boost-mode", "per-node-custom-implementation")
 _NEEDED = ("preferred-dataset-splits", *ALGORITHM_KEYS)
 
 
@@ -105,6 +105,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if option:
             system[option] = converted
         others[key] = converted
+        if key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT):
+            warn(f"{path}: {key} is not known, and has no effect")
     needed = _NEEDED if _CUSTOM.keys().isdisjoint(table) else _NEEDED[:1]
     for key in needed:
         if key not in table:

@@ -1,0 +1,163 @@
+"""The system file of ASTRA-sim 2.x, and files of communicator groups."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim import InputError
+from astra_sim.graph import Communicate, ExecutionGraph, Pass
+from astra_sim.groups import check_groups, members_of, read_groups
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RING = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
+SYSTEM: dict[str, Any] = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 2,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["direct"],
+    "reduce-scatter-implementation": ["halvingDoubling"],
+    "all-to-all-implementation": ["direct4"],
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 50,
+}
+
+
+def run(folder: Path, system: Any, **more: Any) -> astra_sim.Result:
+    path = folder / "system.json"
+    path.write_text(system if isinstance(system, str) else json.dumps(system))
+    return astra_sim.simulate(system=path, platform=RING, **{"workload": "plugin:collective?bytes=8000", **more})
+
+
+def test_a_system_file_is_the_system_astra2(tmp_path: Path) -> None:
+    options = "splits=2&all_reduce=ring&all_gather=direct&reduce_scatter=halving_doubling&all_to_all=direct&local_memory_gb_per_s=50"
+    assert (
+        run(tmp_path, SYSTEM).finish_ns
+        == astra_sim.simulate(workload="plugin:collective?bytes=8000", system=f"plugin:astra2?{options}", platform=RING).finish_ns
+    )
+
+
+def test_two_chunks_of_a_ring_all_reduce_by_hand(tmp_path: Path) -> None:
+    """E + 2 (n - 1) (L + E) + (n - 1) R for each chunk, one after another: 500 bytes a message, R = 3 * 10 ns."""
+    assert run(tmp_path, SYSTEM).finish_ns == 2 * (10 + 14 * (100 + 500 + 10) + 7 * 30)
+
+
+def test_a_file_that_asks_for_a_roofline_brings_it(tmp_path: Path) -> None:
+    layer = {"name": "only", "forward": {"operations": 3e6, "memory_bytes": 1e3}}
+    others = {name: {"operations": 0, "memory_bytes": 1} for name in ("input_gradient", "weight_gradient")}
+    workload = {"plugin": "layers", "loop": "data", "layers": [{**layer, **others}]}
+    result = run(tmp_path, {**SYSTEM, "roofline-enabled": 1, "peak-perf": 3}, workload=workload)
+    assert result.layers[0].forward.compute_ns == 1000
+
+
+def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
+    with pytest.warns(astra_sim.InputWarning, match=r"system.json: no-such-key is not known, and has no effect"):
+        run(tmp_path, {**SYSTEM, "no-such-key": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"scheduling-policy": "LIFOO"}, "scheduling-policy is 'LIFOO'; did you mean 'LIFO'"),
+        ({"scheduling-policy": ["LIFO"]}, "scheduling-policy is"),
+        ({"endpoint-delay": -1}, "endpoint-delay is -1; a whole number of at least 0 is right"),
+        ({"endpoint-delay": 1.5}, "endpoint-delay is 1.5; a whole number"),
+        ({"preferred-dataset-splits": 0}, "splits is 0; it must be at least 1"),
+        ({"preferred-dataset-splits": None}, "preferred-dataset-splits is None"),
+        ({"all-reduce-implementation": "ring"}, "all-reduce-implementation is 'ring'; a list of names is right"),
+        ({"all-reduce-implementation": ["rong"]}, "rong"),
+        ({"all-reduce-implementation": ["ring", "ring"]}, "2 algorithms"),
+        ({"local-mem-bw": 0}, "local-mem-bw is 0; more than 0 is right"),
+        ({"local-mem-bw": True}, "local-mem-bw is True"),
+        ({"roofline-enabled": 1}, "peak-perf is 'missing'; roofline-enabled needs more than 0"),
+        ({"roofline-enabled": 2}, "roofline-enabled is 2; 0 or 1 is right"),
+        ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; a list of path prefixes is right"),
+    ],
+)
+def test_wrong_values_are_errors(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(tmp_path, {**SYSTEM, **change})
+
+
+@pytest.mark.parametrize("key", ["preferred-dataset-splits", "all-reduce-implementation"])
+def test_missing_keys_are_errors(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"{key} is missing"):
+        run(tmp_path, {name: value for name, value in SYSTEM.items() if name != key})
+
+
+@settings(max_examples=150, deadline=None)
+@given(place=st.integers(0, 400), what=st.sampled_from(["cut", "flip", "double"]), character=st.characters())
+def test_spoilt_files_give_an_answer_or_an_error(tmp_path_factory: pytest.TempPathFactory, place: int, what: str, character: str) -> None:
+    text = json.dumps(SYSTEM)
+    place %= len(text)
+    reason = "it ran"
+    changed = {"cut": text[:place], "flip": text[:place] + character + text[place + 1 :], "double": text[:place] + text[place // 2 :]}[what]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", astra_sim.InputWarning)
+            assert run(tmp_path_factory.mktemp("spoilt"), changed).finish_ns > 0
+    except astra_sim.AstraError as error:
+        reason = str(error)
+    assert reason
+
+
+# -- Groups ------------------------------------------------------------------------------------------------------------
+
+
+def all_reduce(group: tuple[int, ...] | None) -> ExecutionGraph:
+    operation = Communicate((), Collective.ALL_REDUCE, 4000, (0,), -1, Pass.FORWARD, group=group)
+    return ExecutionGraph((operation,), (LogicalDimension(8, 1, 0),), ())
+
+
+def test_groups_are_read_from_json_and_toml(tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_text('{"1": [0, 1], "2": [3, 2]}')
+    (tmp_path / "g.toml").write_text("1 = [0, 1]\n2 = [3, 2]\n")
+    read = [check_groups(read_groups(tmp_path / name), 4, name) for name in ("g.json", "g.toml")]
+    assert read[0] == read[1] == {"1": (0, 1), "2": (3, 2)}
+    assert members_of(read[0], "2", "here") == (3, 2)
+    assert members_of(read[0], "0", "here") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"1": [0, 9]}', "group '1' has NPU 9; 0 to 7 are right"),
+        ('{"1": [0, 0]}', "group '1' has NPU 0 twice"),
+        ('{"1": []}', "group '1' is .*; a list of NPUs is right"),
+        ('{"1": 3}', "group '1' is 3; a list of NPUs is right"),
+        ('{"1": ["a"]}', "a list of NPUs is right"),
+        ('{"0": [1, 2]}', "group '0' is that of all NPUs"),
+        ("[1]", "a JSON object is right"),
+        ('{"1": [0, 1', "g.json:1: not JSON"),
+    ],
+)
+def test_wrong_groups_are_errors(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "g.json").write_text(text)
+    with pytest.raises(InputError, match=words):
+        astra_sim.simulate(workload="plugin:collective?bytes=8", platform=RING, groups=tmp_path / "g.json")
+
+
+def test_a_file_of_groups_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"nowhere\.json"):
+        astra_sim.simulate(workload="plugin:collective?bytes=8", platform=RING, groups="nowhere.json")
+
+
+@pytest.mark.parametrize("system", ["astra1", "astra2"])
+def test_a_group_of_all_is_everybody(system: str) -> None:
+    whole = astra_sim.simulate(workload=all_reduce(None), platform=RING, system=f"plugin:{system}?splits=1&all_reduce=ring")
+    same = astra_sim.simulate(workload=all_reduce(tuple(range(8))), platform=RING, system=f"plugin:{system}?splits=1&all_reduce=ring")
+    assert whole.finish_ns == same.finish_ns
+
+
+def test_an_unknown_group_is_named() -> None:
+    with pytest.raises(InputError, match=r"here: there is no group '7'; no groups are given \(--groups FILE\)"):
+        members_of({}, "7", "here")
