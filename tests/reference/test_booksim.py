@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from test_garnet import FULL, cases
 pytest.importorskip("astra_sim_network_packet")
 
 LATENCY, THROUGHPUT, USABLE, FEW_PACKETS = 0.03, 0.02, 0.8, 3000
+STEP = 0.05  # flits per node and cycle
 PATTERNS = {"uniform": "uniform", "neighbor": "neighbour", "tornado": "tornado", "transpose": "transpose", "bitcomp": "bit_complement"}
 
 
@@ -62,6 +64,24 @@ def test_latency_below_saturation_and_throughput() -> None:
             wrong[case["id"]] = error
     assert tried > 10
     assert not wrong
+
+
+def at(case: dict[str, Any], rate: float) -> dict[str, Any]:
+    """The same case at another rate."""
+    return {**case, "config_text": re.sub("injection_rate *=[^;]*;", f"injection_rate = {rate};", case["config_text"])}
+
+
+def test_the_network_saturates_within_one_step_of_where_booksim_does() -> None:
+    by_configuration: dict[str, tuple[float, dict[str, Any]]] = {}
+    for case in cases("booksim.jsonl"):
+        rate = case["saturation_rate_estimate"]
+        if case["kind"] == "lat" and rate + STEP < 0.95:
+            by_configuration.setdefault(case["id"].partition("-lat")[0], (rate, case))
+    found = sorted(by_configuration.items())
+    assert len(found) > 50
+    for name, (rate, case) in found if FULL else found[::12]:
+        assert run(at(case, max(rate - STEP, STEP / 2))).stable, name
+        assert not run(at(case, rate + STEP)).stable, name
 
 
 def test_beyond_saturation_the_network_accepts_as_much() -> None:

@@ -32,19 +32,6 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
     }
 }
 
-// The first number from `first` on and below `end` that is not in a set, or -1.
-inline int next_clear_bit(const std::uint64_t* words, int first, int end) {
-    if (first >= end) return -1;
-    std::uint64_t bits = ~words[first >> 6] & (~0ULL << (first & 63));
-    for (int word = first >> 6;; bits = ~words[++word]) {
-        if (bits != 0) {
-            const int found = word * 64 + std::countr_zero(bits);
-            return found < end ? found : -1;
-        }
-        if ((word + 1) * 64 >= end) return -1;
-    }
-}
-
 // The first of a set of numbers below 64 from `first` on, going round. The set is not empty.
 inline int next_round(std::uint64_t bits, int first) {
     const std::uint64_t behind = bits & (~0ULL << first);

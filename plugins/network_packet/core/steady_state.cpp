@@ -52,6 +52,25 @@ void SteadyState::forget() {
     seen_ = wait_ = 0;
 }
 
+// Virtual channels of a channel, counted from one of them on.
+struct SteadyState::Turn {
+    int first = 0;
+    int count = 0;
+
+    int back(int vc) const { return vc < first ? vc - first + count : vc - first; }
+    int forth(int place) const { return place + first < count ? place + first : place + first - count; }
+};
+
+// Interfaces give packets to virtual channels round-robin. Their numbers matter where the router has a choice between them, and nowhere
+// else: so they are counted from the next in turn on, or a rhythm would not show before all have had their turn.
+SteadyState::Turn SteadyState::turn_of(const Domain& domain, int c) {
+    const Shape& shape = domain.shape();
+    const int lane = shape.link[static_cast<std::size_t>(c)].source - shape.routers();
+    const int count = shape.vc_count(c);
+    if (lane < 0 || !shape.rules.queue_ahead) return {0, count};
+    return {domain.lanes_[static_cast<std::size_t>(lane)].pointer, count};
+}
+
 // A packet is described where its last flit is: with that, or in the interface that has not sent it yet. The other flits come before it
 // on its way, which virtual channels give.
 bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
@@ -68,12 +87,13 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
         writer.time(p.made);
         writer.time(p.injected);
     };
-    auto flit = [&](const Flit& f) {
-        writer.put((f.time - now) * (1 << 18) + (f.vc | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0)));
+    auto flit = [&](const Flit& f, const Turn& turn) {
+        writer.put((f.time - now) * (1 << 18) + (turn.back(f.vc) | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0)));
         if (f.tail) packet(f.packet);
     };
     for (int c = 0; c < shape.channels(); ++c) {
         if (!writer.same()) return false;
+        const Turn turn = turn_of(domain, c);
         domain.take_credits(c, now);
         const Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
         const Wires& wires = domain.wires_[static_cast<std::size_t>(c)];
@@ -81,31 +101,30 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
         writer.future(wires.credit_free);
         writer.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
                    static_cast<std::int64_t>(channel.credits.size()) << 32);
-        for (std::uint32_t i = 0; i < channel.flits.size(); ++i) flit(channel.flits[i]);
+        for (std::uint32_t i = 0; i < channel.flits.size(); ++i) flit(channel.flits[i], turn);
         for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
             writer.time(channel.credits[i].time);
-            writer.put(channel.credits[i].vc | (channel.credits[i].frees ? 1 << 16 : 0));
+            writer.put(turn.back(channel.credits[i].vc) | (channel.credits[i].frees ? 1 << 16 : 0));
         }
         if (wires.parts) wires.parts->each(now, [&](std::int64_t value) { writer.put(value); });
-        const std::uint64_t* const idle = domain.idle(c);
-        for (int word = 0; word < (shape.vc_count(c) + 63) / 64; ++word) writer.put(static_cast<std::int64_t>(idle[word]));
-        for (int v = 0; v < shape.vc_count(c); ++v) {
+        for (int place = 0; place < shape.vc_count(c); ++place) {
+            const int v = turn.forth(place);
+            const bool idle = has_bit(domain.idle(c), v);
             // Where a packet has its virtual channel until its last credit is back, those that are idle are at rest.
-            if (shape.rules.wait_for_tail_credit) {
-                v = next_clear_bit(idle, v, shape.vc_count(c));
-                if (v < 0) break;
-            }
+            if (idle && shape.rules.wait_for_tail_credit) continue;
+            writer.put(place << 1 | idle);
             const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
             writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(vc.state) << 33);
             if (vc.state == VcState::idle) continue;
             writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
             writer.put(staged ? (vc.state == VcState::allocating ? std::max<Cycle>(vc.since - now, 0) : 0) : vc.since - now);
             writer.put(vc.buffer.size());
-            for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) flit(vc.buffer[i]);
+            for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) flit(vc.buffer[i], turn);
         }
     }
     for (const Lane& lane : domain.lanes_) {
-        writer.put(lane.pointer);
+        const Turn turn = turn_of(domain, shape.lane[static_cast<std::size_t>(&lane - domain.lanes_.data())].out);
+        writer.put(turn.back(lane.pointer));
         writer.put(lane.sent);
         writer.put((lane.worked_at == now) | (lane.made_at == now) << 1 | (lane.sent_at == now) << 2 |
                    (lane.called_at == now) << 3);
@@ -114,7 +133,7 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
         for (std::uint32_t i = 0; i < lane.messages.size(); ++i) writer.put(lane.messages[i]);
         for (std::uint32_t i = 0; i < lane.packets.size(); ++i) {
             packet(lane.packets[i]);
-            writer.put(lane.vcs[i]);
+            writer.put(turn.back(lane.vcs[i]));
         }
     }
     for (const Message& message : domain.messages_) {
@@ -140,6 +159,7 @@ std::vector<std::int64_t> SteadyState::signature(Domain& domain, Cycle now) {
     SteadyState state;
     state.snapshot(domain, false, now);
     std::vector<std::int64_t>& found = state.snapshot_;
+    for (const Lane& lane : domain.lanes_) found.push_back(lane.pointer);
     for (const RouterState& router : domain.routers_) {
         found.insert(found.end(), router.input_pointer.begin(), router.input_pointer.end());
         found.insert(found.end(), router.output_pointer.begin(), router.output_pointer.end());
@@ -156,6 +176,11 @@ bool SteadyState::same_pointers(const Domain& domain) const {
         for (std::size_t i = 0; i < state.output_pointer.size(); ++i, ++place) {
             if (state.output_choice[i] > taken_at_ && pointers_[place] != state.output_pointer[i]) return false;
         }
+    }
+    for (std::size_t l = 0; l < domain.lanes_.size(); ++l) {
+        if (domain.lanes_[l].pointer == lane_pointers_[l]) continue;
+        const Link& link = domain.link(domain.shape().lane[l].out);
+        if (domain.routers_[static_cast<std::size_t>(link.sink)].input_choice[link.sink_place] > taken_at_) return false;
     }
     return true;
 }
@@ -193,6 +218,8 @@ bool SteadyState::look(Domain& domain, int lane, Cycle now) {
         counters_ = domain.statistics_.counters;
         unmade_.clear();
         for (const Message& message : domain.messages_) unmade_.push_back(message.unmade);
+        lane_pointers_.clear();
+        for (const Lane& lane : domain.lanes_) lane_pointers_.push_back(lane.pointer);
         pointers_.clear();
         sprayed_.clear();
         for (const RouterState& state : domain.routers_) {
@@ -246,6 +273,11 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         lane.made_at += later;
         lane.sent_at += later;
     }
+    for (std::size_t l = 0; l < domain.lanes_.size(); ++l) {
+        const int vcs_of_lane = shape.rules.vcs;
+        const std::int64_t step = domain.lanes_[l].pointer - lane_pointers_[l] + vcs_of_lane;
+        turn(domain, static_cast<int>(l), static_cast<int>(step * (count % vcs_of_lane) % vcs_of_lane));
+    }
     // Pointers go on as they did in the period: by some steps modulo their range.
     const int vcs = shape.rules.vnets * shape.rules.vcs;
     auto move = [count](int& pointer, int before, int range) {
@@ -264,6 +296,35 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
     domain.calendar_.shift(later);
     domain.now_ += later;
     if (domain.next_ != kNever) domain.next_ += later;
+}
+
+// All that is in virtual channels of an interface goes `by` of them further.
+void SteadyState::turn(Domain& domain, int l, int by) {
+    if (by == 0) return;
+    const int vcs = domain.shape().rules.vcs;
+    const Turn turned{vcs - by, vcs};  // counting from there on adds `by`
+    const int c = domain.shape().lane[static_cast<std::size_t>(l)].out;
+    const std::size_t base = domain.vc_index(c, 0);
+    auto rotate = [&](auto first) { std::rotate(first, first + (vcs - by), first + vcs); };
+    rotate(domain.receivers_.begin() + static_cast<std::ptrdiff_t>(base));
+    rotate(domain.credits_.begin() + static_cast<std::ptrdiff_t>(base));
+    std::vector<std::pair<bool, bool>> sets;
+    for (int v = 0; v < vcs; ++v) sets.emplace_back(has_bit(domain.idle(c), v), has_bit(domain.occupied(c), v));
+    rotate(sets.begin());
+    for (int v = 0; v < vcs; ++v) {
+        (sets[static_cast<std::size_t>(v)].first ? set_bit : clear_bit)(domain.idle(c), v);
+        (sets[static_cast<std::size_t>(v)].second ? set_bit : clear_bit)(domain.occupied(c), v);
+        ReceiverVc& vc = domain.receivers_[base + static_cast<std::size_t>(v)];
+        vc.number = static_cast<std::int16_t>(v);
+        for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = static_cast<std::uint16_t>(v);
+    }
+    Channel& channel = domain.channels_[static_cast<std::size_t>(c)];
+    auto move = [&](std::uint16_t& vc) { vc = static_cast<std::uint16_t>(turned.back(vc)); };
+    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
+    for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
+    Lane& lane = domain.lanes_[static_cast<std::size_t>(l)];
+    for (std::uint32_t i = 0; i < lane.vcs.size(); ++i) move(lane.vcs[i]);
+    lane.pointer = turned.back(lane.pointer);
 }
 
 }  // namespace astra::packet

@@ -29,6 +29,10 @@ public:
     std::int64_t periods = 0;
 
 private:
+    struct Turn;
+
+    static Turn turn_of(const Domain& domain, int channel);
+    static void turn(Domain& domain, int lane, int by);
     // Takes a snapshot, or compares with the last one; then returns whether they are equal.
     bool snapshot(Domain& domain, bool compares, Cycle now);
     bool plan(const Domain& domain, Cycle now);
@@ -42,6 +46,7 @@ private:
     std::vector<std::int64_t> counters_;
     std::vector<std::int64_t> unmade_;
     std::vector<int> pointers_;
+    std::vector<int> lane_pointers_;
     std::vector<std::uint32_t> sprayed_;
     Cycle taken_at_ = -1;
     std::uint32_t packets_ = 0;  // under way at the snapshot
