@@ -134,10 +134,11 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
     table = Table()
     table.add_column("run", overflow="fold")
-    for name in ("total (us)", "ratio", "compute (us)", "exposed (us)", "payload (MiB)", "NPUs"):
+    for name in ("total (us)", "ratio", "compute (us)", "exposed (us)", "payload (MiB)", "NPUs", "wall time (s)"):
         table.add_column(name, justify="right")
     for row in rows:
         ratio = "-" if row["finish_ratio"] is None else f"{row['finish_ratio']:.3f}"
         times = [f"{row[name] / 1000:.3f}" for name in ("compute_ns", "exposed_comm_ns")]
-        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]))
+        rest = f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]), f"{row['wall_s']:.3f}"
+        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
     console().print(table)
