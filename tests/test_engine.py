@@ -317,6 +317,14 @@ def test_time_that_does_not_fit_is_an_error(make: Make) -> None:
         engine.run()
 
 
+def test_an_endpoint_delay_that_does_not_fit_is_an_error(make: Make) -> None:
+    from astra_sim import RunError
+
+    request = Request(Collective.ALL_GATHER, 2, 50)
+    with pytest.raises(RunError, match="longer than can be simulated"):
+        phase(make, Schedule.shared(request, [exchange(shift(1), 50)]), endpoint_ps=10**20).run()
+
+
 def test_what_a_plan_raises_comes_out(make: Make) -> None:
     def issue(task: int, now: int) -> list[list[Part]]:
         raise KeyError("no plan")

@@ -123,11 +123,11 @@ def test_bad_garnet_files(folder: Path, change: tuple[str, str], words: str) -> 
         (RING, "buffers=0", "buffers is 0; it must be at least 1"),
         (RING, "vcs=0", "vcs is 0; it must be at least 1"),
         (RING, "packet_bytes=100", "packet_bytes is 100, less than a flit of 256 bytes"),
-        ("plugin:graph?links=links.csv&link_bandwidth_gb_per_s=32", "vcs=2", "there is no way from position 0 to position 1"),
+        ("plugin:graph?file=links.csv", "vcs=2", "there is no way from NPU"),
     ],
 )
 def test_bad_configurations(folder: Path, platform: str, network: str, words: str) -> None:
-    (folder / "links.csv").write_text("0,sw0\n1,sw1\n")
+    (folder / "links.csv").write_text("source,target,bandwidth_gb_per_s\n0,left,32\n1,right,32\n")
     done = astra(folder, "--platform", platform, "--network", f"plugin:packet?{network}", *FILES[2:])
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

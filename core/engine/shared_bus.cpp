@@ -6,6 +6,9 @@ namespace {
 constexpr int kBurst = 8;  // transfers a side may send before it lets the other side go first
 constexpr double kInnerGapPerByte = 0.0038;
 
+// Whole nanoseconds, as many as fit.
+std::int64_t whole(double nanoseconds) { return nanoseconds < 9e18 ? static_cast<std::int64_t>(nanoseconds) : INT64_MAX; }
+
 }  // namespace
 
 SharedBus::SharedBus(const BusOptions& options, BusHost& host, std::uint32_t npu) : options_(options), host_(host), npu_(npu) {}
@@ -73,7 +76,7 @@ void SharedBus::attempt(std::uint32_t number) {
   side.state = sending;
   const double gap = gap_per_byte(number);
   const auto bytes = static_cast<double>(transfers_[transfer].bytes - 1);
-  after(static_cast<std::int64_t>(static_cast<double>(wait) + gap * bytes), number, sent);
+  after(whole(static_cast<double>(wait) + gap * bytes), number, sent);
 }
 
 void SharedBus::on_sent(std::uint32_t number) {
@@ -95,7 +98,7 @@ void SharedBus::receive(std::uint32_t number, std::uint32_t transfer, std::int64
   const auto bytes = static_cast<double>(transfers_[transfer].bytes - 1);
   const double time = static_cast<double>(wait) + bytes * gap_per_byte(number) + static_cast<double>(options_.latency) +
                       static_cast<double>(options_.overhead);
-  after(static_cast<std::int64_t>(time), number, received);
+  after(whole(time), number, received);
 }
 
 void SharedBus::on_received(std::uint32_t number) {

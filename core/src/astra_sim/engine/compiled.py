@@ -58,6 +58,9 @@ class CompiledEngine:
         bus: BusOptions | None = None,
     ) -> None:
         options = None if bus is None else (bus.L, bus.o, bus.g, bus.G, bus.reduction_delay)
+        for time in (endpoint_ps, *(options or ())):
+            if time > MAX_PICOSECONDS:
+                raise too_long(0)
         self._machine = _compiled.Machine(npus, isinstance(network, EventNetwork), endpoint_ps, rendezvous, options)
         self._machine.observe(0)
         self._npus = npus
@@ -178,6 +181,8 @@ class CompiledEngine:
             )
         reduce = self._memory_ps or (lambda size: 0)
         times = {size: reduce(size) if size else 0 for size in set(program.memory_bytes)}
+        if max([*times.values(), *program.compute_ps], default=0) > MAX_PICOSECONDS // 2:
+            raise too_long(0)
         handling = [
             times[size] + computing if size or computing else -1
             for size, computing in zip(program.memory_bytes, program.compute_ps, strict=True)
@@ -187,7 +192,10 @@ class CompiledEngine:
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""
-        return self._machine.add_phase(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps)
+        endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
+        if endpoint_ps > MAX_PICOSECONDS:
+            raise too_long(0)
+        return self._machine.add_phase(schedule, queue, together, endpoint_ps)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
