@@ -26,6 +26,12 @@ if what == "read":
     trace = load_trace(path)
 elif what == "ranks":
     load_ranks(path.removesuffix(".0.et"))
+elif what.startswith("simulate"):
+    import astra_sim
+    astra_sim.simulate(
+        workload=path.removesuffix(".0.et"), platform="plugin:torus?sizes=2,2&link_bandwidth_gib_per_s=50&link_latency_ns=500",
+        system="plugin:astra2?all_reduce=ring", symmetry="all" not in what,
+    )
 elif what == "python":
     load_trace(path, compiled=False)
 elif what == "write":
@@ -83,6 +89,8 @@ def main() -> None:
             (f"read, gzip ({packed.stat().st_size / 1e6:.0f} MB)", "read", packed),
             ("read 4 equal ranks", "ranks", plain),
             ("read, reader in Python", "python", plain),
+            ("simulate, 4 ranks, one for all", "simulate", plain),
+            ("simulate, 4 ranks, each", "simulate all", plain),
             ("write", "write", plain),
             ("feed", "feed", plain),
         ]

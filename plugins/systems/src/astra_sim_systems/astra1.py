@@ -175,6 +175,7 @@ class Session(SystemSession):
         self._priority = 0
         self._next_queue: dict[tuple[int, range], int] = {}
         self._instances: dict[tuple[Collective, int], int] = {}
+        self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
 
     def _queue_directions(self, logical: LogicalDimension) -> Sequence[int]:
         """Which way round each queue of a dimension goes: as its topology says, or the first half one way, the others the other way."""
@@ -268,6 +269,15 @@ class Session(SystemSession):
         return False
 
     def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+        """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
+        if any(len(self._directions[stage.dimension]) > 1 or stage.algorithm.variants > 1 for stage in stages):
+            return self._make_phases(collective, size, stages)
+        key = collective, size, tuple(stage.dimension for stage in stages)
+        if key not in self._known:
+            self._known[key] = self._make_phases(collective, size, stages)
+        return self._known[key]
+
+    def _make_phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._system.options.collective_optimization == "local_bw_aware":
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
