@@ -325,6 +325,15 @@ def test_an_endpoint_delay_that_does_not_fit_is_an_error(make: Make) -> None:
         phase(make, Schedule.shared(request, [exchange(shift(1), 50)]), endpoint_ps=10**20).run()
 
 
+def test_a_part_that_takes_too_long_is_an_error(make: Make) -> None:
+    from astra_sim import RunError
+
+    engine = make(1)
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(2**63, trail=(1,))]])
+    with pytest.raises(RunError, match="longer than can be simulated"):
+        engine.run()
+
+
 def test_what_a_plan_raises_comes_out(make: Make) -> None:
     def issue(task: int, now: int) -> list[list[Part]]:
         raise KeyError("no plan")

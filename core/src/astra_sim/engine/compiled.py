@@ -252,6 +252,8 @@ class CompiledEngine:
 
     def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, Trail]]]:
         chunks = self._issuers[program](task, now)
+        if any(part.delay > MAX_PICOSECONDS for parts in chunks for part in parts):
+            raise too_long(now)
         return [[(self._job(part.job), part.queue, part.phase, part.delay, part.trail) for part in parts] for parts in chunks]
 
     def _place(self, queue: int, jobs: Iterable[int], running: int, job: int) -> int:
