@@ -225,6 +225,7 @@ NB_MODULE(_core, m) {
         .def("set_spray", [](Shape& shape, int router, std::vector<int> channels) {
             shape.router.at(static_cast<std::size_t>(router)).spray = std::move(channels);
         })
+        .def("set_dividers", &Shape::set_dividers)
         .def("finish", &Shape::finish)
         .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
         .def_prop_ro("channels", &Shape::channels);

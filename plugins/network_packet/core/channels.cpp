@@ -1,5 +1,7 @@
 // Links: latency, width, and credits the other way.
 
+#include <algorithm>
+
 #include "domain.hpp"
 
 namespace astra::packet {
@@ -19,13 +21,17 @@ Span plus(Span a, const Span& b, std::int64_t clock_ps) {
 }
 
 // When something that a link takes at `takes` arrives: the first clock edge at which it is there. A link that is narrower than a flit has
-// a serializer at each end; it takes the next flit when the last part of this one is on the wires.
-Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, std::int64_t clock_ps) {
+// a serializer at each end; it takes the next flit when the last part of this one is on the wires. What is on the wires within a cycle of
+// its sender (`own`) is there without delay.
+Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, Cycle own, std::int64_t clock_ps) {
     Span start{takes + spec.serializer, 0};
     if (before(start, free)) start = free;
     free = plus(start, spec.flit_time, clock_ps);
     const Span there = plus(free, spec.latency, clock_ps);
-    return there.cycles - 1 + spec.serializer + (there.ps > 0);
+    const Cycle last = there.cycles - own + spec.serializer + (there.ps > 0);
+    if (own == 1) return last;
+    const Span first = plus(start, spec.latency, clock_ps);
+    return std::max(last, first.cycles + spec.serializer + (first.ps > 0));
 }
 
 }  // namespace
@@ -34,11 +40,11 @@ void Domain::send_flit(int c, Flit flit, Cycle takes) {
     RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
     const Link& way = link(c);
     if (way.delay >= 0) {
-        flit.time = takes + way.delay;
+        flit.time = edge(way.sink, takes + way.delay);
         arrivals_.add(c, flit.time);
     } else {
         const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
-        flit.time = arrival(spec, wires_[static_cast<std::size_t>(c)].free, takes, shape_->rules.clock_ps);
+        flit.time = edge(way.sink, arrival(spec, wires_[static_cast<std::size_t>(c)].free, takes, cycles_of(way.source, 1), shape_->rules.clock_ps));
         if (flits.empty()) arrivals_.add(c, flit.time);
     }
     flits.push(flit);
@@ -51,8 +57,8 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     Channel& channel = channels_[static_cast<std::size_t>(c)];
     const Link& way = link(c);
     const Rules& rules = shape_->rules;
-    const Cycle handling = shape_->is_router(way.source) ? rules.credit_delay : rules.interface_credit_delay;
-    Cycle usable = takes + way.delay + handling;
+    const Cycle handling = cycles_of(way.source, shape_->is_router(way.source) ? rules.credit_delay : rules.interface_credit_delay);
+    Cycle usable = edge(way.source, takes + way.delay) + handling;
     if (way.delay < 0) {
         const ChannelSpec& spec = shape_->channel[static_cast<std::size_t>(c)];
         Wires& wires = wires_[static_cast<std::size_t>(c)];
@@ -65,7 +71,7 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
             }
             return;
         }
-        usable = arrival(spec, wires.credit_free, takes, rules.clock_ps) + handling;
+        usable = edge(way.source, arrival(spec, wires.credit_free, takes, cycles_of(way.sink, 1), rules.clock_ps)) + handling;
     }
     if (channel.credits.empty()) channel.credit_due = usable;
     channel.credits.push({usable, vc, frees});
@@ -75,20 +81,22 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     }
 }
 
-// The first flit on a channel has arrived.
+// The first flit on a channel has arrived. At the end of a slower clock, others may have since its last edge.
 void Domain::receive(int c, Cycle now) {
     RingBuffer<Flit>& flits = channels_[static_cast<std::size_t>(c)].flits;
     const Link& way = link(c);
-    const Flit flit = flits.front();
-    flits.pop();
+    do {
+        const Flit flit = flits.front();
+        flits.pop();
+        if (!shape_->is_router(way.sink)) {
+            consume(way.sink - shape_->routers(), flit, now);
+        } else if (shape_->rules.allocation == Allocation::combined) {
+            receive_combined(c, flit, now);
+        } else {
+            receive_staged(c, flit, now);
+        }
+    } while (dividers_ != nullptr && !flits.empty() && flits.front().time <= now);
     if (way.delay < 0 && !flits.empty()) arrivals_.add(c, flits.front().time);
-    if (!shape_->is_router(way.sink)) {
-        consume(way.sink - shape_->routers(), flit, now);
-    } else if (shape_->rules.allocation == Allocation::combined) {
-        receive_combined(c, flit, now);
-    } else {
-        receive_staged(c, flit, now);
-    }
 }
 
 // Credits of which the last part leaves up to cycle `now` are on their way.
@@ -118,6 +126,7 @@ void Domain::take_credits(int c, Cycle now) {
 }
 
 void Domain::wait_for_credit(int c) {
+    if (dividers_ != nullptr) take_credits(c, now_);  // or it would be woken in the past, which the calendar takes for the future
     Channel& channel = channels_[static_cast<std::size_t>(c)];
     if (!channel.credits.empty()) {
         schedule(link(c).source, channel.credits.front().time);

@@ -53,7 +53,7 @@ void Domain::receive_combined(int c, Flit flit, Cycle now) {
     }
     vc.buffer.push(flit);
     set_bit(occupied(c), flit.vc);
-    schedule(r, now + shape_->rules.router_latency - 1);
+    schedule(r, now + cycles_of(r, shape_->rules.router_latency - 1));
 }
 
 // The virtual channel that an input port sends to the switch, or -1. Its pointer moves on by one when there is one.
@@ -63,7 +63,7 @@ int Domain::choose_vc(int r, int input, Cycle now) {
     const Rules& rules = shape_->rules;
     const int all = rules.vnets * rules.vcs;
     int& pointer = routers_[static_cast<std::size_t>(r)].input_pointer[static_cast<std::size_t>(input)];
-    const Cycle arrived_by = now - rules.router_latency + 1;
+    const Cycle arrived_by = now - cycles_of(r, rules.router_latency - 1);
 
     candidates_.clear();
     each_occupied(c, [&](int number) {
@@ -121,8 +121,9 @@ void Domain::forward(int in, int in_vc, Cycle now) {
     --credits_[vc_index(vc.out, vc.out_vc)];
     if (flit.tail && !shape_->rules.wait_for_tail_credit) set_bit(idle(vc.out), vc.out_vc);
     flit.vc = static_cast<std::uint16_t>(vc.out_vc);
-    send_flit(vc.out, flit, now + shape_->rules.switch_traversal);
-    send_credit(in, static_cast<std::uint16_t>(in_vc), flit.tail, now + 1);
+    const int r = link(in).sink;
+    send_flit(vc.out, flit, now + cycles_of(r, shape_->rules.switch_traversal));
+    send_credit(in, static_cast<std::uint16_t>(in_vc), flit.tail, now + cycles_of(r, 1));
     if (flit.tail) vc.state = VcState::idle;
 }
 

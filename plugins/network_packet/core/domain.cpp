@@ -11,6 +11,7 @@ namespace astra::packet {
 Domain::Domain(std::shared_ptr<const Shape> shape)
     : shape_(std::move(shape)),
       links_(shape_->link.data()),
+      dividers_(shape_->divider.empty() ? nullptr : shape_->divider.data()),
       channels_(static_cast<std::size_t>(shape_->channels())),
       wires_(channels_.size()),
       credits_(static_cast<std::size_t>(shape_->all_vcs), shape_->rules.buffers),
@@ -68,7 +69,14 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
     choice_.assign(choices, -1);
 }
 
+// Out of line: only networks with clocks of their own for routers come here.
+Cycle Domain::later_edge(int unit, Cycle time) const {
+    const Cycle divider = dividers_[unit];
+    return (time + divider - 1) / divider * divider;
+}
+
 void Domain::schedule(int unit, Cycle time) {
+    time = edge(unit, time);
     calendar_.add(unit, time);
     if (time < next_) next_ = time;
 }
@@ -103,7 +111,8 @@ void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64
     message.destination = destination;
     message.last_flits = rules.full_last_packet ? rules.packet_flits : flits;
     message.created = now;
-    message.ready = awake ? now : now + 1;
+    const int unit = shape_->routers() + l;
+    message.ready = awake ? now : edge(unit, now) + cycles_of(unit, 1);
     message.number = number;
     schedule_lane(l, now + 1);
     Lane& lane = lanes_[static_cast<std::size_t>(l)];
@@ -139,7 +148,7 @@ void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
     if (passing_ > 0) steady_.pass(*this, std::exchange(passing_, 0));
     arrived_ = &arrived;
     step(time);
-    if (packet_made_by_ < 0 || !shape_->rules.extrapolate || traffic_ != nullptr || next_ == kNever) return;
+    if (packet_made_by_ < 0 || !shape_->rules.extrapolate || shape_->rhythm == kNever || traffic_ != nullptr || next_ == kNever) return;
     if (steady_.look(*this, packet_made_by_, time)) passing_ = steady_.periods;
 }
 

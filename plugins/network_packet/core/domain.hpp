@@ -125,7 +125,19 @@ private:
 
     std::size_t vc_index(int c, int vc) const { return static_cast<std::size_t>(link(c).vc_base + vc); }
     const Link& link(int c) const { return links_[c]; }
+    // Looks at a unit in that cycle or, if it does not act in that, the next one in which it does.
     void schedule(int unit, Cycle time);
+    // Cycles of a unit, in cycles of the network.
+    Cycle cycles_of(int unit, Cycle own) const {
+        if (dividers_ == nullptr) [[likely]] return own;
+        return own * dividers_[unit];
+    }
+    // The first cycle from `time` on in which a unit acts.
+    Cycle edge(int unit, Cycle time) const {
+        if (dividers_ == nullptr) [[likely]] return time;
+        return later_edge(unit, time);
+    }
+    Cycle later_edge(int unit, Cycle time) const;
     Message& new_message(int lane, std::int64_t packets);
     void step(Cycle time);
     void receive(int c, Cycle now);
@@ -173,7 +185,10 @@ private:
 
     void forward(int in, int in_vc, Cycle now);
     std::uint64_t* allocating(int r) { return &allocating_[router_words_[static_cast<std::size_t>(r)]]; }
-    std::uint64_t* starting(int r, Cycle since) { return &starting_[static_cast<std::size_t>(since & 3)][router_words_[static_cast<std::size_t>(r)]]; }
+    std::uint64_t* starting(int r, Cycle since) {
+        if (dividers_ != nullptr) [[unlikely]] since /= dividers_[r];
+        return &starting_[static_cast<std::size_t>(since & 3)][router_words_[static_cast<std::size_t>(r)]];
+    }
     std::uint64_t* switching(int r) { return &switching_[router_words_[static_cast<std::size_t>(r)]]; }
     template <class Visit>
     void each_of_router(const std::vector<std::uint64_t>& sets, int r, Visit visit) const {
@@ -188,6 +203,7 @@ private:
 
     std::shared_ptr<const Shape> shape_;
     const Link* links_;
+    const Cycle* dividers_;  // by unit; nullptr: all act in every cycle
     std::vector<Channel> channels_;
     std::vector<Wires> wires_;
     std::vector<std::int32_t> credits_;    // by virtual channel, as its sender sees it
@@ -196,7 +212,7 @@ private:
     std::vector<std::uint64_t> idle_;      // and those that are not given to a packet
     std::vector<std::uint64_t> allocating_;  // staged: bit sets of virtual channels by router: heads that want an output virtual channel,
     std::vector<std::uint64_t> switching_;   // those that have one, and flits,
-    std::array<std::vector<std::uint64_t>, 4> starting_;  // and heads that will want one, by the cycle modulo 4 from which on
+    std::array<std::vector<std::uint64_t>, 4> starting_;  // and heads that will want one, by the router's cycle modulo 4 from which on
     std::vector<std::size_t> router_words_;  // by router and past the last: its first word there
     std::vector<Lane> lanes_;
     std::vector<RouterState> routers_;

@@ -18,7 +18,7 @@ void Domain::run_lane(int l, Cycle now) {
 
 void Domain::consume(int l, Flit flit, Cycle now) {
     lanes_[static_cast<std::size_t>(l)].worked_at = now;
-    send_credit(shape_->lane[static_cast<std::size_t>(l)].in, flit.vc, flit.tail, now + 1);
+    send_credit(shape_->lane[static_cast<std::size_t>(l)].in, flit.vc, flit.tail, now + cycles_of(shape_->routers() + l, 1));
     if (!flit.tail) return;
     const Packet& packet = packets_[flit.packet];
     Message& message = messages_[packet.message];
@@ -104,7 +104,7 @@ void Domain::send_from(int l, Cycle now) {
     --credits;
     Flit flit{0, index, vc, lane.sent == 0, lane.sent == packet.flits - 1};
     if (flit.head) packet.injected = now;
-    send_flit(c, flit, now + 1);
+    send_flit(c, flit, now + cycles_of(shape_->routers() + l, 1));
     ++lane.sent;
     lane.sent_at = now;
     if (flit.tail) {

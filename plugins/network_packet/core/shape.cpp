@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <stdexcept>
 
 namespace astra::packet {
 
 namespace {
+
+constexpr Cycle kLongestRhythm = 1'000'000'000;
+constexpr Cycle kLook = 64;  // sources of synthetic traffic are looked at this often
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -51,6 +55,20 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
     }
 }
 
+void Shape::set_dividers(const std::vector<int>& of_routers) {
+    if (of_routers.size() != router.size()) throw std::invalid_argument("every router needs a divider");
+    divider.clear();
+    rhythm = 1;
+    if (std::all_of(of_routers.begin(), of_routers.end(), [](int k) { return k == 1; })) return;
+    divider.assign(of_routers.begin(), of_routers.end());
+    for (Cycle k : divider) {
+        if (k < 1) throw std::invalid_argument("a divider is at least 1");
+        if (rhythm != kNever) rhythm = std::lcm(rhythm, k);
+        if (rhythm > kLongestRhythm) rhythm = kNever;
+    }
+    for (const LaneSpec& spec : lane) divider.push_back(of_routers[at(node_router[at(spec.node)])]);
+}
+
 void Shape::finish() {
     number_ports();
     for (const RouterSpec& spec : router) {
@@ -66,6 +84,11 @@ void Shape::finish() {
                                rules.interface_credit_delay;
         horizon = std::max(horizon, 2 * wires + handling);
     }
+    if (divider.empty()) return;
+    const Cycle slowest = *std::max_element(divider.begin(), divider.end());
+    const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
+                           rules.interface_credit_delay;
+    horizon += kLook + slowest * (4 + handling);
 }
 
 void Shape::number_ports() {

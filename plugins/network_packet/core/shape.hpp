@@ -117,6 +117,8 @@ public:
     // Add a channel between routers (units) or an interface's pair of channels. All of them before `finish`.
     int add_channel(const ChannelSpec& spec, std::string name);
     void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
+    // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
+    void set_dividers(const std::vector<int>& of_routers);
     // Ports, routing tables. Throws std::invalid_argument if a node cannot be reached.
     void finish();
 
@@ -156,6 +158,8 @@ public:
     std::vector<int> vc_base;      // by router and past the last: the first virtual channel of its inputs, which stand together
     int all_vcs = 0;
     int all_words = 0;  // of bit sets of the virtual channels of each channel
+    std::vector<Cycle> divider;  // by unit: it acts in every so many-th cycle; empty: all in every one
+    Cycle rhythm = 1;            // the least common multiple of these, or kNever where that is too much to count with
     Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
 private:

@@ -27,7 +27,7 @@ void Domain::receive_staged(int c, Flit flit, Cycle now) {
     vc.buffer.push(flit);
     set_bit(occupied(c), flit.vc);
     if (vc.state == VcState::idle) {
-        begin_packet(r, vc, now + shape_->rules.routing_delay);
+        begin_packet(r, vc, now + cycles_of(r, shape_->rules.routing_delay));
     } else if (vc.state == VcState::active && was_empty) {
         const int local = static_cast<int>(index) - shape_->vc_base[static_cast<std::size_t>(r)];
         set_bit(switching(r), local);
@@ -208,7 +208,7 @@ void Domain::cross(int r, const Ask& ask, Cycle now) {
     state.next_vc[static_cast<std::size_t>(ask.input)] = next < count ? next : next - count;
     forward(vc.channel, vc.number, now);
     if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(switching(r), ask.tag);
-    if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + 1 + shape_->rules.routing_delay);
+    if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + cycles_of(r, 1 + shape_->rules.routing_delay));
 }
 
 }  // namespace astra::packet

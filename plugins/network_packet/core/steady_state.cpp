@@ -91,6 +91,7 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
         writer.put((f.time - now) * (1 << 18) + (turn.back(f.vc) | (f.head ? 1 << 16 : 0) | (f.tail ? 1 << 17 : 0)));
         if (f.tail) packet(f.packet);
     };
+    writer.put(now % shape.rhythm);  // routers with clocks of their own must stand at the same places between their edges
     for (int c = 0; c < shape.channels(); ++c) {
         if (!writer.same()) return false;
         const Turn turn = turn_of(domain, c);
@@ -291,7 +292,19 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         for (int& pointer : state.output_pointer) move(pointer, pointers_[place++], shape.router[r].input_ports);
         state.sprayed += static_cast<std::uint32_t>(count) * (state.sprayed - sprayed_[r]);
     }
-    std::rotate(domain.starting_.begin(), domain.starting_.end() - (later & 3), domain.starting_.end());
+    if (shape.divider.empty()) {
+        std::rotate(domain.starting_.begin(), domain.starting_.end() - (later & 3), domain.starting_.end());
+    } else {
+        for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
+            const Cycle by = later / shape.divider[r] & 3;
+            for (std::size_t word = domain.router_words_[r]; word < domain.router_words_[r + 1]; ++word) {
+                std::array<std::uint64_t, 4> words{};
+                for (std::size_t slot = 0; slot < 4; ++slot) words[slot] = domain.starting_[slot][word];
+                std::rotate(words.begin(), words.end() - by, words.end());
+                for (std::size_t slot = 0; slot < 4; ++slot) domain.starting_[slot][word] = words[slot];
+            }
+        }
+    }
     domain.arrivals_.shift(later);
     domain.calendar_.shift(later);
     domain.now_ += later;

@@ -36,8 +36,6 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     vnets = len(dimensions) if lanes_by_dimension else 1
     clock_ps = clock_of(settings, platform)
     longest = max((d.link_latency_ns * link.length for d in dimensions for link in graph_of(d)[1]), default=0.0)
-    settings = settings.sized(2000 * longest / clock_ps)
-    rules = settings.rules(vnets, clock_ps)
     coordinates = [[platform.coordinate(npu, d) for d in range(len(dimensions))] for npu in range(platform.npus)]
     graphs = [graph_of(dimension) for dimension in dimensions]
     first_switch: list[dict[int, int]] = []
@@ -52,6 +50,9 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                 coordinates.append(place)
     if sum(len(links) * len(groups[d]) for d, (_, links, _) in enumerate(graphs)) > MAX_CHANNELS:
         raise InputError(f"the platform has more than {MAX_CHANNELS} links, too many for flits")
+    dividers = settings.dividers(len(coordinates))
+    settings = settings.sized(2000 * longest / clock_ps + 8 * (max(dividers) - 1))
+    rules = settings.rules(vnets, clock_ps)
     shape = Shape.make(rules, coordinates, [dimension.size for dimension in dimensions], list(range(platform.npus)))
     time = _Time(settings, clock_ps)
     ports = _Ports(len(coordinates))
@@ -88,6 +89,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                 {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
                 {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
             )
+    shape.set_dividers(dividers)
     shape.finish()
     return shape
 

@@ -168,6 +168,10 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
     first = platform.dimensions[0].topology
     if isinstance(first, garnet_topologies.GarnetDimension):
         garnet = first.network
+        if settings.options.router_clock_ps:
+            raise InputError(
+                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; leaving it out is right"
+            )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)
         rules = settings.sized(2000 * longest / clock_ps).rules(garnet.vnets, clock_ps)

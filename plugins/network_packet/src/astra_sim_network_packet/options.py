@@ -42,6 +42,9 @@ _PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+MAX_DIVIDER = 10_000
+"""Cycles of the network in a cycle of a router, at most."""
+
 
 @attrs.frozen
 class PacketOptions:
@@ -50,6 +53,14 @@ class PacketOptions:
     preset: str = option("default", choices=tuple(_PRESETS), help="timing rules of routers and interfaces, and defaults of the rest")
     clock_ps: int | None = option(
         None, minimum=0, maximum=10**9, help="cycle of routers and interfaces; 0: a flit on the widest link", unit="ps"
+    )
+    router_clock_ps: tuple[int, ...] = option(
+        (),
+        minimum=1,
+        maximum=10**9,
+        help="cycle of every router with its interfaces: NPUs' routers, then switches; clock_ps must divide them and is, if not given, "
+        "their greatest common divisor; none: all run on clock_ps",
+        unit="ps",
     )
     flit_bytes: int | None = option(None, minimum=1, maximum=1 << 30, help="size of a flit", unit="bytes")
     packet_bytes: int | None = option(None, minimum=1, maximum=1 << 40, help="size of a packet; messages are cut into these", unit="bytes")
@@ -88,6 +99,8 @@ class PacketOptions:
         """All values, checked against each other. Raises InputError."""
         preset = _PRESETS[self.preset]
         values = {key: preset[key] if getattr(self, key, None) is None else getattr(self, key) for key in preset}
+        if self.router_clock_ps and not self.clock_ps:
+            values["clock_ps"] = math.gcd(*self.router_clock_ps)
         settings = Settings(self, **values)
         settings.check()
         return settings
@@ -131,11 +144,43 @@ class Settings:
             raise InputError(
                 "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
             )
+        self._check_clocks()
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
         if needs_whole and self.buffers < self.packet_flits:
             raise InputError(f"buffers is {self.buffers}; cut_through and bubble need room for a packet of {self.packet_flits} flits")
         if options.routing == "adaptive" and self.deadlock_freedom == "dateline" and self.allocation == "staged":
             raise InputError("routing is 'adaptive', which the booksim preset does not offer; dimension_order is right")
+
+    def _check_clocks(self) -> None:
+        clocks = self.options.router_clock_ps
+        if clocks and self.options.preset == "garnet":
+            raise InputError(
+                "router_clock_ps is given with preset 'garnet', whose routers share one clock; preset default or booksim is right"
+            )
+        common = math.gcd(*clocks)
+        for router, clock in enumerate(clocks):
+            if clock % self.clock_ps:
+                raise InputError(
+                    f"router_clock_ps is {clock} for router {router}, and clock_ps is {self.clock_ps}, which does not divide it; "
+                    f"clock_ps = 0 or a divisor of {common} is right"
+                )
+            if clock > self.clock_ps * MAX_DIVIDER:
+                raise InputError(
+                    f"router_clock_ps is {clock} for router {router}, more than {MAX_DIVIDER} times the cycle of {self.clock_ps} ps "
+                    f"that all clocks are multiples of; clocks with a greater common divisor are right"
+                )
+
+    def dividers(self, routers: int) -> list[int]:
+        """For each router, how many cycles of the network one of its own takes. Raises InputError for a wrong number of clocks."""
+        clocks = self.options.router_clock_ps
+        if not clocks:
+            return [1] * routers
+        if len(clocks) != routers:
+            raise InputError(
+                f"router_clock_ps has {len(clocks)} clocks, and the platform has {routers} routers; one for each is right, "
+                f"NPUs' routers first, then switches"
+            )
+        return [clock // self.clock_ps for clock in clocks]
 
     def rules(self, vnets: int, clock_ps: int) -> dict[str, Any]:
         """The timing rules as the core takes them."""
