@@ -1,4 +1,4 @@
-"""Measures the traces of astra-sim-chakra: python benchmarks/chakra.py [NODES].
+"""Measures the traces of astra-sim-chakra: python3 dev.py bench chakra.
 
 Writes a trace of a million nodes, computing and collectives in turn, and times reading, writing and feeding, each in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""Measures the packet network on this machine: python3 benchmarks/packet.py, with the Python of .venv.
+"""Measures the packet network on this machine: python3 dev.py bench packet.
 
 Flit hops count routers passed, as the figures of BookSim do, in CPU seconds of one core. Beside them stand figures of other programs, from
 machines of the same kind, which vary by a factor of two.
