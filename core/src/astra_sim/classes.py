@@ -37,11 +37,11 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork) -> list[NpuC
         for npu in program.npus:
             class_of[npu] = number
     program_of = list(class_of)
-    if any(not 0 <= _peer(o, npu, npus) < npus for npu in range(npus) for o in letters[program_of[npu]]):
+    if any(not 0 <= peer_of(o, npu, npus) < npus for npu in range(npus) for o in letters[program_of[npu]]):
         return None
     while True:
         # Members of a class have peers of one class each; else it is split.
-        signatures = [(class_of[npu], *(class_of[_peer(o, npu, npus)] for o in letters[program_of[npu]])) for npu in range(npus)]
+        signatures = [(class_of[npu], *(class_of[peer_of(o, npu, npus)] for o in letters[program_of[npu]])) for npu in range(npus)]
         numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
         if len(numbers) == len(set(class_of)):
             break
@@ -62,7 +62,8 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork) -> list[NpuC
     return classes
 
 
-def _peer(operation: Send | Receive, npu: int, npus: int) -> int:
+def peer_of(operation: Send | Receive, npu: int, npus: int) -> int:
+    """The NPU that an NPU of `npus` sends to, or receives from."""
     return (operation.to if isinstance(operation, Send) else operation.source).of(npu, npus)
 
 
@@ -74,7 +75,7 @@ def _keep_in_step(one: NpuClass, letters: Sequence[Send | Receive], place: dict[
         if key in checked:
             continue
         checked.add(key)
-        peers = [_peer(operation, npu, npus) for npu in one.members]
+        peers = [peer_of(operation, npu, npus) for npu in one.members]
         if any(place[npu] != place[peer] for npu, peer in zip(one.members, peers, strict=True)):
             return False
         routes = {network.platform.route(npu, peer) for npu, peer in zip(one.members, peers, strict=True)}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from astra_sim.errors import InputError, suggestion
-from astra_sim.specs import parse_toml, read_text
+from astra_sim.specs import parse_json, parse_toml, read_text
 
 EVERYBODY = ("", "0")
 """Names of the group of all NPUs."""
@@ -20,12 +19,7 @@ def read_groups(path: str | os.PathLike[str]) -> dict[str, Any]:
     text = read_text(name)
     if name.endswith(".toml"):
         return parse_toml(text, name)
-    try:
-        table = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{name}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: {error}") from None
+    table = parse_json(text, name)
     if not isinstance(table, dict):
         raise InputError(f"{name}: a JSON object is right, with the NPUs of each group by its name")
     return table

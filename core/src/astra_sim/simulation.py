@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.classes import NpuClass, find_classes
+from astra_sim.classes import NpuClass, find_classes, peer_of
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Job, MakeEngine, Part, Task, choose_engine
 from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait
@@ -343,7 +343,7 @@ class _Simulation:
         begin, end = engine.times(0)
         for operation in self._programs[0].operations:
             if isinstance(operation, Send):
-                self._payload[self._platform.route(0, self._peer(0, operation)).dimension] += operation.bytes
+                self._payload[self._platform.route(0, peer_of(operation, 0, self._platform.npus)).dimension] += operation.bytes
         return Trace(
             self._start_ps + engine.now,
             begin,
@@ -390,7 +390,7 @@ class _Simulation:
                     f"NPU {npu}: {self._name(index, program)} waits for " + ", ".join(self._name(o, program) for o in missing[:3])
                 )
             elif isinstance(operation, (Send, Receive)):
-                peer, what = self._peer(npu, operation), "message" if isinstance(operation, Receive) else "receive"
+                peer, what = peer_of(operation, npu, self._platform.npus), "message" if isinstance(operation, Receive) else "receive"
                 letters.append(f"NPU {npu}: {self._name(index, program)} waits for a {what} of NPU {peer} with tag {operation.tag}")
         stuck: list[str] = []
         for state in engine.stuck():
@@ -402,9 +402,6 @@ class _Simulation:
         head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
-
-    def _peer(self, npu: int, operation: Send | Receive) -> int:
-        return (operation.to if isinstance(operation, Send) else operation.source).of(npu, self._platform.npus)
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""

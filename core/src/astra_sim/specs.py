@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tomli
@@ -90,6 +91,18 @@ def parse_toml(text: str, path: str) -> Table:
         return tomli.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def parse_json(text: str, path: str, pairs: Callable[[list[tuple[str, Any]]], Table] | None = None) -> Any:
+    """What a JSON file holds; `pairs` makes the table of an object's keys and values. Raises InputError naming the file and line."""
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
 
 
 def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:

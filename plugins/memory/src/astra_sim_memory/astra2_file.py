@@ -7,6 +7,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.specs import parse_json
 
 _ARRANGEMENTS = {
     "NO_MEMORY_EXPANSION": "none",
@@ -30,12 +31,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `memory`. Bandwidth is in bytes per ns. Raises InputError naming the key and value."""
-    try:
-        table = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {error}") from None
+    table = parse_json(text, path)
     kind = table["memory-type"]
     if kind not in _ARRANGEMENTS:
         raise InputError(f"{path}: memory-type is {kind!r}; {suggestion(str(kind), _ARRANGEMENTS)}")

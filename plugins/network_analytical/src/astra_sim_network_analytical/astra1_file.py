@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from astra_sim import InputError
+from astra_sim.specs import parse_json
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
 _PACKAGING = {"Tile": "tile", "Package": "package", "Node": "node", "Pod": "pod"}
@@ -34,14 +34,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The sections `platform` and `network`. Raises InputError."""
-    try:
-        table = json.loads(text, object_pairs_hook=_once)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply") from None
+    table = parse_json(text, path, _once)
     known = {*_OTHER, *(key for key, _, _ in (*_REQUIRED, *_OPTIONAL))}
     for key in table:
         if key not in known:

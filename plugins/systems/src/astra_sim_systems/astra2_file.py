@@ -8,6 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
+from astra_sim.specs import parse_json
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
@@ -88,12 +89,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `system`, and `compute` where the file asks for a roofline. Raises InputError naming the key and value."""
-    try:
-        table = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {error}") from None
+    table = parse_json(text, path)
     system: dict[str, Any] = {"plugin": "astra2"}
     others: dict[str, Any] = {}
     for key, value in table.items():
