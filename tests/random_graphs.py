@@ -15,10 +15,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, choose_engine
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, UnlikeCollectivesError, choose_engine
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
+from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import (
     Collective,
     Peer,
@@ -86,6 +87,14 @@ def smallest_first(jobs: Sequence[Job], started: int, job: Job) -> int:
     return next((i for i in range(started, len(jobs)) if jobs[i].bytes > job.bytes), len(jobs))
 
 
+def in_columns(tasks: Sequence[Task]) -> Rows[Task]:
+    """Tasks of which those that are alike are of one kind."""
+    likes = [task._replace(after=()) for task in tasks]
+    kinds = list(dict.fromkeys(likes))
+    after = Dependencies.of([task.after for task in tasks])
+    return Rows(kinds, column(map(kinds.index, likes), "I"), after, lambda kind, row, after: kind._replace(after=after))
+
+
 class Graph:
     """A random graph: `run` puts it into an engine."""
 
@@ -110,6 +119,9 @@ class Graph:
             rates = random.choice([0.0, 0.004, 0.5])
             self.options["bus"] = BusOptions(random.randrange(3), random.randrange(3), random.randrange(4), rates, random.randrange(2))
         self.together = random.random() < 0.7
+        self.shares = random.random() < 0.3  # programs share collectives
+        self.repeating = random.random() < 0.4  # some collectives are alike
+        self.columns = random.random() < 0.5  # programs are given in columns
         orders = [first_come, first_come, last_come, by_priority, smallest_first]
         self.queues = [(random.choice([1, 1, 2, 3]), random.choice(orders)) for _ in range(random.randrange(4))]
         self.ports = [random.randrange(-1, self.npus) % 3 - 1 for _ in range(self.npus)]
@@ -123,7 +135,7 @@ class Graph:
         units = random.choice([[-1], [-1], [-1, 0, 1], [0], [0, 7]])
         letters = random.random() < 0.4
         peers = [shift(1), shift(-1)] + ([xor(1)] if self.npus % 2 == 0 else [])
-        count = random.choice([1, 1, 1, 2]) if not self.together else 1
+        count = random.choice([1, 1, 1, 2]) if not self.together or self.shares else 1
         programs = []
         for number in range(count):
             tasks = []
@@ -131,7 +143,7 @@ class Graph:
                 kind = random.choice([JOIN, TIMER, ACCESS, COLLECTIVE, COLLECTIVE])
                 after = random.sample(range(len(tasks)), k=min(index, random.choice([0, 1, 1, 2])))
                 unit = random.choice(units)
-                tasks.append(Task(kind, random.choice([0, 0, 10, 20, 1000]), tuple(after), unit))
+                tasks.append(self._task(kind, tuple(after), unit))
                 if letters and random.random() < 0.5:
                     # A message and its receive, in either order and not always in units that let both go on.
                     peer, size, tag = random.choice(peers), random.choice([0, 50, 100]), random.randrange(2)
@@ -142,6 +154,15 @@ class Graph:
                         tasks.append(Task(one, 0, tuple(after), random.choice([-1, unit]), other, size, tag))
             programs.append((tasks, list(range(self.npus))[number::count]))
         return programs
+
+    def _task(self, kind: int, after: tuple[int, ...], unit: int) -> Task:
+        random = self.random
+        task = Task(kind, random.choice([0, 0, 10, 20, 1000]), after, unit)
+        if kind != COLLECTIVE:
+            return task
+        number = random.randrange(2) if self.repeating and random.random() < 0.7 else -1
+        group = random.choice([0, 0, 0, 1]) if self.shares else -1
+        return task._replace(group=group, collective=number, repeats=number == 1)
 
     def _schedule(self, dimension: LogicalDimension) -> Schedule:
         random, ranks = self.random, dimension.size
@@ -180,7 +201,7 @@ class Graph:
             return Schedule.shared(request, [exchange(shift(1), size)])
         return Schedule.per_rank(request, programs)
 
-    def _plan(self) -> list[list[tuple[Job, int, int, int, tuple[int, ...]]]]:
+    def _plan(self) -> list[list[tuple[Job, int, int, int, tuple[int, ...], int]]]:
         random = self.random
         chunks = []
         for _ in range(random.choice([0, 1, 2, 2, 5])):
@@ -188,10 +209,11 @@ class Graph:
             for place in range(random.randrange(1, 4)):
                 job = Job(random.randrange(3), random.choice(["all_reduce", "all_gather"]), random.choice([10, 20]), 3 - place)
                 queue = random.randrange(-1, len(self.queues))
-                schedule = random.randrange(len(self.schedules)) if len(self.programs) == 1 and random.random() < 0.7 else -1
+                together = len(self.programs) == 1 or self.shares
+                schedule = random.randrange(len(self.schedules)) if together and random.random() < 0.7 else -1
                 delay = random.choice([0, 10, 10, 20, 500])
                 trail = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
-                parts.append((job, queue, schedule, delay, trail))
+                parts.append((job, queue, schedule, delay, trail, random.choice([0, 0, -1, 1])))
             chunks.append(parts)
         return chunks
 
@@ -207,7 +229,7 @@ class Graph:
         made: list[Engine] = []
         try:
             return self._run(name, made)
-        except AstraError as error:
+        except (AstraError, UnlikeCollectivesError) as error:
             return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in made)]
 
     def _run(self, name: str, made: list[Engine]) -> list[Any]:
@@ -220,7 +242,7 @@ class Graph:
             for dimension in self.dimensions
         }
         schedules = [engine.add_schedule(lower(schedule), groups[dimension]) for schedule, dimension in self.schedules]
-        phases: list[int] = []
+        phases: dict[tuple[int, int], int] = {}
         issued: list[Any] = []
 
         def issuer(program: int) -> Any:
@@ -229,19 +251,21 @@ class Graph:
                 chunks = []
                 for parts in self.plans[program][task]:
                     chunk = []
-                    for job, queue, schedule, delay, trail in parts:
+                    for job, queue, schedule, delay, trail, age in parts:
                         if schedule < 0:
-                            chunk.append(Part(job, queue, -1, delay, trail))
+                            chunk.append(Part(job, queue, -1, delay, trail, age))
                         else:
-                            phases.append(engine.add_phase(schedules[schedule], queue, self.together, self.endpoints[schedule]))
-                            chunk.append(Part(job, queue, phases[-1]))
+                            if (schedule, queue) not in phases or not self.repeating:
+                                phase = engine.add_phase(schedules[schedule], queue, self.together, self.endpoints[schedule])
+                                phases[schedule, queue] = phase
+                            chunk.append(Part(job, queue, phases[schedule, queue], age=age))
                     chunks.append(chunk)
                 return chunks
 
             return issue
 
         for number, (tasks, npus) in enumerate(self.programs):
-            engine.add_program(tasks, npus, issuer(number))
+            engine.add_program(in_columns(tasks) if self.columns else tasks, npus, issuer(number))
         while engine.run(50):
             pass
         states = [tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members))) for state in engine.stuck()]  # type: ignore[arg-type]
@@ -252,8 +276,9 @@ class Graph:
             issued,
             [list(times) for times in engine.times(0)],
             engine.ended_at(),
-            engine.parts(0),
-            [engine.trail(phase) for phase in phases],
+            list(engine.parts(0)),
+            engine.uses(),
+            [engine.trail(phase) for phase in phases.values()],
             engine.unfinished(),
             states,
         ]

@@ -24,10 +24,12 @@ from astra_sim_chakra import (
     write_nodes,
     write_trace,
 )
+from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.reader import has_compiled
 from astra_sim_chakra.schema import ATTRIBUTES, MEMBERS, VERSION
 from astra_sim_chakra.wire import Attribute, attribute, bytes_field, number_field, read_attribute, varint
 from astra_sim_chakra.writer import encode_metadata, encode_node, encode_nodes
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
@@ -102,6 +104,32 @@ def test_what_is_written_is_read(nodes: list[Node]) -> None:
         places = {row: place for place, row in enumerate(trace.order)}
         assert sorted(places) == list(range(len(nodes)))
         assert all(places[other] < places[row] for row in places for other in trace.dependencies(row))
+
+
+@pytest.mark.skipif(not has_compiled(), reason="pure")
+@settings(max_examples=100, deadline=None)
+@given(node_lists(), st.integers(0, 1))
+def test_programs(nodes: list[Node], repeated: int) -> None:
+    """Nodes as a program, in Python and compiled: by id or in an order that works, and what is alike is of one kind."""
+    last = max((each.id for each in nodes), default=0)
+    again = [evolve(each, id=(last + place + 1) % 2**64, name="again") for place, each in enumerate(nodes)]
+    nodes = nodes + [each for each in again if repeated and each.id > last]
+    trace = trace_of(nodes)
+    made, compiled = program_columns(trace, compiled=False), program_columns(trace)
+    for name in ("rows", "kinds", "kind_of"):
+        assert list(getattr(made, name)) == list(getattr(compiled, name))
+    after = [list(made.after[place]) for place in range(len(nodes))]
+    assert after == [list(compiled.after[place]) for place in range(len(nodes))]
+    assert sorted(made.rows) == list(range(len(nodes)))
+    assert all(other < place for place, waits in enumerate(after) for other in waits)
+    assert [[made.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in made.rows]
+    likes = [evolve(trace.node(row), id=0, name="", control=(), data=(), comm_priority=0) for row in made.rows]
+    for place, kind in enumerate(made.kind_of):
+        assert likes[place] == evolve(trace.node(made.kinds[kind]), id=0, name="", control=(), data=(), comm_priority=0)
+    assert len(made.kinds) == len({repr(like) for like in likes})
+    by_id = sorted(range(len(nodes)), key=lambda row: nodes[row].id)
+    if all(nodes[other].id < nodes[row].id for row in by_id for other in trace.dependencies(row)):
+        assert list(made.rows) == by_id
 
 
 VALUES = {

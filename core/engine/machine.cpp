@@ -90,30 +90,35 @@ void Machine::set_table(const astra_network* table) {
   table_ = table;
 }
 
-void Machine::add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after,
-                          const std::vector<std::int64_t>& npus) {
+void Machine::add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, const std::vector<std::uint64_t>& after_end,
+                          const std::vector<std::uint32_t>& after, const std::vector<std::int64_t>& npus) {
   if (started_) invalid("programs are given before the run");
-  if (after.size() != tasks.size()) invalid("a program whose tasks and waits differ in number");
+  const std::size_t count = kind_of.size();
+  if (count >= kNone || after_end.size() != count || after.size() != (count ? after_end.back() : 0)) invalid("a program with broken columns");
   Program program;
-  std::vector<std::uint32_t> counts(tasks.size() + 1, 0);
-  for (std::size_t task = 0; task < tasks.size(); ++task) {
-    if (tasks[task].delay < 0 || tasks[task].bytes < 0) invalid("task " + std::to_string(task) + " has a negative delay or size");
-    program.has_units |= tasks[task].unit >= 0;
-    for (const std::int64_t other : after[task]) {
-      if (other < 0 || other >= static_cast<std::int64_t>(task)) {
-        invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; earlier ones are right");
-      }
-      ++counts[static_cast<std::size_t>(other) + 1];
-    }
-    tasks[task].waits = static_cast<std::int32_t>(after[task].size());
+  for (const Task& kind : kinds) {
+    if (kind.delay < 0 || kind.bytes < 0) invalid("a task with a negative delay or size");
+    if (kind.repeats && kind.collective < 0) invalid("a task that repeats and has no number");
+    program.has_units |= kind.unit >= 0;
   }
-  for (std::size_t task = 0; task < tasks.size(); ++task) counts[task + 1] += counts[task];
+  std::vector<std::uint32_t> counts(count + 1, 0);
+  std::uint64_t begin = 0;
+  for (std::size_t task = 0; task < count; ++task) {
+    if (kind_of[task] >= kinds.size() || after_end[task] < begin || after_end[task] > after.size()) invalid("a program with broken columns");
+    if (begin == after_end[task]) program.first.push_back(static_cast<std::uint32_t>(task));
+    for (; begin < after_end[task]; ++begin) {
+      if (after[begin] >= task) {
+        invalid("task " + std::to_string(task) + " waits for task " + std::to_string(after[begin]) + "; earlier ones are right");
+      }
+      ++counts[after[begin] + 1];
+    }
+  }
+  for (std::size_t task = 0; task < count; ++task) counts[task + 1] += counts[task];
   program.first_successor = counts;
   program.successors.resize(counts.back());
-  for (std::size_t task = 0; task < tasks.size(); ++task) {
-    for (const std::int64_t other : after[task]) {
-      program.successors[counts[static_cast<std::size_t>(other)]++] = static_cast<std::uint32_t>(task);
-    }
+  begin = 0;
+  for (std::size_t task = 0; task < count; ++task) {
+    for (; begin < after_end[task]; ++begin) program.successors[counts[after[begin]]++] = static_cast<std::uint32_t>(task);
   }
   program.npus = static_cast<std::uint32_t>(npus.size());
   const auto number = static_cast<std::uint32_t>(programs_.size());
@@ -126,19 +131,31 @@ void Machine::add_program(std::vector<Task> tasks, const std::vector<std::vector
       own.units = static_cast<std::uint32_t>(units_.size());
       units_.emplace_back();
     }
-    for (const Task& task : tasks) {
-      if (task.kind != TaskKind::send && task.kind != TaskKind::receive) continue;
-      const std::int32_t peer = peer_of(static_cast<std::uint32_t>(npu), task);
+    for (const Task& kind : kinds) {
+      if (kind.kind != TaskKind::send && kind.kind != TaskKind::receive) continue;
+      const std::int32_t peer = peer_of(static_cast<std::uint32_t>(npu), kind);
       if (peer == npu || peer < 0 || peer >= static_cast<std::int64_t>(npus_.size())) invalid("a message to or from NPU " + std::to_string(peer));
     }
     own.first_task = task_states_.size();
-    for (const Task& task : tasks) task_states_.push_back({task.waits, waiting});
+    std::uint64_t first = 0;
+    for (const std::uint64_t end : after_end) {
+      task_states_.push_back({static_cast<std::int32_t>(end - first), waiting});
+      first = end;
+    }
     if (own.observed >= 0) {
-      observed_[static_cast<std::size_t>(own.observed)].ready.assign(tasks.size(), -1);
-      observed_[static_cast<std::size_t>(own.observed)].ended.assign(tasks.size(), -1);
+      observed_[static_cast<std::size_t>(own.observed)].ready.assign(count, -1);
+      observed_[static_cast<std::size_t>(own.observed)].ended.assign(count, -1);
     }
   }
-  program.tasks = std::move(tasks);
+  std::vector<std::int32_t> groups;
+  for (const Task& kind : kinds) {
+    if (kind.kind == TaskKind::collective && kind.group >= 0) groups.push_back(kind.group);
+  }
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  for (const std::int32_t group : groups) ++sharing_[group];
+  program.kinds = std::move(kinds);
+  program.kind_of = std::move(kind_of);
   programs_.push_back(std::move(program));
   issued_.emplace_back();
 }
@@ -203,13 +220,8 @@ std::uint32_t Machine::add_schedule(std::vector<RankProgram> programs, std::uint
 std::uint32_t Machine::add_phase(std::uint32_t schedule, std::int32_t queue, bool together, Time endpoint_ps) {
   if (endpoint_ps < 0) invalid("a negative endpoint delay");
   if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
-  Phase& phase = phases_.emplace_back();
-  phase.schedule = schedule;
-  phase.queue = queue;
-  phase.together = together;
-  phase.endpoint_ps = endpoint_ps;
-  phase.open = phase.ending = static_cast<std::uint32_t>(groups_[schedules_[schedule]->groups].parts());
-  return static_cast<std::uint32_t>(phases_.size() - 1);
+  phase_kinds_.push_back({schedule, queue, endpoint_ps, together});
+  return static_cast<std::uint32_t>(phase_kinds_.size() - 1);
 }
 
 void Machine::observe(std::uint32_t npu) {
@@ -239,24 +251,30 @@ std::vector<PartRecord> Machine::parts(std::uint32_t npu) const {
   std::vector<PartRecord> records = observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
   for (const ChunkRun& chunk : chunks_) {
     if (!chunk.used || !chunk.started || chunk.npu != npu || part_of(chunk).phase < 0) continue;
-    const Phase& phase = phases_[static_cast<std::size_t>(part_of(chunk).phase)];
-    const Rank& rank = phase.ranks[static_cast<std::size_t>(groups_[schedules_[phase.schedule]->groups].part_of[npu])];
+    const Phase& phase = phases_[phase_of(chunk)];
+    const Rank& rank = phase.ranks[static_cast<std::size_t>(groups_of(phase).part_of[npu])];
     records[chunk.record + chunk.part].delay_sum = rank.delay_sum;
     records[chunk.record + chunk.part].received = rank.received;
   }
   return records;
 }
 
+std::vector<std::uint64_t> Machine::uses() const {
+  std::vector<std::uint64_t> counts;
+  for (const Plan& plan : plans_) counts.push_back(plan.uses);
+  return counts;
+}
+
 TrailTimes Machine::trail(std::uint32_t phase) const {
-  if (phase >= phases_.size()) invalid("a phase that does not exist");
-  return trails_.times(phases_[phase].trail);
+  if (phase >= phase_kinds_.size()) invalid("a phase that does not exist");
+  return trails_.times(phase_kinds_[phase].trail);
 }
 
 std::vector<Unfinished> Machine::unfinished() const {
   std::vector<Unfinished> found;
   for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
     if (npus_[npu].program == kNone) continue;
-    const std::size_t count = programs_[npus_[npu].program].tasks.size();
+    const std::size_t count = programs_[npus_[npu].program].size();
     for (std::uint32_t task = 0; task < count; ++task) {
       const State state = task_states_[npus_[npu].first_task + task].state;
       if (state != ended) found.push_back({npu, task, state == ready});
@@ -269,11 +287,10 @@ std::vector<RankState> Machine::stuck() const {
   std::vector<RankState> found;
   for (const ChunkRun& chunk : chunks_) {
     if (!chunk.used || !chunk.started || part_of(chunk).phase < 0) continue;
-    const Phase& phase = phases_[static_cast<std::size_t>(part_of(chunk).phase)];
-    const Groups& groups = groups_[schedules_[phase.schedule]->groups];
-    const std::int32_t place = groups.part_of[chunk.npu];
+    const Phase& phase = phases_[phase_of(chunk)];
+    const std::int32_t place = groups_of(phase).part_of[chunk.npu];
     const Rank& rank = phase.ranks[static_cast<std::size_t>(place)];
-    RankState state{chunk.task,      chunk.chunk,  chunk.part,    chunk.npu,        phase.schedule,
+    RankState state{chunk.task,      chunk.chunk,  chunk.part,    chunk.npu,        kind_of(phase).schedule,
                     static_cast<std::uint32_t>(place), rank.credits, rank.arrivals, rank.next_action, {}};
     for (std::uint32_t slot = rank.window.first(); slot != rank.window.first() + rank.window.capacity(); ++slot) {
       if ((rank.window.peek(slot).state & (kPosted | kDone)) == kPosted) state.posted.push_back(static_cast<std::int32_t>(slot));
@@ -332,8 +349,7 @@ void Machine::start_all() {
   for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
     if (npus_[npu].program == kNone) continue;
     const Program& program = programs_[npus_[npu].program];
-    for (std::uint32_t task = 0; task < program.tasks.size(); ++task) {
-      if (program.tasks[task].waits != 0) continue;
+    for (const std::uint32_t task : program.first) {
       if (program.has_units) {
         add_ready(units_[npus_[npu].units], npu, task);
       } else {
@@ -347,7 +363,7 @@ void Machine::start_all() {
 void Machine::add_ready(Units& units, std::uint32_t npu, std::uint32_t task) {
   state_of(npu, task).state = ready;
   if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
-  const std::int8_t unit = programs_[npus_[npu].program].tasks[task].unit;
+  const std::int8_t unit = programs_[npus_[npu].program].task(task).unit;
   std::vector<std::uint32_t>& heap = units.ready[unit < 0 ? kUnits : unit];
   heap.push_back(task);
   std::push_heap(heap.begin(), heap.end(), std::greater<>());
@@ -365,7 +381,7 @@ bool Machine::next_ready(const Program& program, Units& units, std::uint32_t& ta
   task = best->front();
   std::pop_heap(best->begin(), best->end(), std::greater<>());
   best->pop_back();
-  if (program.tasks[task].unit >= 0) units.busy[program.tasks[task].unit] = true;
+  if (program.task(task).unit >= 0) units.busy[program.task(task).unit] = true;
   return true;
 }
 
@@ -374,7 +390,7 @@ void Machine::pump_units(std::uint32_t npu) {
   const Program& program = programs_[npus_[npu].program];
   std::uint32_t task = 0;
   while (next_ready(program, units_[npus_[npu].units], task)) {
-    const TaskKind kind = program.tasks[task].kind;
+    const TaskKind kind = program.task(task).kind;
     if (kind != TaskKind::join && kind != TaskKind::collective) {
       begin_task(npu, task);
     } else if (kind == TaskKind::join || !issue(npu, task)) {
@@ -395,11 +411,11 @@ void Machine::start(std::uint32_t npu, std::uint32_t first) {
     stack.pop_back();
     state_of(npu, task).state = ready;
     if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
-    if (program.tasks[task].kind != TaskKind::join && program.tasks[task].kind != TaskKind::collective) {
+    if (program.task(task).kind != TaskKind::join && program.task(task).kind != TaskKind::collective) {
       begin_task(npu, task);
       continue;
     }
-    if (program.tasks[task].kind == TaskKind::collective && issue(npu, task)) continue;
+    if (program.task(task).kind == TaskKind::collective && issue(npu, task)) continue;
     end_task(npu, task);
     const std::size_t kept = stack.size();
     for (std::uint32_t next = program.first_successor[task]; next != program.first_successor[task + 1]; ++next) {
@@ -415,45 +431,23 @@ bool Machine::release(std::uint32_t npu, std::uint32_t task) { return --state_of
 // Start the chunks of a collective; how many those are.
 std::uint32_t Machine::issue(std::uint32_t npu, std::uint32_t task) {
   const std::uint32_t program = npus_[npu].program;
-  const auto found = issued_[program].find(task);
-  std::uint32_t number;
-  if (found != issued_[program].end()) {
-    number = found->second;
-  } else {
-    Plan plan;
-    plan.chunks = host_->issue(program, task, now_);
-    for (const Chunk& chunk : plan.chunks) {
-      if (chunk.empty()) invalid("a chunk without parts");
-      for (const Part& part : chunk) {
-        if (part.queue >= static_cast<std::int64_t>(slots_.size())) invalid("a part in queue " + std::to_string(part.queue));
-        if (part.phase >= static_cast<std::int64_t>(phases_.size())) invalid("a part of phase " + std::to_string(part.phase));
-        if (part.delay < 0) invalid("a part with a negative delay");
-      }
-    }
-    plan.issues = programs_[program].npus;
-    plan.open = plan.issues * plan.chunks.size();
-    if (free_plans_.empty()) {
-      number = static_cast<std::uint32_t>(plans_.size());
-      plans_.push_back(std::move(plan));
-    } else {
-      number = free_plans_.back();
-      free_plans_.pop_back();
-      plans_[number] = std::move(plan);
-    }
-    issued_[program].emplace(task, number);
-  }
-  const auto count = static_cast<std::uint32_t>(plans_[number].chunks.size());
-  if (--plans_[number].issues == 0) {
-    issued_[program].erase(task);
-    if (count == 0) free_plans_.push_back(number);
-  }
+  auto issued = issued_[program].find(task);
+  if (issued == issued_[program].end()) issued = issued_[program].emplace(task, Issued{share(program, task), programs_[program].npus}).first;
+  const std::uint32_t number = issued->second.collective;
+  if (--issued->second.npus_left == 0) issued_[program].erase(issued);
+  Collective& collective = collectives_[number];
+  const std::uint32_t plan = collective.plan;
+  const auto count = static_cast<std::uint32_t>(plans_[plan].chunks.size());
+  --collective.npus_left;
+  collective.open += count;
   state_of(npu, task).left = static_cast<std::int32_t>(count);
+  if (count == 0) free_if_done(number);
   for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
     ChunkRun made{npu, task, number, chunk, 0, 0, 0, false, true};
     if (npus_[npu].observed >= 0) {
       std::vector<PartRecord>& records = observed_[static_cast<std::size_t>(npus_[npu].observed)].parts;
       made.record = static_cast<std::uint32_t>(records.size());
-      for (std::uint32_t part = 0; part < plans_[number].chunks[chunk].size(); ++part) records.push_back({task, chunk, part});
+      for (const Part& part : plans_[plan].chunks[chunk]) records.push_back({task, part.number});
     }
     std::uint32_t place;
     if (free_chunks_.empty()) {
@@ -467,6 +461,108 @@ std::uint32_t Machine::issue(std::uint32_t npu, std::uint32_t task) {
     start_part(place);
   }
   return count;
+}
+
+// The collective that a program issues: one that another program has issued already, or a new one.
+std::uint32_t Machine::share(std::uint32_t program, std::uint32_t task) {
+  const Task& kind = programs_[program].task(task);
+  std::uint32_t number;
+  if (kind.group < 0) {
+    number = make_collective(program, task);
+  } else {
+    const auto group = static_cast<std::uint32_t>(kind.group);
+    const std::uint32_t ordinal = ordinals_[pair_key(program, group)]++;
+    auto shared = shared_.find(pair_key(group, ordinal));
+    if (shared == shared_.end()) {
+      number = make_collective(program, task);
+      collectives_[number].programs_left = sharing_[kind.group];
+      shared = shared_.emplace(pair_key(group, ordinal), number).first;
+    }
+    number = shared->second;
+    Collective& collective = collectives_[number];
+    if (programs_[collective.program].task(collective.task).collective != kind.collective) {
+      throw UnlikeCollectives(program, task, collective.program, collective.task, ordinal + 1);
+    }
+    if (--collective.programs_left == 0) shared_.erase(shared);
+  }
+  collectives_[number].npus_left += programs_[program].npus;
+  return number;
+}
+
+std::uint32_t Machine::make_collective(std::uint32_t program, std::uint32_t task) {
+  const std::uint32_t plan = make_plan(program, task);
+  std::uint32_t number;
+  if (free_collectives_.empty()) {
+    number = static_cast<std::uint32_t>(collectives_.size());
+    collectives_.emplace_back();
+  } else {
+    number = free_collectives_.back();
+    free_collectives_.pop_back();
+  }
+  Collective& collective = collectives_[number];
+  collective.plan = plan;
+  collective.program = program;
+  collective.task = task;
+  collective.number = issued_count_++;
+  for (const std::uint32_t kind : plans_[plan].phases) collective.phases.push_back(make_phase(kind));
+  ++plans_[plan].uses;
+  return number;
+}
+
+// The plan of a collective; one that repeats is planned once.
+std::uint32_t Machine::make_plan(std::uint32_t program, std::uint32_t task) {
+  const Task kind = programs_[program].task(task);
+  if (kind.repeats) {
+    const auto known = planned_.find(kind.collective);
+    if (known != planned_.end()) return known->second;
+  }
+  Plan plan;
+  plan.chunks = host_->issue(program, task, now_);
+  plan.repeats = kind.repeats;
+  for (Chunk& chunk : plan.chunks) {
+    if (chunk.empty()) invalid("a chunk without parts");
+    for (Part& part : chunk) {
+      if (part.queue >= static_cast<std::int64_t>(slots_.size())) invalid("a part in queue " + std::to_string(part.queue));
+      if (part.phase >= static_cast<std::int64_t>(phase_kinds_.size())) invalid("a part of phase " + std::to_string(part.phase));
+      if (part.delay < 0) invalid("a part with a negative delay");
+      if (part.age < -1 || part.age > 1) invalid("a part with an age of " + std::to_string(part.age));
+      part.number = part_count_++;
+      if (part.phase < 0) continue;
+      part.place = static_cast<std::uint32_t>(plan.phases.size());
+      plan.phases.push_back(static_cast<std::uint32_t>(part.phase));
+    }
+  }
+  const auto number = static_cast<std::uint32_t>(plans_.size());
+  plans_.push_back(std::move(plan));
+  if (kind.repeats) planned_.emplace(kind.collective, number);
+  return number;
+}
+
+std::uint32_t Machine::make_phase(std::uint32_t kind) {
+  std::uint32_t number;
+  if (free_phases_.empty()) {
+    number = static_cast<std::uint32_t>(phases_.size());
+    phases_.emplace_back();
+  } else {
+    number = free_phases_.back();
+    free_phases_.pop_back();
+    replace_trail(phases_[number].trail, 0);
+    phases_[number] = Phase{};
+  }
+  Phase& phase = phases_[number];
+  phase.kind = kind;
+  phase.open = phase.ending = static_cast<std::uint32_t>(groups_of(phase).parts());
+  return number;
+}
+
+// Forget a collective that all have issued and whose chunks have ended.
+void Machine::free_if_done(std::uint32_t number) {
+  Collective& collective = collectives_[number];
+  if (collective.open || collective.npus_left || collective.programs_left) return;
+  Plan& plan = plans_[collective.plan];
+  if (!plan.repeats) std::vector<Chunk>().swap(plan.chunks);
+  collective.phases.clear();
+  free_collectives_.push_back(number);
 }
 
 PartRecord* Machine::record_of(const ChunkRun& chunk) {
@@ -484,7 +580,7 @@ void Machine::start_part(std::uint32_t number) {
 }
 
 void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
-  const Task& task = programs_[npus_[npu].program].tasks[number];
+  const Task& task = programs_[npus_[npu].program].task(number);
   const std::uint32_t order = next_task_order(npu);
   if (task.kind == TaskKind::send || task.kind == TaskKind::receive) return begin_message(npu, number, order);
   Time end = after(task.delay);
@@ -518,8 +614,8 @@ void Machine::begin_part(std::uint32_t number) {
     trails_.drop(trail);
     return;
   }
-  const auto phase = static_cast<std::uint32_t>(part.phase);
-  const std::int32_t place = groups_[schedules_[phases_[phase].schedule]->groups].part_of[chunk.npu];
+  const std::uint32_t phase = phase_of(chunk);
+  const std::int32_t place = groups_of(phases_[phase]).part_of[chunk.npu];
   if (place < 0) invalid("NPU " + std::to_string(chunk.npu) + " has no part in a phase that it runs");
   Rank& rank = rank_of(phase, static_cast<std::uint32_t>(place));
   if (rank.chunk != kNone) invalid("a phase that is a part of two chunks");
@@ -532,7 +628,7 @@ void Machine::begin_part(std::uint32_t number) {
 void Machine::end_task(std::uint32_t npu, std::uint32_t task) {
   state_of(npu, task).state = ended;
   npus_[npu].ended_at = now_;
-  const std::int8_t unit = programs_[npus_[npu].program].tasks[task].unit;
+  const std::int8_t unit = programs_[npus_[npu].program].task(task).unit;
   if (unit >= 0) units_[npus_[npu].units].busy[unit] = false;
   if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ended[task] = now_;
 }
@@ -559,8 +655,9 @@ void Machine::finish_part(std::uint32_t number) {
   PartRecord* record = record_of(chunk);
   if (record) record->ended_at = now_;
   if (part.phase >= 0) {
-    Phase& phase = phases_[static_cast<std::size_t>(part.phase)];
-    const auto place = static_cast<std::size_t>(groups_[schedules_[phase.schedule]->groups].part_of[npu]);
+    const std::uint32_t happening = phase_of(chunk);
+    Phase& phase = phases_[happening];
+    const auto place = static_cast<std::size_t>(groups_of(phase).part_of[npu]);
     if (record) {
       record->delay_sum = phase.ranks[place].delay_sum;
       record->received = phase.ranks[place].received;
@@ -569,6 +666,7 @@ void Machine::finish_part(std::uint32_t number) {
     if (--phase.ending == 0) {
       phase.ended = true;
       phase.ranks.reset();
+      free_phases_.push_back(happening);
     }
   }
   if (queue >= 0) {
@@ -580,7 +678,7 @@ void Machine::finish_part(std::uint32_t number) {
   }
   chunk.started = false;
   std::int32_t entered = -1;
-  if (chunk.part + 1 == plans_[chunk.plan].chunks[chunk.chunk].size()) {
+  if (chunk.part + 1 == plans_[collectives_[chunk.collective].plan].chunks[chunk.chunk].size()) {
     end_chunk(number);
   } else {
     ++chunk.part;
@@ -600,25 +698,22 @@ void Machine::end_chunk(std::uint32_t number) {
   ChunkRun& chunk = chunks_[number];
   chunk.used = false;
   free_chunks_.push_back(number);
-  Plan& plan = plans_[chunk.plan];
-  if (--plan.open == 0) {
-    plan.chunks.clear();
-    free_plans_.push_back(chunk.plan);
-  }
+  --collectives_[chunk.collective].open;
+  free_if_done(chunk.collective);
   if (--state_of(chunk.npu, chunk.task).left == 0) begin_task(chunk.npu, chunk.task);
 }
 
 void Machine::enqueue(std::uint32_t number, std::int32_t queue) {
   NpuQueue& own = queue_of(chunks_[number].npu, queue);
-  const std::uint32_t job = part_of(chunks_[number]).job;
-  place_key_.assign({static_cast<std::uint32_t>(queue), own.running, job});
-  place_key_.insert(place_key_.end(), own.jobs.begin(), own.jobs.end());
+  const Part& part = part_of(chunks_[number]);
+  const Job job{part.job.sort, part.job.priority + part.age * collectives_[chunks_[number].collective].number};
+  make_place_key(own, static_cast<std::uint32_t>(queue), job);
   const auto known = places_.find(place_key_);
   std::uint32_t place;
   if (known != places_.end()) {
     place = known->second;
   } else {
-    place = host_->place(static_cast<std::uint32_t>(queue), own.jobs.data(), own.jobs.size(), own.running, job);
+    place = host_->place(static_cast<std::uint32_t>(queue), own.jobs, own.running, job);
     if (place < own.running || place > own.jobs.size()) invalid("a queue's order gave a place outside of the queue");
     place_words_ += place_key_.size();
     if (place_words_ > kPlaceWords) {
@@ -629,6 +724,29 @@ void Machine::enqueue(std::uint32_t number, std::int32_t queue) {
   }
   own.jobs.insert(own.jobs.begin() + place, job);
   own.entries.insert(own.entries.begin() + place, number);
+}
+
+// What the order of a queue goes by when a job comes, in place_key_: of priorities only which are higher.
+void Machine::make_place_key(const NpuQueue& own, std::uint32_t queue, const Job& job) {
+  bool alike = true;
+  for (const Job& other : own.jobs) alike = alike && other.priority == job.priority;
+  priorities_.clear();
+  if (!alike) {
+    priorities_.push_back(job.priority);
+    for (const Job& other : own.jobs) priorities_.push_back(other.priority);
+    std::sort(priorities_.begin(), priorities_.end());
+    priorities_.erase(std::unique(priorities_.begin(), priorities_.end()), priorities_.end());
+  }
+  const auto add = [&](const Job& one) {
+    place_key_.push_back(one.sort);
+    if (!alike) {
+      place_key_.push_back(
+          static_cast<std::uint32_t>(std::lower_bound(priorities_.begin(), priorities_.end(), one.priority) - priorities_.begin()));
+    }
+  };
+  place_key_.assign({queue, own.running, alike});
+  add(job);
+  for (const Job& other : own.jobs) add(other);
 }
 
 // Start the chunks that have a slot.
@@ -732,7 +850,7 @@ Machine::Rank& Machine::rank_of(std::uint32_t number, std::uint32_t part) {
   Phase& phase = phases_[number];
   if (!phase.ranks) {
     if (phase.ended) throw std::logic_error("something happens to a phase that has ended");
-    const Schedule& schedule = *schedules_[phase.schedule];
+    const Schedule& schedule = *schedules_[kind_of(phase).schedule];
     const Groups& groups = groups_[schedule.groups];
     phase.ranks = std::make_unique<Rank[]>(groups.parts());
     for (std::size_t place = 0; place < groups.parts(); ++place) {
@@ -771,7 +889,7 @@ void Machine::advance(std::uint32_t phase, std::uint32_t part, Rank& rank) {
 
 void Machine::send(std::uint32_t number, std::uint32_t part, const Rank& rank, const Action& action) {
   Phase& phase = phases_[number];
-  const Groups& groups = groups_[schedules_[phase.schedule]->groups];
+  const Groups& groups = groups_of(phase);
   const std::uint32_t peer = part - static_cast<std::uint32_t>(rank.rank) + static_cast<std::uint32_t>(action.to.of(rank.rank, groups.size));
   const std::int32_t destination = groups.members[peer];
   const std::uint32_t target = groups.loop_back ? part : peer;
@@ -795,7 +913,7 @@ void Machine::post(std::uint32_t number, std::uint32_t part, Rank& rank, const A
   if (state.state & kArrived) return receive(number, part, rank, slot, state);
   state.state |= kPosted;
   if (options_.rendezvous) {
-    const Groups& groups = groups_[schedules_[phases_[number].schedule]->groups];
+    const Groups& groups = groups_of(phases_[number]);
     const std::uint32_t peer =
         part - static_cast<std::uint32_t>(rank.rank) + static_cast<std::uint32_t>(action.from.of(rank.rank, groups.size));
     transmit(static_cast<std::int32_t>(rank.npu), groups.members[peer], kControlBytes, action.request_delay, request, number, part, slot);
@@ -837,7 +955,7 @@ void Machine::handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::i
     const Carriage& carriage = rank.program->carriages[static_cast<std::size_t>(rank.handled++)];
     return bus_of(rank.npu).carry(carriage.to_npu, carriage.bytes, memory >= 0, carriage.returned, {phase, part, memory});
   }
-  const Time done = after(phases_[phase].endpoint_ps);
+  const Time done = after(kind_of(phases_[phase]).endpoint_ps);
   if (memory < 0) return push(done, credit, rank.npu, phase, part, 0);
   // The pass through memory is scheduled when the endpoint is done.
   Time end;
@@ -853,7 +971,7 @@ void Machine::transmit(std::int32_t source, std::int32_t destination, std::int64
     if (delay == kUnknown) delay = delay_of(source, destination, bytes);
     return push(after(delay), kind, static_cast<std::uint32_t>(source), phase, part, slot);
   }
-  outbox_.push_back({messages_, bytes, source, destination, phases_[phase].queue, 0});
+  outbox_.push_back({messages_, bytes, source, destination, kind_of(phases_[phase]).queue, 0});
   const std::uint32_t trail = next_trail();
   trails_.hold(trail);
   under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), phase, part, slot, trail});
@@ -874,7 +992,7 @@ std::uint32_t Machine::mailbox_of(std::int32_t source, std::int32_t destination,
 }
 
 void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32_t order) {
-  const Task& task = programs_[npus_[npu].program].tasks[number];
+  const Task& task = programs_[npus_[npu].program].task(number);
   const auto own = static_cast<std::int32_t>(npu);
   const std::int32_t peer = peer_of(npu, task);
   const Waiting waiting{npu, number, order};
@@ -906,7 +1024,7 @@ void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32
 }
 
 void Machine::send_letter(std::uint32_t mailbox, const Waiting& sender) {
-  const Task& task = programs_[npus_[sender.npu].program].tasks[sender.task];
+  const Task& task = programs_[npus_[sender.npu].program].task(sender.task);
   post_letter(static_cast<std::int32_t>(sender.npu), peer_of(sender.npu, task), task.bytes, letter, mailbox, sender);
 }
 
@@ -1031,13 +1149,14 @@ void Machine::finish_phase(std::uint32_t number, const Rank& rank) {
     trail = trails_.make(times);
   }
   --phase.open;
-  if (!phase.together) {
+  if (!kind_of(phase).together) {
     push_task(now_, trail, rank.order, rank.npu, rank.chunk, 0);
   } else {
     if (phase.ended_at != now_ || trails_.less(phase.trail, trail)) replace_trail(phase.trail, trail);
     phase.ended_at = now_;
     if (phase.open == 0) {
-      const std::size_t parts = groups_[schedules_[phase.schedule]->groups].parts();
+      replace_trail(phase_kinds_[phase.kind].trail, phase.trail);
+      const std::size_t parts = groups_of(phase).parts();
       for (std::size_t place = 0; place < parts; ++place) {
         const Rank& each = phase.ranks[place];
         push_task(now_, phase.trail, each.order, each.npu, each.chunk, 0);

@@ -23,7 +23,7 @@ class Host {
   virtual ~Host() = default;
   virtual std::vector<Chunk> issue(std::uint32_t program, std::uint32_t task, Time now) = 0;
   // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
-  virtual std::uint32_t place(std::uint32_t queue, const std::uint32_t* jobs, std::size_t count, std::uint32_t running, std::uint32_t job) = 0;
+  virtual std::uint32_t place(std::uint32_t queue, const std::vector<Job>& jobs, std::uint32_t running, const Job& job) = 0;
   virtual Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) = 0;
   virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
   // The next delivery until a time; false where there is none.
@@ -36,6 +36,13 @@ struct TooLong : std::runtime_error {
 
 struct NotUnderWay : std::runtime_error {
   explicit NotUnderWay(std::uint64_t number) : std::runtime_error(std::to_string(number)) {}  // what() is the number
+};
+
+// Programs share a collective that is not the same for them.
+struct UnlikeCollectives : std::runtime_error {
+  UnlikeCollectives(std::uint32_t program, std::uint32_t task, std::uint32_t first_program, std::uint32_t first_task, std::uint32_t ordinal)
+      : std::runtime_error(std::to_string(program) + " " + std::to_string(task) + " " + std::to_string(first_program) + " " +
+                           std::to_string(first_task) + " " + std::to_string(ordinal)) {}  // what() is the numbers
 };
 
 struct NetworkFailure : std::runtime_error {
@@ -54,7 +61,7 @@ struct Options {
 
 // A part of a chunk on an observed NPU.
 struct PartRecord {
-  std::uint32_t task, chunk, part;
+  std::uint32_t task, part;
   Time queued_at = -1, started_at = -1, ended_at = -1;
   Time delay_sum = 0;
   std::uint32_t received = 0;
@@ -81,7 +88,9 @@ class Machine : private BusHost {
   void add_queues(const std::vector<std::int64_t>& slots);
   void add_ports(const std::vector<std::int64_t>& ports);
   void set_table(const astra_network* table);
-  void add_program(std::vector<Task> tasks, const std::vector<std::vector<std::int64_t>>& after, const std::vector<std::int64_t>& npus);
+  // The tasks that task t waits for are after[after_end[t - 1]] to after[after_end[t] - 1].
+  void add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, const std::vector<std::uint64_t>& after_end,
+                   const std::vector<std::uint32_t>& after, const std::vector<std::int64_t>& npus);
   std::uint32_t add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back);
   std::uint32_t add_schedule(std::vector<RankProgram> programs, std::uint32_t groups);
   std::uint32_t add_phase(std::uint32_t schedule, std::int32_t queue, bool together, Time endpoint_ps);
@@ -96,6 +105,7 @@ class Machine : private BusHost {
   void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
   std::vector<Time> ended_at() const;
   std::vector<PartRecord> parts(std::uint32_t npu) const;
+  std::vector<std::uint64_t> uses() const;
   TrailTimes trail(std::uint32_t phase) const;
   std::vector<Unfinished> unfinished() const;
   std::vector<RankState> stuck() const;
@@ -164,11 +174,18 @@ class Machine : private BusHost {
     Time delay;
   };
 
-  struct Phase {
+  // A phase, as often as it happens.
+  struct PhaseKind {
     std::uint32_t schedule;
     std::int32_t queue;
     Time endpoint_ps;
     bool together;
+    std::uint32_t trail = 0;  // with which it ended last
+  };
+
+  // A phase that happens.
+  struct Phase {
+    std::uint32_t kind;
     bool ended = false;
     std::uint32_t open;      // ranks that have not finished
     std::uint32_t ending;    // parts whose end has not happened
@@ -178,18 +195,35 @@ class Machine : private BusHost {
     std::unordered_map<std::uint64_t, Offer> offers;  // by part and slot: messages that wait for their request
   };
 
-  // Chunks of a collective as they were issued, until the last has ended.
+  // The chunks of a collective, or of all that repeat it.
   struct Plan {
     std::vector<Chunk> chunks;
-    std::uint64_t issues = 0;  // NPUs that have not issued it
-    std::uint64_t open = 0;    // chunks under way
+    std::vector<std::uint32_t> phases;  // the kinds of its phases
+    std::uint64_t uses = 0;             // collectives that became its chunks
+    bool repeats = false;
+  };
+
+  // A collective that was issued, until its last chunk has ended.
+  struct Collective {
+    std::uint32_t plan;
+    std::uint32_t program, task;         // which issued it first
+    std::int64_t number;                 // how many were issued before
+    std::vector<std::uint32_t> phases;   // those of its plan
+    std::uint32_t programs_left = 0;     // programs that have not issued it
+    std::uint64_t npus_left = 0;         // NPUs of the others that have not
+    std::uint64_t open = 0;              // chunks under way
+  };
+
+  // A collective as a program has issued it, until its last NPU has.
+  struct Issued {
+    std::uint32_t collective, npus_left;
   };
 
   // A chunk on an NPU, in one of its parts.
   struct ChunkRun {
     std::uint32_t npu;
     std::uint32_t task;
-    std::uint32_t plan;
+    std::uint32_t collective;
     std::uint32_t chunk;
     std::uint32_t part;
     std::uint32_t order;
@@ -200,7 +234,7 @@ class Machine : private BusHost {
 
   struct NpuQueue {
     std::uint32_t running = 0;
-    std::vector<std::uint32_t> jobs;
+    std::vector<Job> jobs;
     std::vector<std::uint32_t> entries;
   };
 
@@ -269,6 +303,11 @@ class Machine : private BusHost {
   void start(std::uint32_t npu, std::uint32_t task);
   bool release(std::uint32_t npu, std::uint32_t task);
   std::uint32_t issue(std::uint32_t npu, std::uint32_t task);
+  std::uint32_t share(std::uint32_t program, std::uint32_t task);
+  std::uint32_t make_collective(std::uint32_t program, std::uint32_t task);
+  std::uint32_t make_plan(std::uint32_t program, std::uint32_t task);
+  std::uint32_t make_phase(std::uint32_t kind);
+  void free_if_done(std::uint32_t collective);
   void start_part(std::uint32_t chunk);
   void begin_task(std::uint32_t npu, std::uint32_t task);
   void begin_part(std::uint32_t chunk);
@@ -278,7 +317,11 @@ class Machine : private BusHost {
   void end_chunk(std::uint32_t chunk);
   void enqueue(std::uint32_t chunk, std::int32_t queue);
   void pump(std::uint32_t npu, std::int32_t queue);
-  const Part& part_of(const ChunkRun& chunk) const { return plans_[chunk.plan].chunks[chunk.chunk][chunk.part]; }
+  void make_place_key(const NpuQueue& own, std::uint32_t queue, const Job& job);
+  const Part& part_of(const ChunkRun& chunk) const { return plans_[collectives_[chunk.collective].plan].chunks[chunk.chunk][chunk.part]; }
+  std::uint32_t phase_of(const ChunkRun& chunk) const { return collectives_[chunk.collective].phases[part_of(chunk).place]; }
+  const PhaseKind& kind_of(const Phase& phase) const { return phase_kinds_[phase.kind]; }
+  const Groups& groups_of(const Phase& phase) const { return groups_[schedules_[kind_of(phase).schedule]->groups]; }
   NpuQueue& queue_of(std::uint32_t npu, std::int32_t queue) { return npu_queues_[npu * slots_.size() + static_cast<std::size_t>(queue)]; }
   TaskState& state_of(std::uint32_t npu, std::uint32_t task) { return task_states_[npus_[npu].first_task + task]; }
   PartRecord* record_of(const ChunkRun& chunk);
@@ -353,7 +396,9 @@ class Machine : private BusHost {
   std::vector<Program> programs_;
   std::vector<Groups> groups_;
   std::vector<std::unique_ptr<Schedule>> schedules_;
+  std::vector<PhaseKind> phase_kinds_;
   std::deque<Phase> phases_;
+  std::vector<std::uint32_t> free_phases_;
   std::vector<Npu> npus_;
   std::vector<NpuQueue> npu_queues_;
   std::vector<std::int64_t> ports_;         // of each NPU, or nothing where there are none
@@ -364,12 +409,20 @@ class Machine : private BusHost {
   std::deque<Mailbox> mailboxes_;
   std::unordered_map<MailboxKey, std::uint32_t, HashKey> mailbox_numbers_;
   std::vector<Plan> plans_;
-  std::vector<std::uint32_t> free_plans_;
-  std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> issued_;  // for each program, task -> plan
+  std::unordered_map<std::int32_t, std::uint32_t> planned_;               // the plans of collectives that repeat, by their number
+  std::vector<Collective> collectives_;
+  std::vector<std::uint32_t> free_collectives_;
+  std::uint32_t part_count_ = 0;
+  std::int64_t issued_count_ = 0;
+  std::vector<std::unordered_map<std::uint32_t, Issued>> issued_;          // for each program, by task
+  std::unordered_map<std::uint64_t, std::uint32_t> ordinals_;              // by program and group: collectives issued
+  std::unordered_map<std::int32_t, std::uint32_t> sharing_;                // by group: programs that share its collectives
+  std::unordered_map<std::uint64_t, std::uint32_t> shared_;                // by group and ordinal: collectives
   std::vector<ChunkRun> chunks_;
   std::vector<std::uint32_t> free_chunks_;
   std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, HashWords> places_;
   std::vector<std::uint32_t> place_key_;
+  std::vector<std::int64_t> priorities_;
   std::size_t place_words_ = 0;
 
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // by source and destination

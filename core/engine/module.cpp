@@ -2,16 +2,21 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <tuple>
 
 #include "machine.hpp"
+#include "spans.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,6 +35,20 @@ std::uint32_t count(std::int64_t number, const char* what) {
   return static_cast<std::uint32_t>(number);
 }
 
+// A column of numbers, in the byte order of the machine.
+template <typename Number>
+std::vector<Number> column(const nb::bytes& data) {
+  if (data.size() % sizeof(Number)) throw std::invalid_argument("a broken column");
+  std::vector<Number> numbers(data.size() / sizeof(Number));
+  if (!numbers.empty()) std::memcpy(numbers.data(), data.c_str(), data.size());
+  return numbers;
+}
+
+template <typename Number>
+nb::bytes bytes_of(const std::vector<Number>& numbers) {
+  return nb::bytes(numbers.data(), numbers.size() * sizeof(Number));
+}
+
 // The functions of one run, called with the interpreter lock.
 class Callbacks : public astra::Host {
  public:
@@ -37,19 +56,23 @@ class Callbacks : public astra::Host {
 
   std::vector<astra::Chunk> issue(std::uint32_t program, std::uint32_t task, astra::Time now) override {
     nb::gil_scoped_acquire lock;
-    using PartOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, Numbers>;
+    using PartOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, Numbers>;
     const auto given = nb::cast<std::vector<std::vector<PartOf>>>(issue_(program, task, now));
     std::vector<astra::Chunk> chunks;
     for (const auto& parts : given) {
       astra::Chunk& chunk = chunks.emplace_back();
-      for (const auto& [job, queue, phase, delay, trail] : parts) chunk.push_back({count(job, "job"), small(queue), small(phase), delay, trail});
+      for (const auto& [sort, priority, age, queue, phase, delay, trail] : parts) {
+        chunk.push_back({{count(sort, "job"), priority}, age, small(queue), small(phase), delay, trail});
+      }
     }
     return chunks;
   }
 
-  std::uint32_t place(std::uint32_t queue, const std::uint32_t* jobs, std::size_t number, std::uint32_t running, std::uint32_t job) override {
+  std::uint32_t place(std::uint32_t queue, const std::vector<astra::Job>& jobs, std::uint32_t running, const astra::Job& job) override {
     nb::gil_scoped_acquire lock;
-    return nb::cast<std::uint32_t>(place_(queue, std::vector<std::uint32_t>(jobs, jobs + number), running, job));
+    std::vector<std::pair<std::uint32_t, std::int64_t>> given;
+    for (const astra::Job& other : jobs) given.emplace_back(other.sort, other.priority);
+    return nb::cast<std::uint32_t>(place_(queue, given, running, std::make_pair(job.sort, job.priority)));
   }
 
   astra::Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) override {
@@ -109,18 +132,25 @@ class Machine {
     capsule_ = capsule;
   }
 
-  // Of each task 7 numbers: kind, delay, unit, kind of peer, its value, tag, bytes.
-  void add_program(const Numbers& rows, const std::vector<Numbers>& after, const Numbers& npus) {
-    if (rows.size() % 7) throw std::invalid_argument("a program with broken rows");
-    std::vector<astra::Task> tasks;
-    tasks.reserve(rows.size() / 7);
-    for (std::size_t row = 0; row < rows.size(); row += 7) {
-      const std::int64_t* t = &rows[row];
-      if (t[0] < 0 || t[0] > 5) throw std::invalid_argument("task " + std::to_string(row / 7) + " is of no kind");
-      if (t[2] < -1 || t[2] >= astra::kUnits) throw std::invalid_argument("task " + std::to_string(row / 7) + " needs a unit that is none");
-      tasks.push_back({static_cast<astra::TaskKind>(t[0]), static_cast<std::int8_t>(t[2]), 0, t[1], peer(t[3], t[4]), small(t[5]), t[6]});
+  // Columns of 64 bits for the kinds of tasks, none where there are no tasks: kind, delay, unit, bytes, tag, group, collective, whether
+  // it repeats, the kind of peer and its value. The other columns are those of astra_sim.rows.Rows.
+  void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& after_end, const nb::bytes& after,
+                   const Numbers& npus) {
+    std::vector<Numbers> f;
+    for (const nb::bytes& bytes : fields) f.push_back(column<std::int64_t>(bytes));
+    const std::size_t size = f.empty() ? 0 : f[0].size();
+    if (f.size() != (size ? 10 : 0) || std::any_of(f.begin(), f.end(), [size](const Numbers& each) { return each.size() != size; })) {
+      throw std::invalid_argument("a program with broken columns");
     }
-    own().add_program(std::move(tasks), after, npus);
+    std::vector<astra::Task> kinds;
+    kinds.reserve(size);
+    for (std::size_t k = 0; k < size; ++k) {
+      if (f[0][k] < 0 || f[0][k] > 5) throw std::invalid_argument("a task is of no kind");
+      if (f[2][k] < -1 || f[2][k] >= astra::kUnits) throw std::invalid_argument("a task needs a unit that is none");
+      kinds.push_back({static_cast<astra::TaskKind>(f[0][k]), static_cast<std::int8_t>(f[2][k]), f[7][k] != 0, f[1][k],
+                       peer(f[8][k], f[9][k]), small(f[4][k]), f[3][k], small(f[5][k]), small(f[6][k])});
+    }
+    own().add_program(std::move(kinds), column<std::uint32_t>(kind_of), column<std::uint64_t>(after_end), column<std::uint32_t>(after), npus);
   }
 
   std::uint32_t add_groups(const Numbers& members, std::int64_t size, bool loop_back) {
@@ -194,7 +224,28 @@ NB_MODULE(_compiled, module) {
   nb::set_leak_warnings(false);  // an interrupted run may leave a machine behind
   nb::exception<astra::TooLong>(module, "TooLong");
   nb::exception<astra::NotUnderWay>(module, "NotUnderWay");
+  nb::exception<astra::UnlikeCollectives>(module, "UnlikeCollectives");
   nb::exception<astra::NetworkFailure>(module, "NetworkFailure");
+  module.def("computing", [](const nb::bytes& kind_of, const Numbers& durations, const nb::bytes& ended) {
+    return astra::computing(column<std::uint32_t>(kind_of), durations, column<astra::Time>(ended));
+  });
+  // The columns part, queued, started and ended of records.
+  module.def("uses_of", [](const std::vector<nb::bytes>& columns, const std::vector<std::uint32_t>& group_of, std::size_t groups) {
+    std::vector<std::vector<astra::Time>> c;
+    for (const nb::bytes& bytes : columns) c.push_back(column<astra::Time>(bytes));
+    if (c.size() != 4) throw std::invalid_argument("records of four columns are right");
+    const astra::Uses uses = astra::uses_of(c[0], c[1], c[2], c[3], group_of, groups);
+    nb::list found;
+    for (const astra::Use& use : uses.groups) {
+      std::vector<astra::Time> begins, ends;
+      for (const auto& [begin, end] : use.spans) {
+        begins.push_back(begin);
+        ends.push_back(end);
+      }
+      found.append(nb::make_tuple(use.spent, bytes_of(begins), bytes_of(ends)));
+    }
+    return nb::make_tuple(uses.counts, found);
+  });
   nb::class_<Machine>(module, "Machine")
       .def(nb::init<std::int64_t, bool, std::int64_t, bool,
                     std::optional<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t>>>(),
@@ -219,16 +270,23 @@ NB_MODULE(_compiled, module) {
            [](Machine& self, std::int64_t npu) {
              std::vector<astra::Time> ready, ended;
              self.own().times(count(npu, "NPU"), ready, ended);
-             return std::make_tuple(ready, ended);
+             return nb::make_tuple(bytes_of(ready), bytes_of(ended));
            })
       .def("parts",
            [](Machine& self, std::int64_t npu) {
-             nb::list rows;
-             for (const astra::PartRecord& r : self.own().parts(count(npu, "NPU"))) {
-               rows.append(nb::make_tuple(r.task, r.chunk, r.part, r.queued_at, r.started_at, r.ended_at, r.delay_sum, r.received));
+             // Columns in the order of astra_sim.engine.PartRecord.
+             std::array<std::vector<astra::Time>, 7> columns;
+             const std::vector<astra::PartRecord> records = self.own().parts(count(npu, "NPU"));
+             for (std::vector<astra::Time>& values : columns) values.reserve(records.size());
+             for (const astra::PartRecord& r : records) {
+               const astra::Time values[] = {r.task, r.part, r.queued_at, r.started_at, r.ended_at, r.delay_sum, r.received};
+               for (std::size_t place = 0; place < columns.size(); ++place) columns[place].push_back(values[place]);
              }
-             return rows;
+             nb::list given;
+             for (const std::vector<astra::Time>& values : columns) given.append(bytes_of(values));
+             return given;
            })
+      .def("uses", [](Machine& self) { return self.own().uses(); })
       .def("trail", [](Machine& self, std::int64_t phase) { return self.own().trail(count(phase, "phase")); })
       .def("unfinished",
            [](Machine& self) {

@@ -79,32 +79,49 @@ enum class TaskKind : std::uint8_t { join, timer, collective, access, send, rece
 
 constexpr std::int32_t kUnits = 8;  // of an NPU
 
+// What a task is like.
 struct Task {
   TaskKind kind;
-  std::int8_t unit;    // of its NPU, or -1
-  std::int32_t waits;  // tasks it waits for
+  std::int8_t unit;         // of its NPU, or -1
+  bool repeats;             // a collective that becomes the same chunks as others of its number
   std::int64_t delay;
-  Peer peer;           // of a send or receive, among all NPUs
+  Peer peer;                // of a send or receive, among all NPUs
   std::int32_t tag;
   std::int64_t bytes;
+  std::int32_t group;       // in which programs share a collective, or -1
+  std::int32_t collective;  // number of a collective, or -1
 };
 
-// A program, and which tasks wait for each: those from successors[first_successor[task]] on.
+// A program: each task is like one of `kinds`, and those that wait for it are from successors[first_successor[task]] on.
 struct Program {
-  std::vector<Task> tasks;
+  std::vector<Task> kinds;
+  std::vector<std::uint32_t> kind_of;
+  std::vector<std::uint32_t> first;  // tasks that wait for nothing
   std::vector<std::uint32_t> successors;
   std::vector<std::uint32_t> first_successor;
   std::uint32_t npus = 0;
   bool has_units = false;
+
+  std::size_t size() const { return kind_of.size(); }
+  const Task& task(std::uint32_t number) const { return kinds[kind_of[number]]; }
+};
+
+// What the order of a queue looks at: sort of job, and priority.
+struct Job {
+  std::uint32_t sort;
+  std::int64_t priority;
 };
 
 // A part of a chunk: phase number `phase`, or (-1) a time of `delay` that ends with a trail of offsets.
 struct Part {
-  std::uint32_t job;
+  Job job;
+  std::int64_t age;  // what the priority grows by with every collective
   std::int32_t queue;
   std::int32_t phase;
   std::int64_t delay;
   std::vector<Time> trail;
+  std::uint32_t place = 0;   // among the phases of its plan
+  std::uint32_t number = 0;  // among the parts of all plans
 };
 
 using Chunk = std::vector<Part>;

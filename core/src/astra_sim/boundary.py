@@ -12,7 +12,19 @@ MAX_PICOSECONDS = 2**63 - 1
 """Times are 64-bit numbers: a bit over 106 days."""
 
 
-def call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+class Lazily:
+    """A text that is made only where it is needed: in the message of an error."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def __str__(self) -> str:
+        return self._make()
+
+
+def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a plugin's function. What it raises becomes a PluginError that begins with `what`."""
     try:
         return function(*arguments)
@@ -22,7 +34,7 @@ def call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise PluginError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def picoseconds(value: Any, what: str) -> int:
+def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is none, InputError if it is too long."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
         raise PluginError(f"{what} is {value!r}; a time of at least 0 is right")

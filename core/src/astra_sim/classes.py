@@ -14,6 +14,7 @@ import attrs
 
 from astra_sim.graph import Communicate, ExecutionGraph, Receive, Send
 from astra_sim.network import RouteDelayNetwork
+from astra_sim.rows import kinds_of
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork) -> list[NpuC
     """
     npus = network.platform.npus
     programs = graph.programs(npus)
-    letters = [[o for o in program.operations if isinstance(o, (Send, Receive))] for program in programs]
+    letters = [[o for o in kinds_of(program.operations) if isinstance(o, (Send, Receive))] for program in programs]
     class_of = [0] * npus
     for number, program in enumerate(programs):
         for npu in program.npus:
@@ -55,7 +56,7 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork) -> list[NpuC
     if size == 1 or any(len(one.members) != size for one in classes):
         return None
     for one in classes:
-        if not _collectives_are_within(one, programs[one.program].operations):
+        if not _collectives_are_within(one, kinds_of(programs[one.program].operations)):
             return None
         if not _keep_in_step(one, letters[one.program], place, network):
             return None

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from itertools import chain, count, repeat
+from operator import lt, sub
 
 import attrs
 
 from astra_sim.platform import LogicalDimension
+from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Collective, Peer
 
 
@@ -122,9 +125,9 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 
 @attrs.frozen(eq=False)
 class RankProgram:
-    """The program of some NPUs."""
+    """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names."""
 
-    operations: tuple[Operation, ...]
+    operations: Sequence[Operation]
     npus: tuple[int, ...]
 
 
@@ -136,7 +139,7 @@ class ExecutionGraph:
     NPU 0 is none of them.
     """
 
-    operations: tuple[Operation, ...]
+    operations: Sequence[Operation]
     dimensions: tuple[LogicalDimension, ...]
     layers: tuple[str, ...]
     footprint_bytes: int | None = None
@@ -208,6 +211,14 @@ class ProgramBuilder:
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
+def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
+    """Operations in columns; each is a kind of its own unless they are in columns already. `after` has all that they wait for."""
+    if isinstance(operations, Rows):
+        return operations
+    waits = [operation.after + operation.pending if isinstance(operation, Wait) else operation.after for operation in operations]
+    return Rows(operations, column(range(len(operations)), "I"), Dependencies.of(waits), lambda operation, row, after: operation)
+
+
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, or names a dimension or NPU that does not exist."""
     seen: set[int] = set()
@@ -217,11 +228,8 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
             seen.add(npu)
     for operations in (graph.operations, *(program.operations for program in graph.others)):
-        for index, operation in enumerate(operations):
-            waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
-            for other in waits:
-                if not 0 <= other < index:
-                    raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")
+        _check_waits(operations)
+        for index, operation in enumerate(kinds_of(operations)):
             if not isinstance(operation, Communicate):
                 continue
             for dimension in operation.dimensions:
@@ -232,3 +240,16 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
                 raise ValueError(
                     f"operation {index} is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
                 )
+
+
+def _check_waits(operations: Sequence[Operation]) -> None:
+    if isinstance(operations, Rows):
+        after = operations.after
+        counts = map(sub, after.end, chain((0,), after.end))
+        if all(map(lt, after.rows, chain.from_iterable(map(repeat, count(), counts)))):
+            return
+    for index, operation in enumerate(operations):
+        waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
+        for other in waits:
+            if not 0 <= other < index:
+                raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")

@@ -10,9 +10,11 @@ import attrs
 from astra_sim.boundary import call
 from astra_sim.components import Components
 from astra_sim.errors import InputError, suggestion
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.simulation import PhaseRecord, Trace
+from astra_sim.spans import Spans, computing, uses_of
+from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
 
 
@@ -98,14 +100,19 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
-    busy_ns: list[list[tuple[float, float]]] = attrs.field(repr=False)
+    _busy: list[Spans] = attrs.field(repr=False)
     _graph: ExecutionGraph = attrs.field(repr=False)
     _trace: Trace = attrs.field(repr=False)
     _backend: Network = attrs.field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "_backend", "busy_ns"))
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "_backend", "_busy"))
+
+    @property
+    def busy_ns(self) -> list[list[tuple[float, float]]]:
+        """For each dimension when chunks are queued or running: begin and end of each time."""
+        return [[(to_ns(begin), to_ns(end)) for begin, end in zip(busy.begins, busy.ends, strict=True)] for busy in self._busy]
 
     @property
     def npu_finish_ns(self) -> list[float]:
@@ -181,11 +188,9 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
     """Add up what happened."""
     graph = components.graph
     layers = _layers(graph, trace)
-    computes = [
-        (o.duration_ps, end) for o, end in zip(graph.operations, trace.end_ps, strict=True) if isinstance(o, Compute) and not o.idle
-    ]
-    compute_ps = sum(duration for duration, _ in computes)
-    computing = [(end - duration, end) for duration, end in computes]
+    rows = operation_rows(graph.operations)
+    durations = [kind.duration_ps if isinstance(kind, Compute) and not kind.idle else -1 for kind in rows.kinds]
+    compute_ps, computing_ps = computing(rows.kind_of, durations, trace.end_ps)
     dimensions, busy = _dimensions(components, trace)
     network = {
         "plugin": components.names["network"],
@@ -198,7 +203,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         to_ns(trace.finish_ps),
         to_ns(min(trace.npu_end_ps)),
         to_ns(compute_ps),
-        to_ns(trace.finish_ps - _covered(_union(computing))),
+        to_ns(trace.finish_ps - computing_ps),
         components.platform.npus,
         trace.simulated_npus,
         trace.messages,
@@ -215,7 +220,10 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
 
 
 def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
+    if not graph.layers:
+        return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
+    active = set(trace.phases.records.task)  # collectives for which there was something to do
     for index, operation in enumerate(graph.operations):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
             continue
@@ -227,7 +235,7 @@ def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
             arrived = max((trace.end_ps[other] for other in operation.after), default=0)
             ended = [trace.end_ps[other] for other in operation.pending]
             entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
-        elif trace.active[index]:
+        elif index in active:
             entry[1] += spent
             entry[2] += spent if operation.blocking else 0
     delays = _delays(graph, trace)
@@ -265,31 +273,22 @@ def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list
     return found
 
 
-def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFigures], list[list[tuple[float, float]]]]:
-    figures, busy = [], []
-    for index, logical in enumerate(components.graph.dimensions):
-        records = [record for record in trace.phases if record.plan.dimension == index]
-        intervals = _union([(r.queued_ps, r.ended_ps) for r in records])
-        latency = sum(r.ended_ps - r.started_ps for r in records) / len(records) / PS_PER_NS if records else None
-        sent = sum(step.bytes * step.times for r in records for step in r.plan.schedule.program(0).steps if step.send_to is not None)
+def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFigures], list[Spans]]:
+    planned, dimensions = trace.phases.planned, components.graph.dimensions
+    counts, uses = uses_of(trace.phases.records, [phase.plan.dimension for phase in planned], len(dimensions))
+    number, sent = [0] * len(dimensions), [0] * len(dimensions)
+    for phase, count in zip(planned, counts, strict=True):
+        number[phase.plan.dimension] += count
+        sent[phase.plan.dimension] += count * _bytes_sent(phase.plan)
+    figures = []
+    for index, (logical, use) in enumerate(zip(dimensions, uses, strict=True)):
         topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
-        figures.append(
-            DimensionFigures(topology, logical.size, _covered(intervals) / trace.finish_ps if trace.finish_ps else 0.0, latency, sent)
-        )
-        busy.append([(to_ns(begin), to_ns(end)) for begin, end in intervals])
-    return figures, busy
+        utilisation = use.spans.covered / trace.finish_ps if trace.finish_ps else 0.0
+        latency = use.spent / number[index] / PS_PER_NS if number[index] else None
+        figures.append(DimensionFigures(topology, logical.size, utilisation, latency, sent[index]))
+    return figures, [use.spans for use in uses]
 
 
-def _covered(intervals: list[tuple[int, int]]) -> int:
-    return sum(end - begin for begin, end in intervals)
-
-
-def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint intervals that cover the same time."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(intervals):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((begin, end))
-    return merged
+def _bytes_sent(plan: PhasePlan) -> int:
+    """What NPU 0 sends in a phase."""
+    return sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)

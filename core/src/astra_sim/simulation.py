@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
+from typing import NamedTuple
 
 import attrs
 
 from astra_sim.boundary import call
 from astra_sim.classes import NpuClass, find_classes, peer_of
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Job, MakeEngine, Part, Task, choose_engine
+from astra_sim.engine import (
+    ACCESS,
+    COLLECTIVE,
+    JOIN,
+    RECEIVE,
+    SEND,
+    TIMER,
+    Job,
+    MakeEngine,
+    Part,
+    PartRecords,
+    Task,
+    UnlikeCollectivesError,
+    choose_engine,
+)
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
 from astra_sim.platform import Group, LogicalDimension, Platform
-from astra_sim.schedule import Schedule, lower
+from astra_sim.rows import Rows, kinds_of
+from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
 
 EVENTS_PER_REPORT = 100_000
@@ -25,8 +43,17 @@ _LINES_OF_A_DEADLOCK = 20
 MAX_NPUS = 1 << 20
 
 
-@attrs.define(slots=True)
-class PhaseRecord:
+@attrs.frozen(slots=True)
+class PlannedPhase:
+    """A phase of a chunk as it was planned, with what it takes where that is known beforehand."""
+
+    chunk: int
+    phase: int
+    plan: PhasePlan
+    cost: PhaseCost | None
+
+
+class PhaseRecord(NamedTuple):
     """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages."""
 
     operation: int
@@ -40,6 +67,21 @@ class PhaseRecord:
     received: int
 
 
+@attrs.frozen(eq=False)
+class PhaseRecords:
+    """The phases of all chunks on NPU 0, in the order in which they were issued. `records` say which of the planned ones each is."""
+
+    records: PartRecords
+    planned: Sequence[PlannedPhase]
+
+    def __iter__(self) -> Iterator[PhaseRecord]:
+        for task, part, queued, started, ended, delay_sum, received in self.records:
+            planned = self.planned[part]
+            if planned.cost is not None:
+                delay_sum, received = planned.cost.delay_sum, planned.cost.received
+            yield PhaseRecord(task, planned.chunk, planned.phase, planned.plan, queued, started, ended, delay_sum, received)
+
+
 @attrs.define(slots=True)
 class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
@@ -48,10 +90,9 @@ class Trace:
     """
 
     finish_ps: int
-    begin_ps: list[int]
-    end_ps: list[int]
-    active: list[bool]
-    phases: list[PhaseRecord]
+    begin_ps: Sequence[int]
+    end_ps: Sequence[int]
+    phases: PhaseRecords
     npu_end_ps: list[int]
     payload: list[int]
     messages: int
@@ -68,23 +109,16 @@ class Scope(enum.Enum):
     ALL_NPUS = "every NPU and every message"
 
 
-_Plans = list[list[tuple[PhasePlan, PhaseCost | None]]]
-"""The phases of each chunk of a collective, with what they take where that is known beforehand."""
-
 _MOVING, _COMPUTING, _COMPUTING_ON_CPU = range(3)
 """Units of an NPU that does one operation of each sort at a time."""
 
 
 @attrs.define(slots=True)
-class _Issued:
-    """A collective that programs share: who issued it first, what it became, and how many programs have not issued it."""
+class _Traffic:
+    """What a collective moves: the bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs."""
 
-    program: int
-    index: int
-    operation: Communicate
-    parts: list[list[Part]]
-    plans: _Plans
-    issuers: int
+    payload: list[int]
+    messages: int = 0
 
 
 class _NotSymmetric(Exception):
@@ -128,7 +162,9 @@ def simulate_graph(
 
 def _npus_are_alike(graph: ExecutionGraph) -> bool:
     """Whether all NPUs run one program, without messages between two of them and without groups."""
-    return not graph.others and not any(isinstance(operation, (Send, Receive)) or _is_in_group(operation) for operation in graph.operations)
+    return not graph.others and not any(
+        isinstance(operation, (Send, Receive)) or _is_in_group(operation) for operation in kinds_of(graph.operations)
+    )
 
 
 def _never_wait_for_memory(graph: ExecutionGraph, memory: Memory, npus: int) -> bool:
@@ -141,7 +177,7 @@ def _is_in_group(operation: Operation) -> bool:
 
 def _uses_remote_memory(graph: ExecutionGraph) -> bool:
     programs = (graph.operations, *(program.operations for program in graph.others))
-    return any(isinstance(operation, MemoryAccess) and operation.remote for operations in programs for operation in operations)
+    return any(isinstance(operation, MemoryAccess) and operation.remote for operations in programs for operation in kinds_of(operations))
 
 
 def _ports(memory: Memory, npus: int) -> list[int]:
@@ -187,12 +223,14 @@ class _Simulation:
             self._programs = [RankProgram(self._programs[one.program].operations, one.members[:1]) for one in classes]
         self._groups: dict[LogicalDimension | Group, int] = {}
         self._schedules: dict[tuple[Schedule, LogicalDimension | Group], int] = {}
-        self._shared: dict[tuple[tuple[int, ...] | None, int], _Issued] = {}
-        self._issued: dict[tuple[int, tuple[int, ...] | None], int] = {}
-        self._planned: dict[int, _Plans] = {}
+        self._phases: dict[tuple[int, int, int | None], int] = {}
+        # What the engine counts: programs, groups in which programs share collectives, and collectives that are alike.
+        self._running: list[int] = []
+        self._sharing: dict[tuple[int, ...] | None, int] = {}
+        self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None], int] = {}
+        self._planned: list[PlannedPhase] = []
+        self._traffic: list[_Traffic] = []
         self._payload = [0] * len(platform.dimensions)
-        self._messages = 0
-        self._active = [False] * len(graph.operations)
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Trace:
         """Run to the end."""
@@ -200,82 +238,75 @@ class _Simulation:
         engine.add_queues([(queue.slots, queue.order) for queue in self._session.queues])
         if _uses_remote_memory(self._graph):
             engine.add_ports(_ports(self._memory, self._npus))
-        for number, program in enumerate(self._programs):
-            if program.npus:
-                engine.add_program([self._task(operation) for operation in program.operations], program.npus, partial(self._issue, number))
-        while engine.run(EVENTS_PER_REPORT):
-            if progress is not None:
-                progress(engine.now, engine.events)
+        self._running = [number for number, program in enumerate(self._programs) if program.npus]
+        for number in self._running:
+            rows = operation_rows(self._programs[number].operations)
+            tasks = Rows([self._task(kind) for kind in rows.kinds], rows.kind_of, rows.after, _waiting)
+            engine.add_program(tasks, self._programs[number].npus, partial(self._issue, number))
+        try:
+            while engine.run(EVENTS_PER_REPORT):
+                if progress is not None:
+                    progress(engine.now, engine.events)
+        except UnlikeCollectivesError as error:
+            raise InputError(self._unlike(error)) from None
         self._check_finished()
         return self._trace()
 
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _task(self, operation: Operation) -> Task:
-        """An operation as the engine takes it."""
+        """An operation as the engine takes it, but for what it waits for."""
         alone = self._system.one_at_a_time
         moving, computing = (_MOVING, _COMPUTING) if alone else (-1, -1)
         match operation:
             case Communicate():
-                return Task(COLLECTIVE, operation.update_ps, operation.after, moving)
+                key = operation.collective, operation.bytes, operation.dimensions, operation.group
+                group = self._sharing.setdefault(operation.group, len(self._sharing)) if len(self._running) > 1 else -1
+                repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
+                number = self._alike.setdefault(key, len(self._alike))
+                return Task(COLLECTIVE, operation.update_ps, unit=moving, group=group, collective=number, repeats=repeats)
             case Wait():
-                return Task(JOIN, 0, operation.after + operation.pending)
+                return Task(JOIN, 0)
             case Send():
-                return Task(SEND, 0, operation.after, moving, operation.to, operation.bytes, operation.tag)
+                return Task(SEND, 0, unit=moving, peer=operation.to, bytes=operation.bytes, tag=operation.tag)
             case Receive():
-                return Task(RECEIVE, 0, operation.after, -1, operation.source, operation.bytes, operation.tag)
+                return Task(RECEIVE, 0, peer=operation.source, bytes=operation.bytes, tag=operation.tag)
             case MemoryAccess():
                 time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
-                return Task(ACCESS if operation.remote else TIMER, time, operation.after, moving)
+                return Task(ACCESS if operation.remote else TIMER, time, unit=moving)
         unit = _COMPUTING_ON_CPU if alone and operation.cpu else computing
-        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, operation.after, unit)
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 
     def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
         """The chunks of a collective, planned when the first NPU of its group issues it."""
         operation = self._programs[program].operations[index]
         assert isinstance(operation, Communicate)
-        if len(self._programs) == 1:
-            parts, plans = self._plan(program, index, operation, now)
-            self._keep(program, index, plans)
-            return parts
-        ordinal = self._issued.get((program, operation.group), 0)
-        self._issued[program, operation.group] = ordinal + 1
-        key = operation.group, ordinal
-        if key not in self._shared:
-            issuers = sum(1 for other in self._programs if operation.group is None or not set(operation.group).isdisjoint(other.npus))
-            self._shared[key] = _Issued(program, index, operation, *self._plan(program, index, operation, now), issuers)
-        issued = self._shared[key]
-        first = issued.operation
-        if (first.collective, first.bytes, first.dimensions) != (operation.collective, operation.bytes, operation.dimensions):
-            raise InputError(
-                f"NPU {self._programs[program].npus[0]}: {self._name(index, program)} is collective number {ordinal + 1} of its group,"
-                f" but that of NPU {self._programs[issued.program].npus[0]} is {self._name(issued.index, issued.program)}"
-            )
-        self._keep(program, index, issued.plans)
-        issued.issuers -= 1
-        if not issued.issuers:
-            del self._shared[key]
-        return issued.parts
-
-    def _keep(self, program: int, index: int, plans: _Plans) -> None:
-        """Remember what a collective of NPU 0 became."""
-        if program == 0:
-            self._planned[index] = plans
-            self._active[index] = bool(plans)
-
-    def _plan(self, program: int, index: int, operation: Communicate, now: int) -> tuple[list[list[Part]], _Plans]:
         name = f"system {type(self._system).__name__}"
         try:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
-            plans = [[(plan, self._cost(plan)) for plan in chunk.phases] for chunk in chunks]
-            parts = [self._parts(chunk, costs) for chunk, costs in zip(chunks, plans, strict=True)]
+            traffic = _Traffic([0] * len(self._payload))
+            planned = [
+                [PlannedPhase(number, place, plan, self._cost(plan)) for place, plan in enumerate(chunk.phases)]
+                for number, chunk in enumerate(chunks)
+            ]
+            parts = [self._parts(chunk, phases, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
         except InputError as error:
             raise type(error)(f"{self._name(index, program)}: {error}") from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._name(index, program)}: {error}", error.waiting) from None
         if not all(parts):
             raise PluginError(f"{name} planned a chunk without phases")
-        return parts, plans
+        self._planned.extend(chain.from_iterable(planned))
+        self._traffic.append(traffic)
+        return parts
+
+    def _unlike(self, error: UnlikeCollectivesError) -> str:
+        """What is wrong where NPUs share a collective that is not the same for them, in words."""
+        (program, index), (first, first_index) = ((self._running[number], task) for number, task in (error.issued, error.first))
+        return (
+            f"NPU {self._programs[program].npus[0]}: {self._name(index, program)} is collective number {error.ordinal} of its group,"
+            f" but that of NPU {self._programs[first].npus[0]} is {self._name(first_index, first)}"
+        )
 
     def _cost(self, plan: PhasePlan) -> PhaseCost | None:
         """What a phase takes, where that is known beforehand."""
@@ -285,20 +316,22 @@ class _Simulation:
             raise _NotSymmetric
         return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
 
-    def _parts(self, chunk: ChunkPlan, costs: list[tuple[PhasePlan, PhaseCost | None]]) -> list[Part]:
+    def _parts(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: _Traffic) -> list[Part]:
         parts = []
-        for place, (plan, cost) in enumerate(costs):
-            job = Job(chunk.priority, plan.collective, plan.bytes, len(chunk.phases) - 1 - place)
+        age = (1 if self._session.later_first else -1) if chunk.priority is None else 0
+        for phase in phases:
+            plan, cost = phase.plan, phase.cost
+            job = Job(chunk.priority or 0, plan.collective, plan.bytes, len(phases) - 1 - phase.phase)
             if cost is not None:
-                parts.append(Part(job, plan.queue, -1, cost.duration_ps, cost.trail))
+                parts.append(Part(job, plan.queue, -1, cost.duration_ps, cost.trail, age))
                 sent, count = cost.payload, cost.messages
             else:
-                parts.append(Part(job, plan.queue, self._phase(plan)))
+                parts.append(Part(job, plan.queue, self._phase(plan), age=age))
                 sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
                 count = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
-            self._messages += count
+            traffic.messages += count
             for dimension, size in enumerate(sent):
-                self._payload[dimension] += size
+                traffic.payload[dimension] += size
         return parts
 
     def _phase(self, plan: PhasePlan) -> int:
@@ -308,7 +341,10 @@ class _Simulation:
             if self._scope is not Scope.ALL_NPUS and not is_symmetric(plan.schedule, plan.logical, self._platform):
                 raise _NotSymmetric
             self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups_of(plan.logical))
-        return self._engine.add_phase(self._schedules[key], plan.queue, self._system.phases_end_together, plan.endpoint_ps)
+        made = self._schedules[key], plan.queue, plan.endpoint_ps
+        if made not in self._phases:
+            self._phases[made] = self._engine.add_phase(made[0], plan.queue, self._system.phases_end_together, plan.endpoint_ps)
+        return self._phases[made]
 
     def _groups_of(self, logical: LogicalDimension | Group) -> int:
         """Groups of the engine."""
@@ -323,36 +359,22 @@ class _Simulation:
 
     def _trace(self) -> Trace:
         engine = self._engine
-        phases = []
-        for record in engine.parts(0):
-            plan, cost = self._planned[record.task][record.chunk][record.part]
-            measured = record if cost is None else cost
-            phases.append(
-                PhaseRecord(
-                    record.task,
-                    record.chunk,
-                    record.part,
-                    plan,
-                    record.queued_at,
-                    record.started_at,
-                    record.ended_at,
-                    measured.delay_sum,
-                    measured.received,
-                )
-            )
+        records = engine.parts(0)
         begin, end = engine.times(0)
-        for operation in self._programs[0].operations:
-            if isinstance(operation, Send):
-                self._payload[self._platform.route(0, peer_of(operation, 0, self._platform.npus)).dimension] += operation.bytes
+        messages = 0
+        for traffic, uses in zip(self._traffic, engine.uses(), strict=True):
+            messages += traffic.messages * uses
+            for dimension, size in enumerate(traffic.payload):
+                self._payload[dimension] += size * uses
+        self._add_sends()
         return Trace(
             self._start_ps + engine.now,
             begin,
             end,
-            self._active,
-            phases,
+            PhaseRecords(records, self._planned),
             self._ended_at(),
             self._payload,
-            self._count_messages(),
+            self._count_messages(messages),
             self._npus if self._classes is None else len(self._classes),
             engine.events,
         )
@@ -365,11 +387,21 @@ class _Simulation:
                 times[npu] = times[one.members[0]]
         return times
 
-    def _count_messages(self) -> int:
-        """Messages of all NPUs."""
+    def _count_messages(self, planned: int) -> int:
+        """Messages of all NPUs, of which collectives have planned so many."""
         if self._scope is Scope.ALL_NPUS:
             return self._engine.messages
-        return self._messages if self._classes is None else self._engine.messages * len(self._classes[0].members)
+        return planned if self._classes is None else self._engine.messages * len(self._classes[0].members)
+
+    def _add_sends(self) -> None:
+        """Count the payload of what NPU 0 sends to others."""
+        rows = operation_rows(self._programs[0].operations)
+        sends = {number: kind for number, kind in enumerate(rows.kinds) if isinstance(kind, Send)}
+        if sends:
+            for number, count in Counter(rows.kind_of).items():
+                if number in sends:
+                    route = self._platform.route(0, peer_of(sends[number], 0, self._platform.npus))
+                    self._payload[route.dimension] += sends[number].bytes * count
 
     def _check_finished(self) -> None:
         engine = self._engine
@@ -423,3 +455,7 @@ class _Simulation:
 
 def _quoted(name: str) -> str:
     return f", {name!r}" if name else ""
+
+
+def _waiting(task: Task, row: int, after: tuple[int, ...]) -> Task:
+    return task._replace(after=after)

@@ -33,9 +33,9 @@ class PhasePlan:
 
 @attrs.define(slots=True)
 class ChunkPlan:
-    """A chunk: its phases in order, and its priority in queues (higher goes first)."""
+    """A chunk: its phases in order, and its priority in queues (higher goes first; None: by when the collective was issued)."""
 
-    priority: int
+    priority: int | None
     phases: tuple[PhasePlan, ...]
 
 
@@ -51,9 +51,11 @@ class DimensionOrder(abc.ABC):
     """In which order chunks pass through the dimensions, and how large they are: a scheduler plugin, made anew for every run.
 
     `all_reduces_last`: an all-reduce of several dimensions does the last of them in one phase, not as reduce-scatter and all-gather.
+    `has_memory`: what `chunk` answers depends on what was before, not on its arguments alone.
     """
 
     all_reduces_last: bool = True
+    has_memory: bool = True
 
     def begin(self, collective: Collective, now_ps: int) -> None:
         """A collective is issued now; its chunks follow."""
@@ -70,16 +72,24 @@ class DimensionOrder(abc.ABC):
 
 
 class SystemSession(abc.ABC):
-    """The system layer during one run. It may keep state; all NPUs that run one program share it."""
+    """The system layer during one run. It may keep state; all NPUs that run one program share it.
+
+    `later_first`: of chunks without a priority of their own those of later collectives go first, else those of earlier ones.
+    """
 
     queues: Sequence[QueuePlan]
+    later_first: bool = True
 
     @abc.abstractmethod
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Plan a collective that is issued now. An empty list: there is nothing to do.
 
-        Called once per collective, in order of issue.
+        Called once per collective, in order of issue; of collectives that repeat, once for all.
         """
+
+    def repeats(self, operation: Communicate) -> bool:
+        """Whether collectives like this one (in all but name and what they wait for) get the same chunks, whenever they are issued."""
+        return False
 
 
 class System(abc.ABC):

@@ -1,8 +1,9 @@
-// The Python module astra_sim_chakra._core: the reader of nodes. astra_sim_chakra/reader.py uses it.
+// The Python module astra_sim_chakra._core: the reader of nodes, and programs of them. astra_sim_chakra/reader.py and program.py use it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "program.hpp"
 #include "reader.hpp"
 
 namespace nb = nanobind;
@@ -22,6 +23,26 @@ nb::bytes taken(std::string& text) {
   nb::bytes bytes(text.data(), text.size());
   std::string().swap(text);
   return bytes;
+}
+
+std::string_view text(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+template <class T>
+std::vector<T> column(const nb::bytes& bytes) {
+  if (bytes.size() % sizeof(T)) throw std::invalid_argument("a broken column");
+  std::vector<T> numbers(bytes.size() / sizeof(T));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.c_str(), bytes.size());
+  return numbers;
+}
+
+nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::bytes& control, const nb::bytes& data_end,
+                  const nb::bytes& data, const nb::bytes& order, const std::vector<nb::bytes>& alike) {
+  std::vector<std::string_view> columns;
+  for (const nb::bytes& bytes : alike) columns.push_back(text(bytes));
+  chakra::ProgramColumns made =
+      chakra::make_program(column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control),
+                           column<std::uint64_t>(data_end), column<std::uint32_t>(data), column<std::uint32_t>(order), columns);
+  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.after_end), taken(made.after));
 }
 
 nb::dict take_columns(chakra::Reader& reader) {
@@ -56,7 +77,8 @@ nb::dict take_columns(chakra::Reader& reader) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  module.doc() = "The compiled reader of Chakra execution traces.";
+  module.doc() = "The compiled part of astra-sim-chakra.";
+  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "alike"_a);
   nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
   nb::class_<chakra::Reader>(module, "Reader")
       .def(nb::init<std::uint64_t, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a)

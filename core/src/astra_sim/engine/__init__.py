@@ -18,9 +18,11 @@ from astra_sim.engine.interface import (
     Order,
     Part,
     PartRecord,
+    PartRecords,
     RankState,
     Task,
     Trail,
+    UnlikeCollectivesError,
 )
 from astra_sim.errors import InputError
 
@@ -72,9 +74,11 @@ __all__ = [
     "Order",
     "Part",
     "PartRecord",
+    "PartRecords",
     "RankState",
     "Task",
     "Trail",
+    "UnlikeCollectivesError",
     "choose_engine",
     "has_compiled",
 ]

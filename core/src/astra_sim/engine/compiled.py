@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import _compiled
@@ -13,10 +15,11 @@ from astra_sim.engine.interface import (
     Issue,
     Job,
     Order,
-    PartRecord,
+    PartRecords,
     RankState,
     Task,
     Trail,
+    UnlikeCollectivesError,
     advance,
     check_groups,
     check_ports,
@@ -24,6 +27,7 @@ from astra_sim.engine.interface import (
     inject,
     not_under_way,
     place_of,
+    task_rows,
     too_long,
 )
 from astra_sim.engine.shared_bus import BusOptions
@@ -35,10 +39,19 @@ from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
 _UNKNOWN = -1
+MAX_PRIORITY = 1 << 62
 
 
 def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
+
+
+def _numbers(data: bytes) -> memoryview[int]:
+    return memoryview(data).cast("q")
+
+
+def _bytes(numbers: Iterable[int]) -> bytes:
+    return array("q", numbers).tobytes()
 
 
 class CompiledEngine:
@@ -70,8 +83,8 @@ class CompiledEngine:
         self._has_table = False
         self._endpoint_ps = endpoint_ps
         self._orders: list[Order] = []
-        self._jobs: dict[Job, int] = {}
-        self._job_list: list[Job] = []
+        self._sorts: dict[tuple[str, int, int], int] = {}
+        self._sort_list: list[tuple[str, int, int]] = []
         self._issuers: list[Issue] = []
         self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
@@ -105,14 +118,18 @@ class CompiledEngine:
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
-        check_program(tasks, npus, self._npus)
-        rows: list[int] = []
-        for kind, delay, _, unit, peer, size, tag in tasks:
-            number, value = (0, 0) if peer is None else (_KINDS[peer.operator], peer.normal(self._npus).value)
-            rows += (kind, delay, unit, number, value, tag, size)
-        if any(task.kind in (SEND, RECEIVE) for task in tasks):
+        columns = task_rows(tasks)
+        check_program(columns, npus, self._npus)
+        kinds = columns.kinds
+        peers = [(0, 0) if task.peer is None else (_KINDS[task.peer.operator], task.peer.normal(self._npus).value) for task in kinds]
+        of_tasks = [numbers for place, numbers in enumerate(zip(*kinds, strict=True)) if Task._fields[place] not in ("after", "peer")]
+        fields = [*of_tasks, *zip(*peers, strict=True)]
+        if any(task.kind in (SEND, RECEIVE) for task in kinds):
             self._use_table()
-        self._machine.add_program(rows, [list(task.after) for task in tasks], list(npus))
+        after = columns.after
+        self._machine.add_program(
+            [_bytes(numbers) for numbers in fields], columns.kind_of.tobytes(), after.end.tobytes(), after.rows.tobytes(), list(npus)
+        )
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
@@ -191,7 +208,7 @@ class CompiledEngine:
         return program.starts, rows, handling, [int(number) for number in carried]
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
-        """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""
+        """A phase that runs a schedule. Returns its number."""
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         if endpoint_ps > MAX_PICOSECONDS:
             raise too_long(0)
@@ -199,20 +216,25 @@ class CompiledEngine:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def times(self, npu: int) -> tuple[list[int], list[int]]:
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
-        return self._machine.times(npu)
+        ready, ended = self._machine.times(npu)
+        return _numbers(ready), _numbers(ended)
 
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
         return self._machine.ended_at()
 
-    def parts(self, npu: int) -> list[PartRecord]:
+    def parts(self, npu: int) -> PartRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
-        return [PartRecord(*row) for row in self._machine.parts(npu)]
+        return PartRecords(*map(_numbers, self._machine.parts(npu)))
+
+    def uses(self) -> list[int]:
+        """How many collectives became each plan."""
+        return self._machine.uses()
 
     def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended."""
+        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
         return tuple(time for time in self._machine.trail(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
@@ -238,26 +260,37 @@ class CompiledEngine:
             return self._machine.run(events or 0, self._issue, self._place, self._delay, self._inject, self._advance)
         except _compiled.TooLong:
             raise too_long(self.now) from None
+        except _compiled.UnlikeCollectives as error:
+            program, task, first_program, first_task, ordinal = map(int, str(error).split())
+            raise UnlikeCollectivesError((program, task), (first_program, first_task), ordinal) from None
         except _compiled.NotUnderWay as error:
             raise not_under_way(self._network, int(str(error))) from None
         except _compiled.NetworkFailure as error:
             assert isinstance(self._network, EventNetwork)
             raise self._network.failure(str(error)) from None
 
-    def _job(self, job: Job) -> int:
-        number = self._jobs.setdefault(job, len(self._job_list))
-        if number == len(self._job_list):
-            self._job_list.append(job)
+    def _sort(self, job: Job) -> int:
+        """The number of what a job is, but for its priority."""
+        number = self._sorts.setdefault(job[1:], len(self._sort_list))
+        if number == len(self._sort_list):
+            self._sort_list.append(job[1:])
         return number
 
-    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, Trail]]]:
+    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, Trail]]]:
         chunks = self._issuers[program](task, now)
-        if any(part.delay > MAX_PICOSECONDS for parts in chunks for part in parts):
-            raise too_long(now)
-        return [[(self._job(part.job), part.queue, part.phase, part.delay, part.trail) for part in parts] for parts in chunks]
+        for part in chain.from_iterable(chunks):
+            if part.delay > MAX_PICOSECONDS:
+                raise too_long(now)
+            if abs(part.job.priority) > MAX_PRIORITY:
+                raise PluginError(f"a chunk has the priority {part.job.priority}; -{MAX_PRIORITY} to {MAX_PRIORITY} are right")
+        return [
+            [(self._sort(part.job), part.job.priority, part.age, part.queue, part.phase, part.delay, part.trail) for part in parts]
+            for parts in chunks
+        ]
 
-    def _place(self, queue: int, jobs: Iterable[int], running: int, job: int) -> int:
-        return place_of(self._orders[queue], [self._job_list[number] for number in jobs], running, self._job_list[job])
+    def _place(self, queue: int, jobs: Iterable[tuple[int, int]], running: int, job: tuple[int, int]) -> int:
+        *others, new = [Job(priority, *self._sort_list[sort]) for sort, priority in (*jobs, job)]
+        return place_of(self._orders[queue], others, running, new)
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)

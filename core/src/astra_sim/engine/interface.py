@@ -12,13 +12,16 @@ the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, overload
+
+import attrs
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
+from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import LoweredProgram, Peer
 
 JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
@@ -34,7 +37,8 @@ TRAIL_LENGTH = 8
 class Job(NamedTuple):
     """What the order of a queue may look at: a chunk in one of its phases.
 
-    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first.
+    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first; priorities may only be
+    compared with one another.
     """
 
     priority: int
@@ -46,15 +50,19 @@ class Job(NamedTuple):
 Order = Callable[[Sequence[Job], int, Job], int]
 """Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
 
-The answer depends on nothing else: an engine may remember it.
+The answer depends on nothing else, and on priorities only by which are higher: an engine may remember it.
 """
 
 
 class Task(NamedTuple):
     """An operation of a program: its kind, its delay in picoseconds, the tasks it waits for, and the unit it needs (-1: none).
 
-    A SEND goes `to` an NPU, a RECEIVE comes from one: they are peers among all NPUs. The k-th send of so many `bytes` with a `tag` from
-    one NPU to another meets the k-th receive of that kind.
+    A SEND goes to a `peer`, a RECEIVE comes from one, among all NPUs. The k-th send of so many `bytes` with a `tag` from one NPU to
+    another meets the k-th receive of that kind.
+
+    A COLLECTIVE with a `group` (from 0 on) is shared by the programs that have that number: the n-th that one issues in the group is the
+    n-th of the others, and must have the same number `collective`. Those that have the same such number and `repeats` become the same
+    chunks, which are planned once.
     """
 
     kind: int
@@ -64,12 +72,16 @@ class Task(NamedTuple):
     peer: Peer | None = None
     bytes: int = 0
     tag: int = 0
+    group: int = -1
+    collective: int = -1
+    repeats: bool = False
 
 
 class Part(NamedTuple):
     """A part of a chunk, in queue number `queue` of its NPU (-1: in none).
 
-    It is phase number `phase`, or takes `delay` picoseconds and ends with `trail`, as offsets back from its end (`phase` -1).
+    It is phase number `phase`, or takes `delay` picoseconds and ends with `trail`, as offsets back from its end (`phase` -1). The priority
+    of its job grows by `age` with every collective that was issued before.
     """
 
     job: Job
@@ -77,26 +89,65 @@ class Part(NamedTuple):
     phase: int = -1
     delay: int = 0
     trail: Trail = ()
+    age: int = 0
 
 
 Issue = Callable[[int, int], Sequence[Sequence[Part]]]
 """The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
 
 
-class PartRecord(NamedTuple):
-    """A part of a chunk on an observed NPU: task, number of the chunk, of the part, and when it was queued, started and ended (-1: not).
+class UnlikeCollectivesError(Exception):
+    """Two programs share a collective that is not the same for them: (program, task) of both, and the how manyth of its group it is."""
 
-    `delay_sum` adds the time from posting a receive to its message over `received` messages.
+    def __init__(self, issued: tuple[int, int], first: tuple[int, int], ordinal: int) -> None:
+        super().__init__(f"{issued} and {first} are the collective {ordinal} of a group")
+        self.issued = issued
+        self.first = first
+        self.ordinal = ordinal
+
+
+class PartRecord(NamedTuple):
+    """A part of a chunk on an observed NPU: its task, which of all planned parts it is, when it was queued, started and ended (-1: not).
+
+    Parts count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from posting a receive to its message over
+    `received` messages.
     """
 
     task: int
-    chunk: int
     part: int
     queued_at: int
     started_at: int
     ended_at: int
     delay_sum: int
     received: int
+
+
+@attrs.frozen(eq=False)
+class PartRecords(Sequence[PartRecord]):
+    """Records in columns, which have the names of their fields."""
+
+    task: Sequence[int]
+    part: Sequence[int]
+    queued_at: Sequence[int]
+    started_at: Sequence[int]
+    ended_at: Sequence[int]
+    delay_sum: Sequence[int]
+    received: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    @overload
+    def __getitem__(self, row: int) -> PartRecord: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[PartRecord]: ...
+    def __getitem__(self, row: int | slice) -> PartRecord | list[PartRecord]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        return PartRecord(*(getattr(self, name)[row] for name in PartRecord._fields))
+
+    def __iter__(self) -> Iterator[PartRecord]:
+        return map(PartRecord, *(getattr(self, name) for name in PartRecord._fields))
 
 
 class RankState(NamedTuple):
@@ -137,7 +188,10 @@ class Engine(Protocol):
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
-        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+        """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
+
+        It is not where another program has issued the collective, or a collective that repeats is planned already.
+        """
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups of one size that run phases together, each NPU in at most one; `dimension` is what they are of. Returns their number.
@@ -153,23 +207,29 @@ class Engine(Protocol):
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a credit where it is not the engine's. Returns its
-        number, for one part of one chunk on each NPU.
+        number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
         """
 
     def run(self, events: int | None = None) -> bool:
-        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left.
 
-    def times(self, npu: int) -> tuple[list[int], list[int]]:
+        Raises UnlikeCollectivesError.
+        """
+
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
 
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
 
-    def parts(self, npu: int) -> list[PartRecord]:
+    def parts(self, npu: int) -> PartRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
 
+    def uses(self) -> list[int]:
+        """How many collectives became each plan: for every answer of `issue`, in order."""
+
     def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended."""
+        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it was ready."""
@@ -222,30 +282,48 @@ MAX_UNITS = 8
 """Units of an NPU."""
 
 
-def check_program(tasks: Sequence[Task], npus: Sequence[int], count: int) -> None:
-    """Raise ValueError where a program is none."""
-    for number, task in enumerate(tasks):
-        if not JOIN <= task.kind <= RECEIVE:
-            raise ValueError(f"task {number} is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
-        if not -1 <= task.unit < MAX_UNITS:
-            raise ValueError(f"task {number} needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
-        if not 0 <= task.delay <= MAX_PICOSECONDS:
-            raise InputError(f"task {number} takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
-        for other in task.after:
-            if not 0 <= other < number:
-                raise ValueError(f"task {number} waits for task {other}; earlier ones are right")
-        if task.kind in (SEND, RECEIVE):
-            if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
-                raise InputError(f"task {number} moves {task.bytes} bytes; 0 to {MAX_PICOSECONDS} are right")
-            if not -(2**31) <= task.tag < 2**31:
-                raise InputError(f"task {number} has tag {task.tag}; 32 bits with a sign are right")
-            for npu in npus:
-                peer = task.peer.of(npu, count) if task.peer is not None else npu
-                if peer == npu or not 0 <= peer < count:
-                    raise InputError(f"task {number} of NPU {npu} moves a message to or from NPU {peer}; another of the {count} is right")
+def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
+    """Raise ValueError where a program is none; that tasks wait for earlier ones is not looked at."""
+    for number, task in enumerate(tasks.kinds):
+        try:
+            _check_task(task, npus, count)
+        except (ValueError, InputError) as error:
+            first = next((row for row, kind in enumerate(tasks.kind_of) if kind == number), number)
+            raise type(error)(f"task {first} {error}") from None
     for npu in npus:
         if not 0 <= npu < count:
             raise ValueError(f"a program is given to NPU {npu} of {count}")
+
+
+def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
+    if not JOIN <= task.kind <= RECEIVE:
+        raise ValueError(f"is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
+    if not -1 <= task.unit < MAX_UNITS:
+        raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
+    if not 0 <= task.delay <= MAX_PICOSECONDS:
+        raise InputError(f"takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
+    if task.repeats and task.collective < 0:
+        raise ValueError("repeats, but is no numbered collective")
+    if task.kind in (SEND, RECEIVE):
+        if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
+            raise InputError(f"moves {task.bytes} bytes; 0 to {MAX_PICOSECONDS} are right")
+        if not -(2**31) <= task.tag < 2**31:
+            raise InputError(f"has tag {task.tag}; 32 bits with a sign are right")
+        for npu in npus:
+            peer = task.peer.of(npu, count) if task.peer is not None else npu
+            if peer == npu or not 0 <= peer < count:
+                raise InputError(f"of NPU {npu} moves a message to or from NPU {peer}; another of the {count} is right")
+
+
+def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
+    """Tasks in columns; each is a kind of its own unless they are in columns already. Raises ValueError."""
+    if isinstance(tasks, Rows):
+        return tasks
+    try:
+        after = Dependencies.of([task.after for task in tasks])
+    except OverflowError:
+        raise ValueError("a task waits for a task that does not exist; earlier ones are right") from None
+    return Rows(tasks, column(range(len(tasks)), "I"), after, lambda task, row, waits: task)
 
 
 def check_ports(ports: Sequence[int], count: int) -> None:

@@ -16,7 +16,7 @@ equal runs. What is sent at one level is handed to an event network together, in
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
@@ -35,9 +35,11 @@ from astra_sim.engine.interface import (
     Order,
     Part,
     PartRecord,
+    PartRecords,
     RankState,
     Task,
     Trail,
+    UnlikeCollectivesError,
     advance,
     check_groups,
     check_ports,
@@ -45,11 +47,13 @@ from astra_sim.engine.interface import (
     inject,
     not_under_way,
     place_of,
+    task_rows,
     too_long,
 )
 from astra_sim.engine.shared_bus import BusOptions, SharedBus
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
+from astra_sim.rows import kinds_of
 from astra_sim.schedule import Action, LoweredProgram
 from astra_sim.units import PS_PER_NS
 
@@ -78,11 +82,12 @@ class _Task:
         "chunk",
         "chunks",
         "ended_at",
-        "kind",
+        "job",
         "npu",
         "number",
         "order",
         "part",
+        "part_number",
         "place",
         "program",
         "queue",
@@ -100,7 +105,8 @@ class _Task:
         self.task = task
         self.program = program
         self.part: Part | None = None
-        self.chunk = self.place = -1
+        self.job: Job | None = None
+        self.part_number = self.chunk = self.place = -1
         self.queue: _Queue | None = None
         self.run: _Rank | None = None
         self.waits = len(task.after)
@@ -143,25 +149,31 @@ class _Units:
 
 
 class _Program:
-    """A program and what its collectives issued, until the last NPU has."""
+    """A program and what its collectives issued, until the last NPU has: with how many NPUs that have. `ordinals` counts them by group."""
 
-    __slots__ = ("has_units", "issue", "issued", "npus")
+    __slots__ = ("has_units", "issue", "issued", "npus", "number", "ordinals")
 
-    def __init__(self, npus: int, issue: Issue, has_units: bool) -> None:
+    def __init__(self, number: int, npus: int, issue: Issue, has_units: bool) -> None:
+        self.number = number
         self.npus = npus
         self.has_units = has_units
         self.issue = issue
-        self.issued: dict[int, tuple[Sequence[Sequence[Part]], list[int]]] = {}
+        self.issued: dict[int, tuple[_Issued, list[int]]] = {}
+        self.ordinals: Counter[int] = Counter()
 
-    def chunks(self, number: int, now: int) -> Sequence[Sequence[Part]]:
-        """The chunks of a collective."""
-        if number not in self.issued:
-            self.issued[number] = self.issue(number, now), [0]
-        chunks, count = self.issued[number]
-        count[0] += 1
-        if count[0] == self.npus:
-            del self.issued[number]
-        return chunks
+
+class _Issued:
+    """A collective that was issued, as the `number`-th: its plan, the phases of its parts, whose it was, and how many programs are left."""
+
+    __slots__ = ("chunks", "first", "left", "number", "phases", "plan")
+
+    def __init__(self, number: int, plan: int, chunks: Sequence[Sequence[Part]], first: _Task) -> None:
+        self.number = number
+        self.plan = plan
+        self.chunks = chunks
+        self.phases: dict[tuple[int, int], _Phase] = {}
+        self.first = first
+        self.left = 0
 
 
 class _Rank:
@@ -215,22 +227,33 @@ class _Rank:
 
 
 class _Phase:
-    """The ranks of a phase, which end together or each by itself: its barrier.
+    """The ranks of a phase that happens, which end together or each by itself: its barrier.
 
     `by_npu` says who receives for an NPU. `trail` is the latest of those ranks that finished last, at `ended_at`.
     """
 
-    __slots__ = ("by_npu", "ended_at", "endpoint_ps", "open", "queue", "ranks", "together", "trail")
+    __slots__ = ("by_npu", "ended_at", "kind", "open", "ranks", "trail")
 
-    def __init__(self, queue: int, together: bool, endpoint_ps: int) -> None:
+    def __init__(self, kind: _PhaseKind) -> None:
         self.ranks: list[_Rank] = []
         self.by_npu: dict[int, _Rank] = {}
         self.open = 0
         self.ended_at = -1
         self.trail: Trail = ()
+        self.kind = kind
+
+
+class _PhaseKind:
+    """A phase, as often as it happens; `trail` is that of the last time."""
+
+    __slots__ = ("endpoint_ps", "queue", "schedule", "together", "trail")
+
+    def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int) -> None:
+        self.schedule = schedule
         self.queue = queue
         self.together = together
         self.endpoint_ps = endpoint_ps
+        self.trail: Trail = ()
 
 
 class ReferenceEngine:
@@ -278,7 +301,15 @@ class ReferenceEngine:
         self._to_start: list[_Task] = []
         self._groups: list[tuple[Sequence[Sequence[int]], bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
-        self._phases: list[_Phase] = []
+        self._phases: list[_PhaseKind] = []
+        self._programs = 0
+        self._sharing: Counter[int] = Counter()  # by group, how many programs share its collectives
+        self._shared: dict[tuple[int, int], _Issued] = {}
+        self._plans: list[Sequence[Sequence[Part]]] = []
+        self._first_parts = [0]  # of each plan, among the parts of all
+        self._planned: dict[int, int] = {}  # the plans of collectives that repeat
+        self._uses: list[int] = []
+        self._collectives = 0
         # messages on their way through an event network, those it has not seen, and a time up to which it has nothing more to deliver
         self._under_way: dict[int, tuple[int, int, _Rank | Callable[[], None], int, Trail]] = {}
         self._outbox: list[Message] = []
@@ -301,8 +332,14 @@ class ReferenceEngine:
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
-        check_program(tasks, npus, self._npus)
-        program = _Program(len(npus), issue, any(task.unit >= 0 for task in tasks))
+        check_program(task_rows(tasks), npus, self._npus)
+        for number, given in enumerate(tasks):
+            for other in given.after:
+                if not 0 <= other < number:
+                    raise ValueError(f"task {number} waits for task {other}; earlier ones are right")
+        program = _Program(self._programs, len(npus), issue, any(task.unit >= 0 for task in kinds_of(tasks)))
+        self._programs += 1
+        self._sharing.update({task.group for task in kinds_of(tasks) if task.kind == COLLECTIVE and task.group >= 0})
         for npu in npus:
             if npu in self._tasks:
                 raise ValueError(f"NPU {npu} has a program already")
@@ -329,21 +366,8 @@ class ReferenceEngine:
         return len(self._schedules) - 1
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
-        """A phase that runs a schedule, for one part of one chunk on each NPU. Returns its number."""
-        programs, number = self._schedules[schedule]
-        groups, loop_back = self._groups[number]
-        phase = _Phase(queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps)
-        for group in groups:
-            for rank, npu in enumerate(group):
-                phase.by_npu[npu] = made = _Rank(npu, rank, group, programs[rank % len(programs)], phase)
-                phase.ranks.append(made)
-                if loop_back:
-                    phase.by_npu = dict.fromkeys(group, made)
-                    break
-            if loop_back:
-                break
-        phase.open = len(phase.ranks)
-        self._phases.append(phase)
+        """A phase that runs a schedule. Returns its number."""
+        self._phases.append(_PhaseKind(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps))
         return len(self._phases) - 1
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -357,13 +381,12 @@ class ReferenceEngine:
         """When the last task of each NPU so far ended (-1: none has)."""
         return self._ended_at
 
-    def parts(self, npu: int) -> list[PartRecord]:
+    def parts(self, npu: int) -> PartRecords:
         """The parts of chunks on an NPU, in the order in which they were issued."""
-        return [
+        records = [
             PartRecord(
                 task.number,
-                task.chunk,
-                task.place,
+                task.part_number,
                 task.ready_at,
                 task.started_at,
                 task.ended_at,
@@ -372,9 +395,14 @@ class ReferenceEngine:
             )
             for task in self._parts[npu]
         ]
+        return PartRecords(*zip(*records, strict=True)) if records else PartRecords(*[()] * len(PartRecord._fields))
+
+    def uses(self) -> list[int]:
+        """How many collectives became each plan."""
+        return self._uses
 
     def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended."""
+        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
         return self._phases[phase].trail
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
@@ -485,22 +513,91 @@ class ReferenceEngine:
 
     def _issue(self, task: _Task) -> int:
         """Start the chunks of a collective; returns how many those are."""
-        chunks = task.program.chunks(task.number, self.now)
-        task.chunks = len(chunks)
-        for number, parts in enumerate(chunks):
+        issued = self._issued(task)
+        task.chunks = len(issued.chunks)
+        part_number = self._first_parts[issued.plan]
+        for number, parts in enumerate(issued.chunks):
             first = previous = None
             for place, part in enumerate(parts):
                 made = _Task(task.npu, task.number, task.task, task.program)
                 made.part, made.chunk, made.place = part, number, place
+                made.part_number = part_number
+                part_number += 1
+                made.job = part.job._replace(priority=part.job.priority + part.age * issued.number)
                 made.queue = self._queues[task.npu][part.queue] if part.queue >= 0 else None
-                made.run = self._phases[part.phase].by_npu[task.npu] if part.phase >= 0 else None
+                if part.phase >= 0:
+                    if (number, place) not in issued.phases:
+                        issued.phases[number, place] = self._happening(self._phases[part.phase])
+                    made.run = issued.phases[number, place].by_npu[task.npu]
                 self._parts[task.npu].append(made)
                 if previous is not None:
                     previous.successors.append(made)
                 first, previous = first or made, made
             assert first is not None
             self._start(first)
-        return len(chunks)
+        return len(issued.chunks)
+
+    def _issued(self, task: _Task) -> _Issued:
+        """What a collective became when the first NPU issued it, which may be this one."""
+        program, number = task.program, task.number
+        if number not in program.issued:
+            program.issued[number] = self._share(task), [0]
+        issued, count = program.issued[number]
+        count[0] += 1
+        if count[0] == program.npus:
+            del program.issued[number]
+        return issued
+
+    def _share(self, task: _Task) -> _Issued:
+        """What a collective became when the first program issued it, which may be this one."""
+        program, group = task.program, task.task.group
+        if group < 0:
+            return self._plan(task)
+        key = group, program.ordinals[group]
+        program.ordinals[group] += 1
+        if key not in self._shared:
+            self._shared[key] = self._plan(task)
+            self._shared[key].left = self._sharing[group]
+        issued = self._shared[key]
+        if issued.first.task.collective != task.task.collective:
+            first = issued.first.program.number, issued.first.number
+            raise UnlikeCollectivesError((program.number, task.number), first, key[1] + 1)
+        issued.left -= 1
+        if not issued.left:
+            del self._shared[key]
+        return issued
+
+    def _plan(self, task: _Task) -> _Issued:
+        """Let a collective become chunks."""
+        kind = task.task
+        plan = self._planned.get(kind.collective, -1) if kind.repeats else -1
+        if plan < 0:
+            plan = len(self._plans)
+            self._plans.append(task.program.issue(task.number, self.now))
+            self._first_parts.append(self._first_parts[-1] + sum(map(len, self._plans[-1])))
+            self._uses.append(0)
+            if kind.repeats:
+                self._planned[kind.collective] = plan
+        self._uses[plan] += 1
+        self._collectives += 1
+        return _Issued(self._collectives - 1, plan, self._plans[plan], task)
+
+    def _happening(self, kind: _PhaseKind) -> _Phase:
+        """A phase that happens now, on all its NPUs."""
+        programs, number = self._schedules[kind.schedule]
+        groups, loop_back = self._groups[number]
+        phase = _Phase(kind)
+        for group in groups:
+            for rank, npu in enumerate(group):
+                phase.by_npu[npu] = made = _Rank(npu, rank, group, programs[rank % len(programs)], phase)
+                phase.ranks.append(made)
+                if loop_back:
+                    phase.by_npu = dict.fromkeys(group, made)
+                    break
+            if loop_back:
+                break
+        phase.open = len(phase.ranks)
+        return phase
 
     def _begin(self, task: _Task) -> None:
         task.started_at = self.now
@@ -571,9 +668,9 @@ class ReferenceEngine:
     def _enqueue(self, task: _Task) -> None:
         queue = task.queue
         assert queue is not None
-        assert task.part is not None
-        place = place_of(queue.order, queue.jobs, queue.running, task.part.job)
-        queue.jobs.insert(place, task.part.job)
+        assert task.job is not None
+        place = place_of(queue.order, queue.jobs, queue.running, task.job)
+        queue.jobs.insert(place, task.job)
         queue.entries.insert(place, task)
 
     def _pump(self, queue: _Queue) -> None:
@@ -677,7 +774,7 @@ class ReferenceEngine:
         if self._route_delay is not None:
             self._push(self.now + self._route_delay(source, destination, size), kind, source, run, slot)
         else:
-            self._outbox.append(Message(self.messages, source, destination, size, run.phase.queue))
+            self._outbox.append(Message(self.messages, source, destination, size, run.phase.kind.queue))
             self._under_way[self.messages] = (kind, source, run, slot, self._next_trail())
 
     def _arrive(self, run: _Rank, slot: int) -> None:
@@ -698,7 +795,7 @@ class ReferenceEngine:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
         size, computing = (run.program.memory_bytes[slot], run.program.compute_ps[slot]) if slot >= 0 else (0, 0)
         if self._bus is None:
-            done = self.now + run.phase.endpoint_ps
+            done = self.now + run.phase.kind.endpoint_ps
             if not size and not computing:
                 self._push(done, _CREDIT, run.npu, run)
             else:
@@ -816,13 +913,14 @@ class ReferenceEngine:
         trail = run.last_trail if run.credited_at == self.now else (self.now,)
         phase = run.phase
         phase.open -= 1
-        if not phase.together:
+        if not phase.kind.together:
             assert run.task is not None
             self._push_task(self.now, trail, run.order, run.task)
             return
         phase.trail = max(phase.trail, trail) if phase.ended_at == self.now else trail
         phase.ended_at = self.now
         if not phase.open:
+            phase.kind.trail = phase.trail
             for rank in phase.ranks:
                 assert rank.task is not None
                 self._push_task(self.now, phase.trail, rank.order, rank.task)

@@ -1,4 +1,6 @@
-"""The compiled reader: native/module.cpp."""
+"""The compiled part: native/module.cpp."""
+
+from collections.abc import Sequence
 
 class Broken(ValueError): ...
 
@@ -13,3 +15,7 @@ class Reader:
     def groups(self) -> list[str]: ...
     @property
     def involved_dims(self) -> list[list[bool]]: ...
+
+def program(
+    id: bytes, control_end: bytes, control: bytes, data_end: bytes, data: bytes, order: bytes, alike: Sequence[bytes]
+) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...

@@ -9,9 +9,10 @@ from array import array
 
 import attrs
 from astra_sim import InputError
+from astra_sim.rows import Column
 
 from astra_sim_chakra.reader import load_trace
-from astra_sim_chakra.trace import Column, Trace
+from astra_sim_chakra.trace import Trace
 
 
 @attrs.frozen(eq=False)
@@ -78,8 +79,9 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
         relative = _relative(trace, rank, count, path)
         # Of ranks with the same program only one trace is kept, that of the first.
         state = hashlib.sha256(trace.digest)
-        state.update(relative.comm_src)
-        state.update(relative.comm_dst)
+        if trace.has_peers:
+            state.update(relative.comm_src)
+            state.update(relative.comm_dst)
         key = state.digest()
         if key not in places:
             places[key] = len(programs)
@@ -109,10 +111,12 @@ def _file_digest(path: str) -> bytes:
 
 
 def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
+    if not trace.has_peers:
+        return trace.with_peers(trace.comm_src, trace.comm_dst, relative=True)
     columns: list[Column] = []
     for name in ("comm_src", "comm_dst"):
         column: Column = getattr(trace, name)
-        for row in range(len(trace)) if len(column) and max(column) >= ranks else ():
+        for row in range(len(trace)) if max(column) >= ranks else ():
             if column[row] >= ranks:
                 raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; 0 to {ranks - 1} are right")
         columns.append(_shifted(column, -rank, ranks))

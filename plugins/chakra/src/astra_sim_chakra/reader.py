@@ -75,10 +75,11 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
 
 def has_compiled() -> bool:
     """Whether the compiled reader is installed."""
-    return _compiled() is not None
+    return compiled_part() is not None
 
 
-def _compiled() -> Any:
+def compiled_part() -> Any:
+    """The compiled module, None where it is not installed."""
     try:
         from astra_sim_chakra import _core
     except ImportError:
@@ -87,7 +88,7 @@ def _compiled() -> Any:
 
 
 def _read(stream: IO[bytes], name: str, keep: bool, compiled: bool | None) -> Trace:
-    core = _compiled() if compiled is not False else None
+    core = compiled_part() if compiled is not False else None
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")
     metadata, offset = read_metadata(stream)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
+from astra_sim.rows import Column, Dependencies
 
 from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.wire import Attribute
-
-Column: TypeAlias = "memoryview[int]"
-"""Numbers, read-only, one for each row."""
 
 
 @attrs.frozen
@@ -27,17 +25,6 @@ class Metadata:
     def get(self, name: str) -> Any:
         """The value of the attribute of that name, None where there is none."""
         return next((attribute.value for attribute in self.attributes if attribute.name == name), None)
-
-
-@attrs.frozen
-class Dependencies:
-    """Rows that each row depends on: compressed sparse rows. Those of row r are `rows[end[r - 1] : end[r]]`, from 0 for r = 0."""
-
-    end: Column
-    rows: Column
-
-    def __getitem__(self, row: int) -> Column:
-        return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
 
 
 @attrs.define(kw_only=True)
@@ -171,13 +158,13 @@ class Trace:
             control=tuple(self.id[other] for other in self.control[row]),
             data=tuple(self.id[other] for other in self.data[row]),
             is_cpu_op=None if self.is_cpu_op[row] < 0 else bool(self.is_cpu_op[row]),
-            num_ops=_given(self.num_ops[row]),
-            tensor_size=_given(self.tensor_size[row]),
-            comm_type=_given(self.comm_type[row]),
+            num_ops=given(self.num_ops[row]),
+            tensor_size=given(self.tensor_size[row]),
+            comm_type=given(self.comm_type[row]),
             comm_priority=self.comm_priority[row],
-            comm_size=_given(self.comm_size[row]),
-            comm_src=_given(self.comm_src[row]),
-            comm_dst=_given(self.comm_dst[row]),
+            comm_size=given(self.comm_size[row]),
+            comm_src=given(self.comm_src[row]),
+            comm_dst=given(self.comm_dst[row]),
             comm_tag=self.comm_tag[row],
             pg_name=None if self.group[row] < 0 else self.groups[self.group[row]],
             involved_dim=None if self.involved[row] < 0 else self.involved_dims[self.involved[row]],
@@ -191,6 +178,11 @@ class Trace:
     def with_peers(self, comm_src: Column, comm_dst: Column, relative: bool) -> Trace:
         """The same trace with other peers; everything else is shared."""
         return attrs.evolve(self, comm_src=comm_src, comm_dst=comm_dst, relative_peers=relative)
+
+    @functools.cached_property
+    def has_peers(self) -> bool:
+        """Whether a node names a rank."""
+        return any(len(column) and max(column) >= 0 for column in (self.comm_src, self.comm_dst))
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -245,5 +237,6 @@ def _view(data: bytes, code: str) -> Column:
     return memoryview(data).cast(code)  # type: ignore[call-overload, no-any-return]
 
 
-def _given(value: int) -> int | None:
+def given(value: int) -> int | None:
+    """A number of a column, None where the trace does not say."""
     return None if value < 0 else value

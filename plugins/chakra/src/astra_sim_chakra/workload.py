@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.boundary import call, picoseconds
+from astra_sim.boundary import Lazily, call, picoseconds
 from astra_sim.components import Context
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Wait
 from astra_sim.groups import members_of
 from astra_sim.models import MissingWork, Work
+from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS
 
+from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import load_ranks, rank_path
 from astra_sim_chakra.schema import CollectiveType, NodeType
-from astra_sim_chakra.trace import Trace
+from astra_sim_chakra.trace import Trace, given
 
 _COLLECTIVES = {
     CollectiveType.ALL_REDUCE: Collective.ALL_REDUCE,
@@ -45,7 +46,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     programs = []
     for (number, groups), members in alike.items():
         operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
-        programs.append(RankProgram(tuple(operations), tuple(members)))
+        programs.append(RankProgram(operations, tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
 
@@ -60,16 +61,6 @@ def recognises(text: str) -> bool:
     return False
 
 
-def _places(rows: Sequence[int]) -> Sequence[int]:
-    """Where each row stands among `rows`."""
-    if isinstance(rows, range):
-        return rows
-    place = [0] * len(rows)
-    for number, row in enumerate(rows):
-        place[row] = number
-    return place
-
-
 class _Builder:
     """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
 
@@ -79,49 +70,44 @@ class _Builder:
         self._groups = groups
         self._members = members
         self._context = context
-        self._durations: dict[tuple[int, int, int, bool], int] = {}
         self._all = tuple(range(len(context.platform.dimensions)))
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> Rows[Operation]:
         """All operations, by id; where a node waits for one of a later id, in an order in which it comes after that."""
         trace = self._trace
         if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
-        waits = trace.all_dependencies()
-        ids = trace.id.tolist()
-        rows: Sequence[int] = range(len(ids))
-        if any(first > second for first, second in itertools.pairwise(ids)):
-            rows = sorted(rows, key=ids.__getitem__)
-        place = _places(rows)
-        if any(place[other] >= place[row] for row in rows for other in waits[row]):
-            rows = list(trace.order)
-            place = _places(rows)
-        types, names = trace.type.tolist(), trace.names()
-        if isinstance(place, range):
-            return [self._operation(row, tuple(waits[row]), types[row], names[row]) for row in rows]
-        return [self._operation(row, tuple(place[other] for other in waits[row]), types[row], names[row]) for row in rows]
+        columns = program_columns(trace)
+        kinds = [self._operation(row) for row in columns.kinds]
 
-    def _operation(self, row: int, after: tuple[int, ...], kind: int, name: str) -> Operation:
-        trace = self._trace
+        def make(kind: Operation, place: int, after: tuple[int, ...]) -> Operation:
+            assert not isinstance(kind, Wait)
+            return attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+
+        return Rows(kinds, columns.kind_of, columns.after, make)
+
+    def _operation(self, row: int) -> Operation:
+        """An operation, but for what it waits for and its name."""
+        trace, kind = self._trace, self._trace.type[row]
         on_cpu = trace.is_cpu_op[row] == 1
         if kind == NodeType.COMP_NODE or (self._context.replay_only and kind > NodeType.METADATA_NODE):
-            return Compute(after, self._duration(row, on_cpu), cpu=on_cpu, name=name)
+            return Compute((), self._duration(row, on_cpu), cpu=on_cpu)
         if kind == NodeType.INVALID_NODE:
             raise self._error(row, "its type is INVALID_NODE, which cannot be run")
         if kind == NodeType.METADATA_NODE:
-            return Compute(after, 0, name=name)
+            return Compute((), 0)
         if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
-            return MemoryAccess(after, self._needed(row, "tensor_size"), kind == NodeType.MEM_STORE_NODE, True, name=name)
+            return MemoryAccess((), self._needed(row, "tensor_size"), kind == NodeType.MEM_STORE_NODE, True)
         size = self._needed(row, "comm_size")
         if kind == NodeType.COMM_COLL_NODE:
-            return self._collective(row, after, size, name)
+            return self._collective(row, size)
         sends = kind == NodeType.COMM_SEND_NODE
         distance = self._needed(row, "comm_dst" if sends else "comm_src")
         if not distance:
             raise self._error(row, f"{'comm_dst' if sends else 'comm_src'} is the rank itself; another one is right")
-        return (Send if sends else Receive)(after, shift(distance), size, trace.comm_tag[row], name=name)
+        return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row])
 
-    def _collective(self, row: int, after: tuple[int, ...], size: int, name: str) -> Communicate:
+    def _collective(self, row: int, size: int) -> Communicate:
         trace = self._trace
         kind = CollectiveType(self._needed(row, "comm_type"))
         if kind not in _COLLECTIVES:
@@ -139,26 +125,23 @@ class _Builder:
         dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
         if not dimensions:
             raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
-        return Communicate(after, _COLLECTIVES[kind], scaled, dimensions, -1, Pass.FORWARD, group=group, name=name)
+        return Communicate((), _COLLECTIVES[kind], scaled, dimensions, -1, Pass.FORWARD, group=group)
 
     def _duration(self, row: int, on_cpu: bool) -> int:
         """Picoseconds that a node computes: as recorded (0 is a nanosecond), or as the compute model says."""
         trace, context = self._trace, self._context
-        key = trace.duration_ns[row], trace.num_ops[row], trace.tensor_size[row], on_cpu
-        if key not in self._durations:
-            recorded, operations, size = (None if value < 0 else value for value in key[:3])
-            if on_cpu or context.replay_only:
-                nanoseconds: float = recorded or 0
-            else:
-                work = Work(recorded, operations, size)
-                what = f"{self._path}: {trace.label(row)}: compute {type(context.compute).__name__}"
-                try:
-                    nanoseconds = call(what, context.compute.duration_ns, work)
-                except MissingWork as error:
-                    raise self._error(row, str(error)) from None
-            scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
-            self._durations[key] = picoseconds(scaled, f"{self._path}: {trace.label(row)}: the computing time")
-        return self._durations[key] or PS_PER_NS
+        recorded, operations, size = map(given, (trace.duration_ns[row], trace.num_ops[row], trace.tensor_size[row]))
+        if on_cpu or context.replay_only:
+            nanoseconds: float = recorded or 0
+        else:
+            work = Work(recorded, operations, size)
+            what = Lazily(lambda: f"{self._path}: {trace.label(row)}: compute {type(context.compute).__name__}")
+            try:
+                nanoseconds = call(what, context.compute.duration_ns, work)
+            except MissingWork as error:
+                raise self._error(row, str(error)) from None
+        scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
+        return picoseconds(scaled, Lazily(lambda: f"{self._path}: {trace.label(row)}: the computing time")) or PS_PER_NS
 
     def _needed(self, row: int, column: str) -> int:
         value: int = getattr(self._trace, column)[row]

@@ -172,7 +172,7 @@ class Session(SystemSession):
         self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._directions for _ in ways]
         self._stages = {kind: self._make_stages(kind, dimensions) for kind in Collective}
         self._order = system.dimension_order()
-        self._priority = 0
+        self.later_first = system.options.scheduling_policy == "lifo"
         self._next_queue: dict[tuple[int, range], int] = {}
         self._instances: dict[tuple[Collective, int], int] = {}
         self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
@@ -204,7 +204,7 @@ class Session(SystemSession):
         if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
             return self._issue_in_group(operation, Group(operation.group))
         stages = self._stages[operation.collective]
-        priority = self.next_priority(operation)
+        priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
         sizes = self.chunk_sizes(operation, self._system.context.platform.npus)
@@ -226,7 +226,7 @@ class Session(SystemSession):
         """Members in the order in which they are listed are one dimension; chunks go through the first queue."""
         if group.size == 1:
             return []
-        priority = self.next_priority(operation)
+        priority = URGENT_PRIORITY if operation.urgent else None
         algorithm = self._system.algorithms[operation.collective][0]
         chunks = []
         for size in self.chunk_sizes(operation, group.size):
@@ -239,13 +239,15 @@ class Session(SystemSession):
             chunks.append(ChunkPlan(priority, (plan,)))
         return chunks
 
-    def next_priority(self, operation: Communicate) -> int:
-        """The priority of the chunks of a collective that is issued now."""
-        if operation.urgent:
-            return URGENT_PRIORITY
-        priority = self._priority
-        self._priority += 1 if self._system.options.scheduling_policy == "lifo" else -1
-        return priority
+    def repeats(self, operation: Communicate) -> bool:
+        """Whether nothing takes turns."""
+        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
+            return True
+        stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
+        return not self._order.has_memory and not any(map(self._takes_turns, stages))
+
+    def _takes_turns(self, stage: Stage) -> bool:
+        return len(self._directions[stage.dimension]) > 1 or stage.algorithm.variants > 1
 
     def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
         """Bytes of the chunks of a collective, all equal but for the last. Raises InputError."""
@@ -270,7 +272,7 @@ class Session(SystemSession):
 
     def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
         """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
-        if any(len(self._directions[stage.dimension]) > 1 or stage.algorithm.variants > 1 for stage in stages):
+        if any(map(self._takes_turns, stages)):
             return self._make_phases(collective, size, stages)
         key = collective, size, tuple(stage.dimension for stage in stages)
         if key not in self._known:

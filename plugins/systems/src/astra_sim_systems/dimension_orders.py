@@ -12,6 +12,8 @@ from astra_sim.system import DimensionOrder
 class Ascending(DimensionOrder):
     """First dimension first; an all-gather starts with the last."""
 
+    has_memory = False
+
     def __init__(self, platform: Platform) -> None:
         pass
 
@@ -25,6 +27,8 @@ class Ascending(DimensionOrder):
 
 class RoundRobin(Ascending):
     """As ascending, but every chunk of whatever collective starts one place further on."""
+
+    has_memory = True
 
     def __init__(self, platform: Platform) -> None:
         self._turn = 0

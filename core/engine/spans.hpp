@@ -1,0 +1,35 @@
+// Figures of a run from its columns: what astra_sim/spans.py says, in C++.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "trails.hpp"
+
+namespace astra {
+
+using Spans = std::vector<std::pair<Time, Time>>;  // begin and end
+
+// Disjoint spans, in order, that cover the same time; `spans` is given up.
+Spans union_of(Spans spans);
+
+// How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
+std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& ended);
+
+struct Use {
+  Time spent = 0;     // from start to end
+  Spans spans;        // from being queued to the end, as a union
+};
+
+// For each part how often it is there, and for each group of parts its use.
+struct Uses {
+  std::vector<std::uint64_t> counts;
+  std::vector<Use> groups;
+};
+
+Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, const std::vector<Time>& started, const std::vector<Time>& ended,
+             const std::vector<std::uint32_t>& group_of, std::size_t groups);
+
+}  // namespace astra

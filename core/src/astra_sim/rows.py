@@ -1,0 +1,72 @@
+"""Sequences of which many members are alike, in columns: a million of them take no more room than a few numbers each."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Generic, TypeAlias, TypeVar, overload
+
+import attrs
+
+T = TypeVar("T")
+
+Column: TypeAlias = "memoryview[int]"
+"""Numbers, one for each row; read-only."""
+
+
+def column(numbers: Iterable[int], code: str) -> Column:
+    """Numbers as a column; `code` is that of the module `array`: I for 32 bits, Q and q for 64."""
+    return memoryview(array(code, numbers)).toreadonly()
+
+
+@attrs.frozen(eq=False)
+class Dependencies:
+    """Rows that each row depends on: compressed sparse rows. Those of row r are `rows[end[r - 1] : end[r]]`, from 0 for r = 0.
+
+    `end` has 64 bits (code Q), `rows` 32 (code I).
+    """
+
+    end: Column
+    rows: Column
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[int]]) -> Dependencies:
+        """Those of a list for each row. Raises OverflowError where a row is negative."""
+        return cls(column(accumulate(map(len, lists)), "Q"), column(chain.from_iterable(lists), "I"))
+
+    def __getitem__(self, row: int) -> Column:
+        return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
+
+
+@attrs.frozen(eq=False)
+class Rows(Sequence[T], Generic[T]):
+    """A sequence whose member r is like `kinds[kind_of[r]]`, but for the members it waits for, `after`, and perhaps a name.
+
+    `kind_of` has 32 bits (code I). `make` makes member r: (its kind, r, the rows it waits for).
+    """
+
+    kinds: Sequence[T]
+    kind_of: Column
+    after: Dependencies
+    make: Callable[[T, int, tuple[int, ...]], T]
+
+    def __len__(self) -> int:
+        return len(self.kind_of)
+
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[T]: ...
+    def __getitem__(self, row: int | slice) -> T | list[T]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        row %= len(self)
+        return self.make(self.kinds[self.kind_of[row]], row, tuple(self.after[row]))
+
+
+def kinds_of(members: Sequence[T]) -> Sequence[T]:
+    """What members are like: each kind once where they are `Rows`, else all of them."""
+    return members.kinds if isinstance(members, Rows) else members

@@ -1,0 +1,82 @@
+"""Figures of a run from its columns. `engine/spans.cpp` does the same where the compiled engine is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from astra_sim.engine import PartRecords, has_compiled
+from astra_sim.rows import Column, column
+
+
+@attrs.frozen(eq=False)
+class Spans:
+    """Disjoint spans of time, in order: when each begins and ends."""
+
+    begins: Sequence[int]
+    ends: Sequence[int]
+
+    @property
+    def covered(self) -> int:
+        """The time that they take."""
+        return sum(self.ends) - sum(self.begins)
+
+
+@attrs.frozen(eq=False)
+class Use:
+    """How long parts take from start to end, in all, and when one at least is queued or running."""
+
+    spent: int
+    spans: Spans
+
+
+def computing(kind_of: Column, durations: Sequence[int], ended: Sequence[int], compiled: bool = True) -> tuple[int, int]:
+    """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
+
+    `ended` says when each task ended, `durations` how long those of each kind take.
+    """
+    if compiled and has_compiled():
+        from astra_sim.engine import _compiled
+
+        return _compiled.computing(kind_of.tobytes(), list(durations), _bytes(ended))
+    spans = [(end - durations[kind], end) for kind, end in zip(kind_of, ended, strict=True) if durations[kind] >= 0]
+    return sum(end - begin for begin, end in spans), union(spans).covered
+
+
+def uses_of(records: PartRecords, group_of: Sequence[int], groups: int, compiled: bool = True) -> tuple[list[int], list[Use]]:
+    """For each part how often there is a record of it, and for each group of parts its use. `group_of` says where each part belongs."""
+    if compiled and has_compiled():
+        from astra_sim.engine import _compiled
+
+        columns = [_bytes(each) for each in (records.part, records.queued_at, records.started_at, records.ended_at)]
+        counts, found = _compiled.uses_of(columns, list(group_of), groups)
+        return counts, [Use(spent, Spans(_numbers(begins), _numbers(ends))) for spent, begins, ends in found]
+    counts = [0] * len(group_of)
+    spent = [0] * groups
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
+    for record in records:
+        counts[record.part] += 1
+        group = group_of[record.part]
+        spent[group] += record.ended_at - record.started_at
+        spans[group].append((record.queued_at, record.ended_at))
+    return counts, [Use(time, union(each)) for time, each in zip(spent, spans, strict=True)]
+
+
+def union(spans: Sequence[tuple[int, int]]) -> Spans:
+    """Disjoint spans that cover the same time."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return Spans([begin for begin, _ in merged], [end for _, end in merged])
+
+
+def _bytes(numbers: Sequence[int]) -> bytes:
+    return (numbers if isinstance(numbers, memoryview) else column(numbers, "q")).tobytes()
+
+
+def _numbers(data: bytes) -> Column:
+    return memoryview(data).cast("q")

@@ -1,0 +1,157 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace chakra {
+
+namespace {
+
+constexpr std::uint32_t kNone = 0xffffffff;
+
+// The dependencies of rows, control and data, each once.
+class Dependencies {
+ public:
+  Dependencies(const std::vector<std::uint64_t>& control_end, const std::vector<std::uint32_t>& control,
+               const std::vector<std::uint64_t>& data_end, const std::vector<std::uint32_t>& data, std::size_t rows)
+      : control_end_(control_end), control_(control), data_end_(data_end), data_(data), seen_(rows, kNone) {
+    check(control_end, control, rows);
+    check(data_end, data, rows);
+  }
+
+  template <typename Action>
+  void each(std::uint32_t row, const Action& action) {
+    each_of(control_end_, control_, row, action);
+    each_of(data_end_, data_, row, action);
+  }
+
+ private:
+  static void check(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::size_t rows) {
+    if (ends.size() != rows || !std::is_sorted(ends.begin(), ends.end()) || (rows ? ends.back() : 0) != others.size() ||
+        std::any_of(others.begin(), others.end(), [rows](std::uint32_t other) { return other >= rows; })) {
+      throw std::invalid_argument("broken columns of dependencies");
+    }
+  }
+
+  template <typename Action>
+  void each_of(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::uint32_t row, const Action& action) {
+    for (std::uint64_t at = row ? ends[row - 1] : 0; at < ends[row]; ++at) {
+      if (seen_[others[at]] == row) continue;
+      seen_[others[at]] = row;
+      action(others[at]);
+    }
+  }
+
+  const std::vector<std::uint64_t>& control_end_;
+  const std::vector<std::uint32_t>& control_;
+  const std::vector<std::uint64_t>& data_end_;
+  const std::vector<std::uint32_t>& data_;
+  std::vector<std::uint32_t> seen_;  // the row for which another was last met
+};
+
+// Numbers rows by what they are like, in a table of 2^n places.
+class Kinds {
+ public:
+  Kinds(const std::vector<ColumnView>& alike, std::vector<std::uint32_t>& kinds) : alike_(alike), kinds_(kinds), places_(1024, kNone) {}
+
+  std::uint32_t of(std::uint32_t row) {
+    std::size_t place = hash(row) & (places_.size() - 1);
+    for (; places_[place] != kNone; place = (place + 1) & (places_.size() - 1)) {
+      if (equal(kinds_[places_[place]], row)) return places_[place];
+    }
+    const auto kind = static_cast<std::uint32_t>(kinds_.size());
+    places_[place] = kind;
+    kinds_.push_back(row);
+    if (kinds_.size() * 2 > places_.size()) grow();
+    return kind;
+  }
+
+ private:
+  std::uint64_t hash(std::uint32_t row) const {
+    std::uint64_t hash = 0;
+    for (const ColumnView& column : alike_) {
+      hash = (hash ^ column[row]) * 0x9e3779b97f4a7c15u;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+
+  bool equal(std::uint32_t a, std::uint32_t b) const {
+    return std::all_of(alike_.begin(), alike_.end(), [=](const ColumnView& column) { return column[a] == column[b]; });
+  }
+
+  void grow() {
+    std::vector<std::uint32_t> places(places_.size() * 2, kNone);
+    for (std::uint32_t kind = 0; kind < kinds_.size(); ++kind) {
+      std::size_t place = hash(kinds_[kind]) & (places.size() - 1);
+      while (places[place] != kNone) place = (place + 1) & (places.size() - 1);
+      places[place] = kind;
+    }
+    places_.swap(places);
+  }
+
+  const std::vector<ColumnView>& alike_;
+  std::vector<std::uint32_t>& kinds_;
+  std::vector<std::uint32_t> places_;
+};
+
+std::vector<std::uint32_t> inverse(const std::vector<std::uint32_t>& rows) {
+  std::vector<std::uint32_t> places(rows.size(), kNone);
+  for (std::uint32_t place = 0; place < rows.size(); ++place) {
+    if (rows[place] >= rows.size() || places[rows[place]] != kNone) throw std::invalid_argument("a broken order");
+    places[rows[place]] = place;
+  }
+  return places;
+}
+
+}  // namespace
+
+ColumnView::ColumnView(std::string_view bytes, std::size_t rows) : data_(bytes.data()), width_(rows ? bytes.size() / rows : 1) {
+  if (width_ * rows != bytes.size() || (width_ != 1 && width_ != 4 && width_ != 8)) throw std::invalid_argument("a broken column");
+}
+
+ProgramColumns make_program(const std::vector<std::uint64_t>& id, const std::vector<std::uint64_t>& control_end,
+                            const std::vector<std::uint32_t>& control, const std::vector<std::uint64_t>& data_end,
+                            const std::vector<std::uint32_t>& data, const std::vector<std::uint32_t>& order,
+                            const std::vector<std::string_view>& alike) {
+  const std::size_t count = id.size();
+  if (count >= kNone || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
+  Dependencies dependencies(control_end, control, data_end, data, count);
+  ProgramColumns made;
+  // By id; where a node waits for one of a later id, in an order in which it comes after that.
+  std::vector<std::uint32_t> rows(count), places;
+  std::iota(rows.begin(), rows.end(), 0u);
+  if (!std::is_sorted(id.begin(), id.end())) {
+    std::sort(rows.begin(), rows.end(), [&](std::uint32_t a, std::uint32_t b) { return id[a] < id[b]; });
+  }
+  places = inverse(rows);
+  bool waits_for_later = false;
+  for (std::uint32_t row = 0; row < count && !waits_for_later; ++row) {
+    dependencies.each(row, [&](std::uint32_t other) { waits_for_later = waits_for_later || places[other] >= places[row]; });
+  }
+  if (waits_for_later) {
+    if (order.empty()) {
+      std::iota(rows.begin(), rows.end(), 0u);
+    } else {
+      rows = order;
+    }
+    places = inverse(rows);
+  }
+  Dependencies again(control_end, control, data_end, data, count);
+  std::vector<ColumnView> columns;
+  for (const std::string_view bytes : alike) columns.emplace_back(bytes, count);
+  Kinds kinds(columns, made.kinds);
+  made.kind_of.reserve(count);
+  made.after_end.reserve(count);
+  made.after.reserve(control.size() + data.size());
+  for (const std::uint32_t row : rows) {
+    made.kind_of.push_back(kinds.of(row));
+    again.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });
+    made.after_end.push_back(made.after.size());
+  }
+  if (!std::is_sorted(rows.begin(), rows.end())) made.rows = std::move(rows);
+  return made;
+}
+
+}  // namespace chakra
