@@ -89,10 +89,15 @@ def smallest_first(jobs: Sequence[Job], started: int, job: Job) -> int:
 
 def in_columns(tasks: Sequence[Task]) -> Rows[Task]:
     """Tasks of which those that are alike are of one kind."""
-    likes = [task._replace(after=()) for task in tasks]
+    likes = [task._replace(after=(), delay=1) if task.kind == TIMER else task._replace(after=()) for task in tasks]
+    times = [task.delay if task.kind == TIMER else -1 for task in tasks]
     kinds = list(dict.fromkeys(likes))
     after = Dependencies.of([task.after for task in tasks])
-    return Rows(kinds, column(map(kinds.index, likes), "I"), after, lambda kind, row, after: kind._replace(after=after))
+
+    def make(kind: Task, row: int, after: tuple[int, ...]) -> Task:
+        return kind._replace(after=after, delay=kind.delay if times[row] < 0 else times[row])
+
+    return Rows(kinds, column(map(kinds.index, likes), "I"), after, make, column(times, "q"))
 
 
 class Graph:

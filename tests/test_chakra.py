@@ -108,25 +108,34 @@ def test_what_is_written_is_read(nodes: list[Node]) -> None:
 
 @pytest.mark.skipif(not has_compiled(), reason="pure")
 @settings(max_examples=100, deadline=None)
-@given(node_lists(), st.integers(0, 1))
-def test_programs(nodes: list[Node], repeated: int) -> None:
+@given(node_lists(), st.booleans(), st.sampled_from([{COMP}, {COMP, SEND, COLL}, set()]))
+def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -> None:
     """Nodes as a program, in Python and compiled: by id or in an order that works, and what is alike is of one kind."""
     last = max((each.id for each in nodes), default=0)
     again = [evolve(each, id=(last + place + 1) % 2**64, name="again") for place, each in enumerate(nodes)]
     nodes = nodes + [each for each in again if repeated and each.id > last]
     trace = trace_of(nodes)
-    made, compiled = program_columns(trace, compiled=False), program_columns(trace)
-    for name in ("rows", "kinds", "kind_of"):
+    made, compiled = program_columns(trace, computing, compiled=False), program_columns(trace, computing)
+    for name in ("rows", "kinds", "kind_of", "works", "work_of"):
         assert list(getattr(made, name)) == list(getattr(compiled, name))
     after = [list(made.after[place]) for place in range(len(nodes))]
     assert after == [list(compiled.after[place]) for place in range(len(nodes))]
     assert sorted(made.rows) == list(range(len(nodes)))
     assert all(other < place for place, waits in enumerate(after) for other in waits)
     assert [[made.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in made.rows]
-    likes = [evolve(trace.node(row), id=0, name="", control=(), data=(), comm_priority=0) for row in made.rows]
-    for place, kind in enumerate(made.kind_of):
-        assert likes[place] == evolve(trace.node(made.kinds[kind]), id=0, name="", control=(), data=(), comm_priority=0)
-    assert len(made.kinds) == len({repr(like) for like in likes})
+    nothing = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
+    seen: dict[str, tuple[int, int]] = {}
+    for place, row in enumerate(made.rows):
+        each = trace.node(row)
+        if each.type in computing:
+            like = repr((each.type, each.is_cpu_op))
+            work = repr((each.is_cpu_op, each.duration_ns, each.num_ops, each.tensor_size))
+            assert seen.setdefault(f"work {work}", (made.work_of[place], row)) == (made.work_of[place], made.works[made.work_of[place]])
+        else:
+            like = repr(evolve(each, duration_ns=0, num_ops=0, **nothing))
+            assert made.work_of[place] == len(made.works)
+        assert seen.setdefault(like, (made.kind_of[place], row)) == (made.kind_of[place], made.kinds[made.kind_of[place]])
+    assert len(seen) == len(made.kinds) + len(made.works)
     by_id = sorted(range(len(nodes)), key=lambda row: nodes[row].id)
     if all(nodes[other].id < nodes[row].id for row in by_id for other in trace.dependencies(row)):
         assert list(made.rows) == by_id

@@ -165,13 +165,20 @@ times = st.integers(0, 60)
 
 
 @needs_compiled
-@given(st.lists(st.tuples(st.integers(0, 2), times)), st.lists(st.integers(-1, 20), min_size=3, max_size=3))
-def test_computing(tasks: list[tuple[int, int]], durations: list[int]) -> None:
-    kind_of, ended = column([kind for kind, _ in tasks], "I"), [end + 20 for _, end in tasks]
-    answer = computing(kind_of, durations, ended, compiled=False)
-    assert computing(kind_of, durations, ended) == answer
-    covered = {time for kind, end in zip(kind_of, ended, strict=True) for time in range(end - max(durations[kind], 0), end)}
-    assert answer == (sum(max(durations[kind], 0) for kind in kind_of), len(covered))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), times, st.integers(-1, 20))), st.lists(st.integers(-1, 20), min_size=3, max_size=3), st.booleans()
+)
+def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], timed: bool) -> None:
+    ended = [end + 20 for _, end, _ in tasks]
+    own = column([time for _, _, time in tasks], "q") if timed else None
+    made = Rows[str](
+        "abc", column([kind for kind, _, _ in tasks], "I"), Dependencies.of([()] * len(tasks)), lambda kind, row, after: kind, own
+    )
+    answer = computing(made, durations, ended, compiled=False)
+    assert computing(made, durations, ended) == answer
+    taken = [0 if durations[kind] < 0 else time if timed and time >= 0 else durations[kind] for kind, _, time in tasks]
+    covered = {moment for time, end in zip(taken, ended, strict=True) for moment in range(end - time, end)}
+    assert answer == (sum(taken), len(covered))
 
 
 @needs_compiled

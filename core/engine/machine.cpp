@@ -90,10 +90,12 @@ void Machine::set_table(const astra_network* table) {
   table_ = table;
 }
 
-void Machine::add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, const std::vector<std::uint64_t>& after_end,
-                          const std::vector<std::uint32_t>& after, const std::vector<std::int64_t>& npus) {
+void Machine::add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, std::vector<Time> times,
+                          const std::vector<std::uint64_t>& after_end, const std::vector<std::uint32_t>& after,
+                          const std::vector<std::int64_t>& npus) {
   if (started_) invalid("programs are given before the run");
   const std::size_t count = kind_of.size();
+  if (!times.empty() && times.size() != count) invalid("a program with broken columns");
   if (count >= kNone || after_end.size() != count || after.size() != (count ? after_end.back() : 0)) invalid("a program with broken columns");
   Program program;
   for (const Task& kind : kinds) {
@@ -156,6 +158,7 @@ void Machine::add_program(std::vector<Task> kinds, std::vector<std::uint32_t> ki
   for (const std::int32_t group : groups) ++sharing_[group];
   program.kinds = std::move(kinds);
   program.kind_of = std::move(kind_of);
+  program.times = std::move(times);
   programs_.push_back(std::move(program));
   issued_.emplace_back();
 }
@@ -580,13 +583,15 @@ void Machine::start_part(std::uint32_t number) {
 }
 
 void Machine::begin_task(std::uint32_t npu, std::uint32_t number) {
-  const Task& task = programs_[npus_[npu].program].task(number);
+  const Program& program = programs_[npus_[npu].program];
+  const Task& task = program.task(number);
+  const Time delay = program.delay(number);
   const std::uint32_t order = next_task_order(npu);
   if (task.kind == TaskKind::send || task.kind == TaskKind::receive) return begin_message(npu, number, order);
-  Time end = after(task.delay);
+  Time end = after(delay);
   if (task.kind == TaskKind::access && !ports_.empty() && ports_[npu] >= 0) {
     Time& free_at = port_free_at_[static_cast<std::size_t>(ports_[npu])];
-    if (__builtin_add_overflow(std::max(now_, free_at), task.delay, &end)) throw TooLong();
+    if (__builtin_add_overflow(std::max(now_, free_at), delay, &end)) throw TooLong();
     free_at = end;
   }
   TrailTimes times;

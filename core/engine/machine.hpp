@@ -88,9 +88,10 @@ class Machine : private BusHost {
   void add_queues(const std::vector<std::int64_t>& slots);
   void add_ports(const std::vector<std::int64_t>& ports);
   void set_table(const astra_network* table);
-  // The tasks that task t waits for are after[after_end[t - 1]] to after[after_end[t] - 1].
-  void add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, const std::vector<std::uint64_t>& after_end,
-                   const std::vector<std::uint32_t>& after, const std::vector<std::int64_t>& npus);
+  // `times` are the delays of tasks that have one of their own (else -1), or nothing. The tasks that task t waits for are
+  // after[after_end[t - 1]] to after[after_end[t] - 1].
+  void add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, std::vector<Time> times,
+                   const std::vector<std::uint64_t>& after_end, const std::vector<std::uint32_t>& after, const std::vector<std::int64_t>& npus);
   std::uint32_t add_groups(std::vector<std::int32_t> members, std::int32_t size, bool loop_back);
   std::uint32_t add_schedule(std::vector<RankProgram> programs, std::uint32_t groups);
   std::uint32_t add_phase(std::uint32_t schedule, std::int32_t queue, bool together, Time endpoint_ps);

@@ -134,8 +134,8 @@ class Machine {
 
   // Columns of 64 bits for the kinds of tasks, none where there are no tasks: kind, delay, unit, bytes, tag, group, collective, whether
   // it repeats, the kind of peer and its value. The other columns are those of astra_sim.rows.Rows.
-  void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& after_end, const nb::bytes& after,
-                   const Numbers& npus) {
+  void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& times, const nb::bytes& after_end,
+                   const nb::bytes& after, const Numbers& npus) {
     std::vector<Numbers> f;
     for (const nb::bytes& bytes : fields) f.push_back(column<std::int64_t>(bytes));
     const std::size_t size = f.empty() ? 0 : f[0].size();
@@ -150,7 +150,8 @@ class Machine {
       kinds.push_back({static_cast<astra::TaskKind>(f[0][k]), static_cast<std::int8_t>(f[2][k]), f[7][k] != 0, f[1][k],
                        peer(f[8][k], f[9][k]), small(f[4][k]), f[3][k], small(f[5][k]), small(f[6][k])});
     }
-    own().add_program(std::move(kinds), column<std::uint32_t>(kind_of), column<std::uint64_t>(after_end), column<std::uint32_t>(after), npus);
+    own().add_program(std::move(kinds), column<std::uint32_t>(kind_of), column<astra::Time>(times), column<std::uint64_t>(after_end),
+                      column<std::uint32_t>(after), npus);
   }
 
   std::uint32_t add_groups(const Numbers& members, std::int64_t size, bool loop_back) {
@@ -226,8 +227,8 @@ NB_MODULE(_compiled, module) {
   nb::exception<astra::NotUnderWay>(module, "NotUnderWay");
   nb::exception<astra::UnlikeCollectives>(module, "UnlikeCollectives");
   nb::exception<astra::NetworkFailure>(module, "NetworkFailure");
-  module.def("computing", [](const nb::bytes& kind_of, const Numbers& durations, const nb::bytes& ended) {
-    return astra::computing(column<std::uint32_t>(kind_of), durations, column<astra::Time>(ended));
+  module.def("computing", [](const nb::bytes& kind_of, const Numbers& durations, const nb::bytes& times, const nb::bytes& ended) {
+    return astra::computing(column<std::uint32_t>(kind_of), durations, column<astra::Time>(times), column<astra::Time>(ended));
   });
   // The columns part, queued, started and ended of records.
   module.def("uses_of", [](const std::vector<nb::bytes>& columns, const std::vector<std::uint32_t>& group_of, std::size_t groups) {

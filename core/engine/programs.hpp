@@ -96,6 +96,7 @@ struct Task {
 struct Program {
   std::vector<Task> kinds;
   std::vector<std::uint32_t> kind_of;
+  std::vector<Time> times;           // delays of tasks that have one of their own, else -1; or nothing
   std::vector<std::uint32_t> first;  // tasks that wait for nothing
   std::vector<std::uint32_t> successors;
   std::vector<std::uint32_t> first_successor;
@@ -104,6 +105,7 @@ struct Program {
 
   std::size_t size() const { return kind_of.size(); }
   const Task& task(std::uint32_t number) const { return kinds[kind_of[number]]; }
+  Time delay(std::uint32_t number) const { return times.empty() || times[number] < 0 ? task(number).delay : times[number]; }
 };
 
 // What the order of a queue looks at: sort of job, and priority.

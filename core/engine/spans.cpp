@@ -19,14 +19,16 @@ Spans union_of(Spans spans) {
   return spans;
 }
 
-std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& ended) {
-  if (kind_of.size() != ended.size()) throw std::invalid_argument("columns of different lengths");
+std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& times,
+                                const std::vector<Time>& ended) {
+  if (kind_of.size() != ended.size() || (!times.empty() && times.size() != ended.size())) throw std::invalid_argument("columns of different lengths");
   Spans spans;
   Time sum = 0, covered = 0;
   for (std::size_t row = 0; row < kind_of.size(); ++row) {
     if (kind_of[row] >= durations.size()) throw std::invalid_argument("a task of no kind");
-    const Time duration = durations[kind_of[row]];
+    Time duration = durations[kind_of[row]];
     if (duration < 0) continue;
+    if (!times.empty() && times[row] >= 0) duration = times[row];
     sum += duration;
     spans.emplace_back(ended[row] - duration, ended[row]);
   }

@@ -15,8 +15,10 @@ using Spans = std::vector<std::pair<Time, Time>>;  // begin and end
 // Disjoint spans, in order, that cover the same time; `spans` is given up.
 Spans union_of(Spans spans);
 
-// How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
-std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& ended);
+// How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out. `times` are those of
+// tasks that have one of their own (else -1), or nothing.
+std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& times,
+                                const std::vector<Time>& ended);
 
 struct Use {
   Time spent = 0;     // from start to end

@@ -125,7 +125,10 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 
 @attrs.frozen(eq=False)
 class RankProgram:
-    """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names."""
+    """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
+
+    The times of rows are those of `Compute`, above 0, and so are those of their kinds.
+    """
 
     operations: Sequence[Operation]
     npus: tuple[int, ...]

@@ -190,7 +190,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
     layers = _layers(graph, trace)
     rows = operation_rows(graph.operations)
     durations = [kind.duration_ps if isinstance(kind, Compute) and not kind.idle else -1 for kind in rows.kinds]
-    compute_ps, computing_ps = computing(rows.kind_of, durations, trace.end_ps)
+    compute_ps, computing_ps = computing(rows, durations, trace.end_ps)
     dimensions, busy = _dimensions(components, trace)
     network = {
         "plugin": components.names["network"],

@@ -41,15 +41,17 @@ class Dependencies:
 
 @attrs.frozen(eq=False)
 class Rows(Sequence[T], Generic[T]):
-    """A sequence whose member r is like `kinds[kind_of[r]]`, but for the members it waits for, `after`, and perhaps a name.
+    """A sequence whose member r is like `kinds[kind_of[r]]`, but for the members it waits for, `after`, and perhaps a time and a name.
 
-    `kind_of` has 32 bits (code I). `make` makes member r: (its kind, r, the rows it waits for).
+    `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of what its kind says, or -1. `make` makes
+    member r: (its kind, r, the rows it waits for).
     """
 
     kinds: Sequence[T]
     kind_of: Column
     after: Dependencies
     make: Callable[[T, int, tuple[int, ...]], T]
+    times: Column | None = None
 
     def __len__(self) -> int:
         return len(self.kind_of)

@@ -34,7 +34,7 @@ from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
 from astra_sim.platform import Group, LogicalDimension, Platform
-from astra_sim.rows import Rows, kinds_of
+from astra_sim.rows import Column, Rows, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
 
@@ -241,8 +241,12 @@ class _Simulation:
         self._running = [number for number, program in enumerate(self._programs) if program.npus]
         for number in self._running:
             rows = operation_rows(self._programs[number].operations)
-            tasks = Rows([self._task(kind) for kind in rows.kinds], rows.kind_of, rows.after, _waiting)
-            engine.add_program(tasks, self._programs[number].npus, partial(self._issue, number))
+            tasks = [self._task(kind) for kind in rows.kinds]
+            engine.add_program(
+                Rows(tasks, rows.kind_of, rows.after, partial(_made, rows.times), rows.times),
+                self._programs[number].npus,
+                partial(self._issue, number),
+            )
         try:
             while engine.run(EVENTS_PER_REPORT):
                 if progress is not None:
@@ -457,5 +461,7 @@ def _quoted(name: str) -> str:
     return f", {name!r}" if name else ""
 
 
-def _waiting(task: Task, row: int, after: tuple[int, ...]) -> Task:
+def _made(times: Column | None, task: Task, row: int, after: tuple[int, ...]) -> Task:
+    if times is not None and times[row] >= 0:
+        return task._replace(after=after, delay=times[row])
     return task._replace(after=after)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
 
 import attrs
 
 from astra_sim.engine import PartRecords, has_compiled
-from astra_sim.rows import Column, column
+from astra_sim.rows import Column, Rows, column
 
 
 @attrs.frozen(eq=False)
@@ -31,16 +33,19 @@ class Use:
     spans: Spans
 
 
-def computing(kind_of: Column, durations: Sequence[int], ended: Sequence[int], compiled: bool = True) -> tuple[int, int]:
+def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], compiled: bool = True) -> tuple[int, int]:
     """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
 
-    `ended` says when each task ended, `durations` how long those of each kind take.
+    `ended` says when each task ended, `durations` how long those of each kind take, but for rows with a time of their own.
     """
+    kind_of, times = rows.kind_of, rows.times
     if compiled and has_compiled():
         from astra_sim.engine import _compiled
 
-        return _compiled.computing(kind_of.tobytes(), list(durations), _bytes(ended))
-    spans = [(end - durations[kind], end) for kind, end in zip(kind_of, ended, strict=True) if durations[kind] >= 0]
+        return _compiled.computing(kind_of.tobytes(), list(durations), b"" if times is None else times.tobytes(), _bytes(ended))
+    own = repeat(-1) if times is None else times
+    spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, own, strict=False)]
+    spans = [(end - time, end) for time, end in zip(spent, ended, strict=True) if time >= 0]
     return sum(end - begin for begin, end in spans), union(spans).covered
 
 

@@ -35,14 +35,21 @@ std::vector<T> column(const nb::bytes& bytes) {
   return numbers;
 }
 
+std::vector<std::string_view> texts(const std::vector<nb::bytes>& columns) {
+  std::vector<std::string_view> found;
+  for (const nb::bytes& bytes : columns) found.push_back(text(bytes));
+  return found;
+}
+
 nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::bytes& control, const nb::bytes& data_end,
-                  const nb::bytes& data, const nb::bytes& order, const std::vector<nb::bytes>& alike) {
-  std::vector<std::string_view> columns;
-  for (const nb::bytes& bytes : alike) columns.push_back(text(bytes));
-  chakra::ProgramColumns made =
-      chakra::make_program(column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control),
-                           column<std::uint64_t>(data_end), column<std::uint32_t>(data), column<std::uint32_t>(order), columns);
-  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.after_end), taken(made.after));
+                  const nb::bytes& data, const nb::bytes& order, const nb::bytes& type, const std::vector<nb::bytes>& device,
+                  const std::vector<nb::bytes>& others, const std::vector<nb::bytes>& work, std::uint32_t computing) {
+  chakra::ProgramColumns made = chakra::make_program(
+      {column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control), column<std::uint64_t>(data_end),
+       column<std::uint32_t>(data), column<std::uint32_t>(order), text(type), texts(device), texts(others), texts(work)},
+      computing);
+  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of), taken(made.after_end),
+                        taken(made.after));
 }
 
 nb::dict take_columns(chakra::Reader& reader) {
@@ -78,7 +85,8 @@ nb::dict take_columns(chakra::Reader& reader) {
 
 NB_MODULE(_core, module) {
   module.doc() = "The compiled part of astra-sim-chakra.";
-  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "alike"_a);
+  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "type"_a,
+             "device"_a, "others"_a, "work"_a, "computing"_a);
   nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
   nb::class_<chakra::Reader>(module, "Reader")
       .def(nb::init<std::uint64_t, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a)

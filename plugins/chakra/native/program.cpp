@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace chakra {
 
@@ -50,20 +51,20 @@ class Dependencies {
   std::vector<std::uint32_t> seen_;  // the row for which another was last met
 };
 
-// Numbers rows by what they are like, in a table of 2^n places.
+// Numbers rows by what they are like in some columns, in a table of 2^n places. The numbers are places in `firsts`, which may be shared.
 class Kinds {
  public:
-  Kinds(const std::vector<ColumnView>& alike, std::vector<std::uint32_t>& kinds) : alike_(alike), kinds_(kinds), places_(1024, kNone) {}
+  Kinds(std::vector<ColumnView> alike, std::vector<std::uint32_t>& firsts) : alike_(std::move(alike)), firsts_(firsts), places_(1024, kNone) {}
 
   std::uint32_t of(std::uint32_t row) {
     std::size_t place = hash(row) & (places_.size() - 1);
     for (; places_[place] != kNone; place = (place + 1) & (places_.size() - 1)) {
-      if (equal(kinds_[places_[place]], row)) return places_[place];
+      if (equal(firsts_[places_[place]], row)) return places_[place];
     }
-    const auto kind = static_cast<std::uint32_t>(kinds_.size());
+    const auto kind = static_cast<std::uint32_t>(firsts_.size());
     places_[place] = kind;
-    kinds_.push_back(row);
-    if (kinds_.size() * 2 > places_.size()) grow();
+    firsts_.push_back(row);
+    if (++count_ * 2 > places_.size()) grow();
     return kind;
   }
 
@@ -83,18 +84,26 @@ class Kinds {
 
   void grow() {
     std::vector<std::uint32_t> places(places_.size() * 2, kNone);
-    for (std::uint32_t kind = 0; kind < kinds_.size(); ++kind) {
-      std::size_t place = hash(kinds_[kind]) & (places.size() - 1);
+    for (const std::uint32_t kind : places_) {
+      if (kind == kNone) continue;
+      std::size_t place = hash(firsts_[kind]) & (places.size() - 1);
       while (places[place] != kNone) place = (place + 1) & (places.size() - 1);
       places[place] = kind;
     }
     places_.swap(places);
   }
 
-  const std::vector<ColumnView>& alike_;
-  std::vector<std::uint32_t>& kinds_;
+  std::vector<ColumnView> alike_;
+  std::vector<std::uint32_t>& firsts_;
   std::vector<std::uint32_t> places_;
+  std::size_t count_ = 0;
 };
+
+std::vector<ColumnView> views(const std::vector<std::string_view>& columns, std::size_t rows) {
+  std::vector<ColumnView> made;
+  for (const std::string_view bytes : columns) made.emplace_back(bytes, rows);
+  return made;
+}
 
 std::vector<std::uint32_t> inverse(const std::vector<std::uint32_t>& rows) {
   std::vector<std::uint32_t> places(rows.size(), kNone);
@@ -111,13 +120,12 @@ ColumnView::ColumnView(std::string_view bytes, std::size_t rows) : data_(bytes.d
   if (width_ * rows != bytes.size() || (width_ != 1 && width_ != 4 && width_ != 8)) throw std::invalid_argument("a broken column");
 }
 
-ProgramColumns make_program(const std::vector<std::uint64_t>& id, const std::vector<std::uint64_t>& control_end,
-                            const std::vector<std::uint32_t>& control, const std::vector<std::uint64_t>& data_end,
-                            const std::vector<std::uint32_t>& data, const std::vector<std::uint32_t>& order,
-                            const std::vector<std::string_view>& alike) {
+ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) {
+  const std::vector<std::uint64_t>& id = trace.id;
+  const std::vector<std::uint32_t>& order = trace.order;
   const std::size_t count = id.size();
-  if (count >= kNone || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
-  Dependencies dependencies(control_end, control, data_end, data, count);
+  if (count >= kNone || trace.type.size() != count || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
+  Dependencies dependencies(trace.control_end, trace.control, trace.data_end, trace.data, count);
   ProgramColumns made;
   // By id; where a node waits for one of a later id, in an order in which it comes after that.
   std::vector<std::uint32_t> rows(count), places;
@@ -138,18 +146,20 @@ ProgramColumns make_program(const std::vector<std::uint64_t>& id, const std::vec
     }
     places = inverse(rows);
   }
-  Dependencies again(control_end, control, data_end, data, count);
-  std::vector<ColumnView> columns;
-  for (const std::string_view bytes : alike) columns.emplace_back(bytes, count);
-  Kinds kinds(columns, made.kinds);
+  Dependencies again(trace.control_end, trace.control, trace.data_end, trace.data, count);
+  Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds), works(views(trace.work, count), made.works);
   made.kind_of.reserve(count);
+  made.work_of.reserve(count);
   made.after_end.reserve(count);
-  made.after.reserve(control.size() + data.size());
+  made.after.reserve(trace.control.size() + trace.data.size());
   for (const std::uint32_t row : rows) {
-    made.kind_of.push_back(kinds.of(row));
+    const bool does = computing >> (static_cast<unsigned char>(trace.type[row]) & 31) & 1;
+    made.kind_of.push_back((does ? computes : others).of(row));
+    made.work_of.push_back(does ? works.of(row) : kNone);
     again.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });
     made.after_end.push_back(made.after.size());
   }
+  std::replace(made.work_of.begin(), made.work_of.end(), kNone, static_cast<std::uint32_t>(made.works.size()));
   if (!std::is_sorted(rows.begin(), rows.end())) made.rows = std::move(rows);
   return made;
 }

@@ -37,14 +37,25 @@ struct ProgramColumns {
   std::vector<std::uint32_t> rows;     // the row of the file of each place in the program; empty where they are the same
   std::vector<std::uint32_t> kinds;    // for each kind of node the first row that is like it
   std::vector<std::uint32_t> kind_of;  // for each place
+  std::vector<std::uint32_t> works;    // for each work of nodes that compute the first row that has it
+  std::vector<std::uint32_t> work_of;  // for each place; where a node does not compute, the number of works
   std::vector<std::uint64_t> after_end;
   std::vector<std::uint32_t> after;    // places, as compressed sparse rows
 };
 
-// What nodes are like is in `alike`. `order` is the reader's, empty where that of the file is one. Raises std::invalid_argument.
-ProgramColumns make_program(const std::vector<std::uint64_t>& id, const std::vector<std::uint64_t>& control_end,
-                            const std::vector<std::uint32_t>& control, const std::vector<std::uint64_t>& data_end,
-                            const std::vector<std::uint32_t>& data, const std::vector<std::uint32_t>& order,
-                            const std::vector<std::string_view>& alike);
+// The columns of a trace that a program is made of; `order` is empty where that of the file is one.
+struct TraceColumns {
+  std::vector<std::uint64_t> id, control_end;
+  std::vector<std::uint32_t> control;
+  std::vector<std::uint64_t> data_end;
+  std::vector<std::uint32_t> data, order;
+  std::string_view type;                 // a byte each
+  std::vector<std::string_view> device;  // what nodes that compute are like, and the others too
+  std::vector<std::string_view> others;  // what the others are like
+  std::vector<std::string_view> work;    // what nodes compute
+};
+
+// Nodes of type t compute if bit t of `computing` is set. Raises std::invalid_argument.
+ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing);
 
 }  // namespace chakra

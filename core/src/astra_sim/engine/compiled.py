@@ -126,10 +126,9 @@ class CompiledEngine:
         fields = [*of_tasks, *zip(*peers, strict=True)]
         if any(task.kind in (SEND, RECEIVE) for task in kinds):
             self._use_table()
-        after = columns.after
-        self._machine.add_program(
-            [_bytes(numbers) for numbers in fields], columns.kind_of.tobytes(), after.end.tobytes(), after.rows.tobytes(), list(npus)
-        )
+        after, times = columns.after, b"" if columns.times is None else columns.times.tobytes()
+        given = [_bytes(numbers) for numbers in fields]
+        self._machine.add_program(given, columns.kind_of.tobytes(), times, after.end.tobytes(), after.rows.tobytes(), list(npus))
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:

@@ -17,5 +17,15 @@ class Reader:
     def involved_dims(self) -> list[list[bool]]: ...
 
 def program(
-    id: bytes, control_end: bytes, control: bytes, data_end: bytes, data: bytes, order: bytes, alike: Sequence[bytes]
-) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
+    id: bytes,
+    control_end: bytes,
+    control: bytes,
+    data_end: bytes,
+    data: bytes,
+    order: bytes,
+    type: bytes,
+    device: Sequence[bytes],
+    others: Sequence[bytes],
+    work: Sequence[bytes],
+    computing: int,
+) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]: ...

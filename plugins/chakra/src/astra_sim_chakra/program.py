@@ -1,12 +1,13 @@
 """The nodes of a trace as a program: in an order in which each comes after what it waits for, and by what they are like.
 
-Two nodes are alike if nothing but their names, ids and dependencies differ. `native/program.cpp` does the same.
+Nodes that compute are alike if they do it on the same device; what they compute is their work. Others are alike if nothing but their names,
+ids, dependencies and durations differ. `native/program.cpp` does the same.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
@@ -15,48 +16,48 @@ from astra_sim.rows import Column, Dependencies, column
 from astra_sim_chakra.reader import compiled_part
 from astra_sim_chakra.trace import Trace
 
-_ALIKE = (
-    "type",
-    "is_cpu_op",
-    "duration_ns",
-    "num_ops",
-    "tensor_size",
-    "comm_type",
-    "comm_size",
-    "comm_src",
-    "comm_dst",
-    "comm_tag",
-    "group",
-    "involved",
-)
+_DEVICE = ("type", "is_cpu_op")
+_OTHERS = (*_DEVICE, "tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "group", "involved")
+_WORK = ("is_cpu_op", "duration_ns", "num_ops", "tensor_size")
 
 
 @attrs.frozen(eq=False)
 class ProgramColumns:
     """Places in the program: `rows` are the rows of the trace, `kind_of` says which of `kinds` each is like, `after` what it waits for.
 
-    `kinds` are rows, for each kind the first of the program that is like it. Columns have 32 bits (code I).
+    `work_of` says which of `works` a node computes; where it does not, their number. `kinds` and `works` are rows, the first in the program
+    that is like this. Columns have 32 bits (code I).
     """
 
     rows: Sequence[int]
     kinds: Sequence[int]
     kind_of: Column
+    works: Sequence[int]
+    work_of: Column
     after: Dependencies
 
 
-def program_columns(trace: Trace, *, compiled: bool | None = None) -> ProgramColumns:
-    """The columns of a program. `compiled`: use the compiled part (None: where it is installed)."""
+def program_columns(trace: Trace, computing: Collection[int], *, compiled: bool | None = None) -> ProgramColumns:
+    """The columns of a program, of which nodes of the types `computing` compute.
+
+    `compiled`: use the compiled part (None: where it is installed).
+    """
     core = compiled_part() if compiled is not False else None
     if core is None:
-        return _in_python(trace)
+        return _in_python(trace, computing)
     order = b"" if isinstance(trace.order, range) else memoryview(trace.order).tobytes()  # type: ignore[arg-type]
     dependencies = (trace.control.end, trace.control.rows, trace.data.end, trace.data.rows)
-    alike = [getattr(trace, name).tobytes() for name in _ALIKE]
-    rows, kinds, kind_of, after_end, after = core.program(trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, alike)
+    alike = [[getattr(trace, name).tobytes() for name in names] for names in (_DEVICE, _OTHERS, _WORK)]
+    mask = sum(1 << kind for kind in set(computing))
+    rows, kinds, kind_of, works, work_of, after_end, after = core.program(
+        trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, trace.type.tobytes(), *alike, mask
+    )
     return ProgramColumns(
         _view(rows, "I") if rows else range(len(trace)),
         _view(kinds, "I"),
         _view(kind_of, "I"),
+        _view(works, "I"),
+        _view(work_of, "I"),
         Dependencies(_view(after_end, "Q"), _view(after, "I")),
     )
 
@@ -65,7 +66,7 @@ def _view(data: bytes, code: Any) -> Column:
     return memoryview(data).cast(code)
 
 
-def _in_python(trace: Trace) -> ProgramColumns:
+def _in_python(trace: Trace, computing: Collection[int]) -> ProgramColumns:
     waits = trace.all_dependencies()
     ids = trace.id.tolist()
     rows: Sequence[int] = range(len(ids))
@@ -75,17 +76,31 @@ def _in_python(trace: Trace) -> ProgramColumns:
     if any(place[other] >= place[row] for row in rows for other in waits[row]):
         rows = list(trace.order)
         place = _places(rows)
-    kinds: list[int] = []
-    numbers: dict[tuple[int, ...], int] = {}
-    alike = list(zip(*(getattr(trace, name) for name in _ALIKE), strict=True))
-    kind_of = []
+    device, others, work = (list(zip(*(getattr(trace, name) for name in names), strict=True)) for names in (_DEVICE, _OTHERS, _WORK))
+    kinds, works = _Numbers(), _Numbers()
+    kind_of, work_of = [], []
     for row in rows:
-        number = numbers.setdefault(alike[row], len(kinds))
-        if number == len(kinds):
-            kinds.append(row)
-        kind_of.append(number)
+        does = trace.type[row] in computing
+        kind_of.append(kinds.of(device[row] if does else others[row], row))
+        work_of.append(works.of(work[row], row) if does else -1)
+    work_of = [len(works.firsts) if number < 0 else number for number in work_of]
     after = Dependencies.of([[place[other] for other in waits[row]] for row in rows])
-    return ProgramColumns(rows, kinds, column(kind_of, "I"), after)
+    return ProgramColumns(rows, kinds.firsts, column(kind_of, "I"), works.firsts, column(work_of, "I"), after)
+
+
+class _Numbers:
+    """Numbers things as they come, and keeps the first row of each."""
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def of(self, what: tuple[int, ...], row: int) -> int:
+        """The number of what is in a row."""
+        number = self._numbers.setdefault(what, len(self.firsts))
+        if number == len(self.firsts):
+            self.firsts.append(row)
+        return number
 
 
 def _places(rows: Sequence[int]) -> Sequence[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ from astra_sim.components import Context
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Wait
 from astra_sim.groups import members_of
 from astra_sim.models import MissingWork, Work
-from astra_sim.rows import Rows
+from astra_sim.rows import Rows, column
 from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS
 
@@ -77,21 +77,27 @@ class _Builder:
         trace = self._trace
         if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
-        columns = program_columns(trace)
-        kinds = [self._operation(row) for row in columns.kinds]
+        replay = self._context.replay_only
+        computing = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
+        columns = program_columns(trace, computing)
+        durations = [*self._durations(columns.works), -1]
+        times = column(map(durations.__getitem__, columns.work_of), "q")
+        kinds = [self._operation(row, computing) for row in columns.kinds]
 
         def make(kind: Operation, place: int, after: tuple[int, ...]) -> Operation:
             assert not isinstance(kind, Wait)
-            return attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+            made = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+            if isinstance(made, Compute) and times[place] >= 0:
+                made.duration_ps = times[place]
+            return made
 
-        return Rows(kinds, columns.kind_of, columns.after, make)
+        return Rows(kinds, columns.kind_of, columns.after, make, times)
 
-    def _operation(self, row: int) -> Operation:
-        """An operation, but for what it waits for and its name."""
+    def _operation(self, row: int, computing: Collection[int]) -> Operation:
+        """An operation, but for what it waits for and its name; if it computes, but for its time."""
         trace, kind = self._trace, self._trace.type[row]
-        on_cpu = trace.is_cpu_op[row] == 1
-        if kind == NodeType.COMP_NODE or (self._context.replay_only and kind > NodeType.METADATA_NODE):
-            return Compute((), self._duration(row, on_cpu), cpu=on_cpu)
+        if kind in computing:
+            return Compute((), PS_PER_NS, cpu=trace.is_cpu_op[row] == 1)
         if kind == NodeType.INVALID_NODE:
             raise self._error(row, "its type is INVALID_NODE, which cannot be run")
         if kind == NodeType.METADATA_NODE:
@@ -127,21 +133,29 @@ class _Builder:
             raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
         return Communicate((), _COLLECTIVES[kind], scaled, dimensions, -1, Pass.FORWARD, group=group)
 
-    def _duration(self, row: int, on_cpu: bool) -> int:
-        """Picoseconds that a node computes: as recorded (0 is a nanosecond), or as the compute model says."""
+    def _durations(self, rows: Sequence[int]) -> list[int]:
+        """Picoseconds that nodes compute: as recorded (0 is a nanosecond), or as the compute model says."""
         trace, context = self._trace, self._context
-        recorded, operations, size = map(given, (trace.duration_ns[row], trace.num_ops[row], trace.tensor_size[row]))
-        if on_cpu or context.replay_only:
-            nanoseconds: float = recorded or 0
-        else:
-            work = Work(recorded, operations, size)
-            what = Lazily(lambda: f"{self._path}: {trace.label(row)}: compute {type(context.compute).__name__}")
-            try:
-                nanoseconds = call(what, context.compute.duration_ns, work)
-            except MissingWork as error:
-                raise self._error(row, str(error)) from None
-        scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
-        return picoseconds(scaled, Lazily(lambda: f"{self._path}: {trace.label(row)}: the computing time")) or PS_PER_NS
+        found: list[int] = []
+        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(found)])}")
+        model = Lazily(lambda: f"{here}: compute {type(context.compute).__name__}")
+        time = Lazily(lambda: f"{here}: the computing time")
+
+        def ask() -> None:
+            for row in rows:
+                recorded, operations, size = given(trace.duration_ns[row]), given(trace.num_ops[row]), given(trace.tensor_size[row])
+                if context.replay_only or trace.is_cpu_op[row] == 1:
+                    nanoseconds: float = recorded or 0
+                else:
+                    nanoseconds = context.compute.duration_ns(Work(recorded, operations, size))
+                scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
+                found.append(picoseconds(scaled, time) or PS_PER_NS)
+
+        try:
+            call(model, ask)
+        except MissingWork as error:
+            raise InputError(f"{here}: {error}") from None
+        return found
 
     def _needed(self, row: int, column: str) -> int:
         value: int = getattr(self._trace, column)[row]
