@@ -95,7 +95,7 @@ def test_missing_keys_are_errors(tmp_path: Path, key: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(place=st.integers(0, 400), what=st.sampled_from(["cut", "flip", "double"]), character=st.characters())
+@given(place=st.integers(0, 400), what=st.sampled_from(["cut", "flip", "double"]), character=st.characters(codec="utf-8"))
 def test_spoilt_files_give_an_answer_or_an_error(tmp_path_factory: pytest.TempPathFactory, place: int, what: str, character: str) -> None:
     text = json.dumps(SYSTEM)
     place %= len(text)

@@ -14,7 +14,7 @@ from operator import lt, sub
 import attrs
 
 from astra_sim.platform import LogicalDimension
-from astra_sim.rows import Dependencies, Rows, column, kinds_of
+from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
 
 
@@ -232,17 +232,20 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
             seen.add(npu)
     for operations in (graph.operations, *(program.operations for program in graph.others)):
         _check_waits(operations)
-        for index, operation in enumerate(kinds_of(operations)):
-            if not isinstance(operation, Communicate):
-                continue
-            for dimension in operation.dimensions:
-                if not 0 <= dimension < len(graph.dimensions):
-                    raise ValueError(f"operation {index} uses dimension {dimension} of {len(graph.dimensions)}")
-            members = operation.group or ()
-            if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
-                raise ValueError(
-                    f"operation {index} is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
-                )
+        for number, operation in enumerate(kinds_of(operations)):
+            wrong = _wrong_with(operation, graph, npus) if isinstance(operation, Communicate) else None
+            if wrong:
+                raise ValueError(f"operation {first_like(operations, number)} {wrong}")
+
+
+def _wrong_with(operation: Communicate, graph: ExecutionGraph, npus: int) -> str | None:
+    for dimension in operation.dimensions:
+        if not 0 <= dimension < len(graph.dimensions):
+            return f"uses dimension {dimension} of {len(graph.dimensions)}"
+    members = operation.group or ()
+    if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
+        return f"is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
+    return None
 
 
 def _check_waits(operations: Sequence[Operation]) -> None:

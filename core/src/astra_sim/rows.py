@@ -72,3 +72,8 @@ class Rows(Sequence[T], Generic[T]):
 def kinds_of(members: Sequence[T]) -> Sequence[T]:
     """What members are like: each kind once where they are `Rows`, else all of them."""
     return members.kinds if isinstance(members, Rows) else members
+
+
+def first_like(members: Sequence[T], kind: int) -> int:
+    """The place of the first member of a kind, by its number in `kinds_of`."""
+    return members.kind_of.tolist().index(kind) if isinstance(members, Rows) else kind

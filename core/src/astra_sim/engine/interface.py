@@ -21,7 +21,7 @@ from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
-from astra_sim.rows import Dependencies, Rows, column
+from astra_sim.rows import Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
 
 JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
@@ -288,8 +288,7 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
         try:
             _check_task(task, npus, count)
         except (ValueError, InputError) as error:
-            first = next((row for row, kind in enumerate(tasks.kind_of) if kind == number), number)
-            raise type(error)(f"task {first} {error}") from None
+            raise type(error)(f"task {first_like(tasks, number)} {error}") from None
     for npu in npus:
         if not 0 <= npu < count:
             raise ValueError(f"a program is given to NPU {npu} of {count}")
