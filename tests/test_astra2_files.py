@@ -94,6 +94,12 @@ def test_missing_keys_are_errors(tmp_path: Path, key: str) -> None:
         run(tmp_path, {name: value for name, value in SYSTEM.items() if name != key})
 
 
+@pytest.mark.parametrize("text", ['{\n"L": 1,\n"o" 2}', '{\n"splits": 1,\n"endpoint-delay": }'])
+def test_the_line_of_broken_json_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"system\.json:3: not JSON"):
+        run(tmp_path, text)
+
+
 @settings(max_examples=150, deadline=None)
 @given(place=st.integers(0, 400), what=st.sampled_from(["cut", "flip", "double"]), character=st.characters(codec="utf-8"))
 def test_spoilt_files_give_an_answer_or_an_error(tmp_path_factory: pytest.TempPathFactory, place: int, what: str, character: str) -> None:

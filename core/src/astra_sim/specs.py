@@ -140,6 +140,8 @@ def _load_cached(key: tuple[str, str, int, int, int, int], path: str, plugins: P
             tried.append(file_format.name)
     if not text.strip():
         raise InputError(f"{path}: the file is empty")
+    if text.lstrip().startswith("{"):
+        parse_json(text, path)
     raise InputError(f"{path}: not a {kind} file of a known format (tried: {', '.join(['TOML (*.toml)', *tried])})")
 
 

@@ -15,7 +15,7 @@ from astra_sim.components import build
 from astra_sim.experiment import Experiment, load_experiment
 from astra_sim.options import Typed
 from astra_sim.plugins import shared_plugins
-from astra_sim.specs import parse_toml, read_text
+from astra_sim.specs import parse_json, parse_toml, read_text
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
@@ -169,7 +169,7 @@ def _from_toml(request: Request) -> Iterable[str]:
 
 
 def _from_json(request: Request) -> Iterable[str]:
-    document = _read_json(request.source)
+    document = parse_json(read_text(request.source), request.source)
     if isinstance(document, dict) and "nodes" in document:
         if "schema" in document:
             raise InputError(f"{request.source}: this is an execution trace of PyTorch; --from pytorch converts it")
@@ -305,13 +305,6 @@ def _plain(value: Any) -> Any:
         except ValueError:
             return str(value)
     return value
-
-
-def _read_json(path: str) -> Any:
-    try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
 
 
 def _write_text(path: str, pieces: Iterable[str]) -> None:
