@@ -72,6 +72,7 @@ void Machine::add_queues(const std::vector<std::int64_t>& slots) {
   }
   slots_ = slots;
   npu_queues_.resize(npus_.size() * slots_.size());
+  known_first_.resize(slots_.size());
 }
 
 void Machine::add_ports(const std::vector<std::int64_t>& ports) {
@@ -367,24 +368,27 @@ void Machine::add_ready(Units& units, std::uint32_t npu, std::uint32_t task) {
   state_of(npu, task).state = ready;
   if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ready[task] = now_;
   const std::int8_t unit = programs_[npus_[npu].program].task(task).unit;
-  std::vector<std::uint32_t>& heap = units.ready[unit < 0 ? kUnits : unit];
+  const std::int32_t number = unit < 0 ? kUnits : unit;
+  std::vector<std::uint32_t>& heap = units.ready[number];
+  units.waiting |= 1u << number;
   heap.push_back(task);
   std::push_heap(heap.begin(), heap.end(), std::greater<>());
 }
 
 // Take the ready task of the lowest number whose unit is not busy, and make it busy; false where there is none.
-bool Machine::next_ready(const Program& program, Units& units, std::uint32_t& task) {
-  std::vector<std::uint32_t>* best = nullptr;
-  for (std::int32_t unit = 0; unit <= kUnits; ++unit) {
-    std::vector<std::uint32_t>& heap = units.ready[unit];
-    if (heap.empty() || (unit < kUnits && units.busy[unit])) continue;
-    if (!best || heap.front() < best->front()) best = &heap;
+bool Machine::next_ready(Units& units, std::uint32_t& task) {
+  std::int32_t best = -1;
+  for (std::uint32_t free = units.waiting & ~units.busy; free; free &= free - 1) {
+    const std::int32_t unit = __builtin_ctz(free);
+    if (best < 0 || units.ready[unit].front() < units.ready[best].front()) best = unit;
   }
-  if (!best) return false;
-  task = best->front();
-  std::pop_heap(best->begin(), best->end(), std::greater<>());
-  best->pop_back();
-  if (program.task(task).unit >= 0) units.busy[program.task(task).unit] = true;
+  if (best < 0) return false;
+  std::vector<std::uint32_t>& heap = units.ready[best];
+  task = heap.front();
+  std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+  heap.pop_back();
+  if (heap.empty()) units.waiting &= ~(1u << best);
+  if (best < kUnits) units.busy |= 1u << best;
   return true;
 }
 
@@ -392,7 +396,7 @@ bool Machine::next_ready(const Program& program, Units& units, std::uint32_t& ta
 void Machine::pump_units(std::uint32_t npu) {
   const Program& program = programs_[npus_[npu].program];
   std::uint32_t task = 0;
-  while (next_ready(program, units_[npus_[npu].units], task)) {
+  while (next_ready(units_[npus_[npu].units], task)) {
     const TaskKind kind = program.task(task).kind;
     if (kind != TaskKind::join && kind != TaskKind::collective) {
       begin_task(npu, task);
@@ -634,7 +638,7 @@ void Machine::end_task(std::uint32_t npu, std::uint32_t task) {
   state_of(npu, task).state = ended;
   npus_[npu].ended_at = now_;
   const std::int8_t unit = programs_[npus_[npu].program].task(task).unit;
-  if (unit >= 0) units_[npus_[npu].units].busy[unit] = false;
+  if (unit >= 0) units_[npus_[npu].units].busy &= ~(1u << unit);
   if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].ended[task] = now_;
 }
 
@@ -712,23 +716,36 @@ void Machine::enqueue(std::uint32_t number, std::int32_t queue) {
   NpuQueue& own = queue_of(chunks_[number].npu, queue);
   const Part& part = part_of(chunks_[number]);
   const Job job{part.job.sort, part.job.priority + part.age * collectives_[chunks_[number].collective].number};
-  make_place_key(own, static_cast<std::uint32_t>(queue), job);
-  const auto known = places_.find(place_key_);
-  std::uint32_t place;
-  if (known != places_.end()) {
-    place = known->second;
-  } else {
-    place = host_->place(static_cast<std::uint32_t>(queue), own.jobs, own.running, job);
-    if (place < own.running || place > own.jobs.size()) invalid("a queue's order gave a place outside of the queue");
-    place_words_ += place_key_.size();
-    if (place_words_ > kPlaceWords) {
-      places_.clear();
-      place_words_ = place_key_.size();
-    }
-    places_.emplace(place_key_, place);
-  }
+  const std::uint32_t place = place_of(own, static_cast<std::uint32_t>(queue), job);
   own.jobs.insert(own.jobs.begin() + place, job);
   own.entries.insert(own.entries.begin() + place, number);
+}
+
+// The place of a new job in a queue. What the order has answered once is remembered.
+std::uint32_t Machine::place_of(const NpuQueue& own, std::uint32_t queue, const Job& job) {
+  const auto ask = [&] {
+    const std::uint32_t place = host_->place(queue, own.jobs, own.running, job);
+    if (place < own.running || place > own.jobs.size()) invalid("a queue's order gave a place outside of the queue");
+    return place;
+  };
+  if (own.jobs.empty()) {
+    std::vector<bool>& known = known_first_[queue];
+    if (job.sort >= known.size()) known.resize(job.sort + std::size_t{1});
+    if (!known[job.sort]) ask();
+    known[job.sort] = true;
+    return 0;
+  }
+  make_place_key(own, queue, job);
+  const auto known = places_.find(place_key_);
+  if (known != places_.end()) return known->second;
+  const std::uint32_t place = ask();
+  place_words_ += place_key_.size();
+  if (place_words_ > kPlaceWords) {
+    places_.clear();
+    place_words_ = place_key_.size();
+  }
+  places_.emplace(place_key_, place);
+  return place;
 }
 
 // What the order of a queue goes by when a job comes, in place_key_: of priorities only which are higher.

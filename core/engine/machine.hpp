@@ -260,9 +260,10 @@ class Machine : private BusHost {
     Time ended_at = -1;
   };
 
-  // The units of an NPU: which are busy, and heaps of the numbers of ready tasks; the last is for tasks that need none.
+  // The units of an NPU: heaps of the numbers of ready tasks, the last for tasks that need none, and a bit for each: which units are busy,
+  // and which heaps have tasks.
   struct Units {
-    bool busy[kUnits] = {};
+    std::uint32_t busy = 0, waiting = 0;
     std::vector<std::uint32_t> ready[kUnits + 1];
   };
 
@@ -298,7 +299,7 @@ class Machine : private BusHost {
   // tasks and queues
   void start_all();
   void add_ready(Units& units, std::uint32_t npu, std::uint32_t task);
-  bool next_ready(const Program& program, Units& units, std::uint32_t& task);
+  bool next_ready(Units& units, std::uint32_t& task);
   void pump_units(std::uint32_t npu);
   void begin_message(std::uint32_t npu, std::uint32_t task, std::uint32_t order);
   void start(std::uint32_t npu, std::uint32_t task);
@@ -318,6 +319,7 @@ class Machine : private BusHost {
   void end_chunk(std::uint32_t chunk);
   void enqueue(std::uint32_t chunk, std::int32_t queue);
   void pump(std::uint32_t npu, std::int32_t queue);
+  std::uint32_t place_of(const NpuQueue& own, std::uint32_t queue, const Job& job);
   void make_place_key(const NpuQueue& own, std::uint32_t queue, const Job& job);
   const Part& part_of(const ChunkRun& chunk) const { return plans_[collectives_[chunk.collective].plan].chunks[chunk.chunk][chunk.part]; }
   std::uint32_t phase_of(const ChunkRun& chunk) const { return collectives_[chunk.collective].phases[part_of(chunk).place]; }
@@ -422,6 +424,7 @@ class Machine : private BusHost {
   std::vector<ChunkRun> chunks_;
   std::vector<std::uint32_t> free_chunks_;
   std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, HashWords> places_;
+  std::vector<std::vector<bool>> known_first_;  // for each queue, for which sorts of jobs its order was asked while it was empty
   std::vector<std::uint32_t> place_key_;
   std::vector<std::int64_t> priorities_;
   std::size_t place_words_ = 0;
