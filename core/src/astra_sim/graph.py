@@ -127,7 +127,7 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 class RankProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
 
-    The times of rows are those of `Compute`, above 0, and so are those of their kinds.
+    The times of rows are those of `Compute` whose kinds take some time.
     """
 
     operations: Sequence[Operation]

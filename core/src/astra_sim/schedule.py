@@ -150,7 +150,8 @@ class Request:
     """What a schedule is asked for.
 
     `bytes` is what each rank holds at the start. `direction` is +1 or -1, the way round in which a queue runs.
-    `instance` counts the phases of this kind on this dimension, for algorithms that alternate.
+    `instance` counts the phases of this kind on this dimension, for algorithms that alternate. `in_group`: the ranks are a communicator
+    group, not a dimension.
     """
 
     collective: Collective
@@ -158,6 +159,7 @@ class Request:
     bytes: int
     direction: int = 1
     instance: int = 0
+    in_group: bool = False
 
     def unsupported(self, algorithm: str, reason: str) -> ScheduleError:
         """The error to raise when an algorithm cannot serve this request."""

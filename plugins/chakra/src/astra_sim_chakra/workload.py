@@ -143,13 +143,11 @@ class _Builder:
 
         def ask() -> None:
             for row in rows:
-                recorded, operations, size = given(trace.duration_ns[row]), given(trace.num_ops[row]), given(trace.tensor_size[row])
-                if context.replay_only or trace.is_cpu_op[row] == 1:
-                    nanoseconds: float = recorded or 0
-                else:
-                    nanoseconds = context.compute.duration_ns(Work(recorded, operations, size))
-                scaled = context.scaled_ps(max(nanoseconds, 1) if recorded == 0 else nanoseconds)
-                found.append(picoseconds(scaled, time) or PS_PER_NS)
+                nanoseconds: float = trace.duration_ns[row] or 1
+                if not context.replay_only and trace.is_cpu_op[row] != 1:
+                    work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
+                    nanoseconds = context.compute.duration_ns(work)
+                found.append(picoseconds(context.scaled_ps(nanoseconds), time))
 
         try:
             call(model, ask)

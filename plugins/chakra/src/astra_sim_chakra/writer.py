@@ -81,7 +81,9 @@ def encode_node(node: Node) -> bytes:
     rest = node.duration_ns - micros * 1000
     for name, member in ATTRIBUTES.items():
         value: Any = rest or None if name == "astra_duration_rest_ns" else getattr(node, name)
-        if value is not None and (value or name not in ("comm_priority", "comm_tag")):
+        # ASTRA-sim 2.x takes no send or receive without a tag.
+        left_out = name == "comm_priority" or (name == "comm_tag" and node.type not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE))
+        if value is not None and (value or not left_out):
             parts.append(_attribute_field(name, member, value))
     return b"".join(parts) + node.others
 

@@ -28,6 +28,7 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
     if n > MAX_RANKS:
         raise request.unsupported("direct", f"every rank would send to all others; at most {MAX_RANKS} can")
     starts = others if options.window is None else min(options.window, others)
+    charged = starts * others if request.in_group else starts
     size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n
     reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
@@ -38,7 +39,7 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
             shift(distance),
             size,
             reduce=reduces and not gather,
-            memory_bytes=size if is_charged(collective, starts, starts, number) else 0,
+            memory_bytes=size if is_charged(collective, starts, charged, number) else 0,
             after_arrivals=others if number >= others else 0,
             pieces=pieces,
         )
@@ -46,4 +47,4 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
     steps = [step(number, gather=collective is Collective.ALL_GATHER) for number in range(others)]
     if collective is Collective.ALL_REDUCE:
         steps += [step(number, gather=True) for number in range(others, 2 * others)]
-    return Schedule.shared(request, steps, starts=starts, cycle=(starts, starts))
+    return Schedule.shared(request, steps, starts=starts, cycle=(starts, charged))

@@ -6,6 +6,7 @@ runs so many chunks at a time; the others wait in the queue's order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,18 +148,36 @@ def _default_algorithm(kind: Collective, topology: str, size: int) -> str:
 
 @attrs.frozen
 class Stage:
-    """A dimension as one kind of collective uses it."""
+    """A dimension as one kind of collective uses it, or a communicator group, which uses the queues of a dimension."""
 
     dimension: int
-    logical: LogicalDimension
+    logical: LogicalDimension | Group
     algorithm: Algorithm
 
     def schedule(self, request: Request) -> Schedule:
-        """The schedule of a phase here. Raises ScheduleError naming the dimension."""
+        """The schedule of a phase here. Raises ScheduleError naming the dimension or group."""
         try:
             return self.algorithm.schedule(request)
         except AstraError as error:
-            raise located(error, f"dimension {self.dimension}") from None
+            where = f"group {list(self.logical.members)}" if isinstance(self.logical, Group) else f"dimension {self.dimension}"
+            raise located(error, where) from None
+
+
+class Turns:
+    """How many phases each NPU has put into some queues, which take turns."""
+
+    def __init__(self) -> None:
+        self._of_all = 0
+        self._of_groups: Counter[int] = Counter()
+
+    def take(self, logical: LogicalDimension | Group) -> int:
+        """Count a phase of all NPUs or of a group; returns how many its first NPU has put there before."""
+        if not isinstance(logical, Group):
+            self._of_all += 1
+            return self._of_all - 1 + self._of_groups[0]
+        before = self._of_all + self._of_groups[logical.members[0]]
+        self._of_groups.update(logical.members)
+        return before
 
 
 class Session(SystemSession):
@@ -173,7 +192,7 @@ class Session(SystemSession):
         self._stages = {kind: self._make_stages(kind, dimensions) for kind in Collective}
         self._order = system.dimension_order()
         self.later_first = system.options.scheduling_policy == "lifo"
-        self._next_queue: dict[tuple[int, range], int] = {}
+        self._turns: dict[tuple[int, range], Turns] = {}
         self._instances: dict[tuple[Collective, int], int] = {}
         self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
 
@@ -223,31 +242,27 @@ class Session(SystemSession):
         return chunks
 
     def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
-        """Members in the order in which they are listed are one dimension; chunks go through the first queue."""
+        """Members in the order in which they are listed are one dimension; chunks go through the queues of the first."""
         if group.size == 1:
             return []
         priority = URGENT_PRIORITY if operation.urgent else None
-        algorithm = self._system.algorithms[operation.collective][0]
-        chunks = []
-        for size in self.chunk_sizes(operation, group.size):
-            try:
-                schedule = algorithm.schedule(Request(operation.collective, group.size, size))
-            except AstraError as error:
-                raise located(error, f"group {list(group.members)}") from None
-            kind = schedule.collective or operation.collective
-            plan = PhasePlan(0, group, kind, size, schedule, 0, self._system.group_endpoint_ps)
-            chunks.append(ChunkPlan(priority, (plan,)))
-        return chunks
+        stage = Stage(0, group, self.group_algorithm(operation.collective))
+        sizes = self.chunk_sizes(operation, group.size)
+        return [ChunkPlan(priority, (self._phase(operation.collective, operation.collective, stage, size),)) for size in sizes]
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""
         if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
-            return True
+            return not self._takes_turns(Stage(0, Group(operation.group), self.group_algorithm(operation.collective)))
         stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
         return not self._order.has_memory and not any(map(self._takes_turns, stages))
 
     def _takes_turns(self, stage: Stage) -> bool:
         return len(self._directions[stage.dimension]) > 1 or stage.algorithm.variants > 1
+
+    def group_algorithm(self, collective: Collective) -> Algorithm:
+        """The algorithm of a collective in a communicator group."""
+        return self._system.algorithms[collective][0]
 
     def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
         """Bytes of the chunks of a collective, all equal but for the last. Raises InputError."""
@@ -297,14 +312,16 @@ class Session(SystemSession):
         directions = self._directions[stage.dimension]
         places = self.queue_places(collective, kind, len(directions))
         anticlockwise = len(directions) == 1 and self.turns_round(collective, kind)
-        turn = self._next_queue.get((stage.dimension, places), 0)
-        self._next_queue[stage.dimension, places] = (turn + 1) % len(places)
-        place = places[turn]
+        turns = self._turns.setdefault((stage.dimension, places), Turns())
+        place = places[turns.take(stage.logical) % len(places)]
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
-        request = Request(kind, stage.logical.size, size, -1 if anticlockwise else directions[place], instance % stage.algorithm.variants)
-        schedule = stage.schedule(request)
+        in_group = isinstance(stage.logical, Group)
+        direction = -1 if anticlockwise else directions[place]
+        schedule = stage.schedule(Request(kind, stage.logical.size, size, direction, instance % stage.algorithm.variants, in_group))
         queue = self._first_queue[stage.dimension] + place
         # A schedule may do another collective than it is asked for; queues go by what it does.
         endpoint_ps = self.endpoint_ps_of(stage.algorithm)
+        if endpoint_ps is None and in_group:
+            endpoint_ps = self._system.group_endpoint_ps
         return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue, endpoint_ps)

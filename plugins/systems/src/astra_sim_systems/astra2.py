@@ -25,6 +25,9 @@ class Astra2Options(Astra1Options):
         True, help="an NPU has one operation under way of computing, of computing on the CPU, and of communication and memory together"
     )
     replay_only: bool = option(False, help="operations of a trace take the time that it recorded, collectives too")
+    group_algorithm: str = option(
+        "auto", help="algorithm in communicator groups; auto: that of the only dimension, or ring where algorithms of several are given"
+    )
     group_endpoint_delay_ns: int = option(10, minimum=0, help="endpoint delay in communicator groups", unit="ns")
     local_memory_gb_per_s: float | None = option(
         None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"
@@ -41,10 +44,17 @@ class Astra2System(Astra1System):
         super().__init__(options, context)
         self.group_endpoint_ps = options.group_endpoint_delay_ns * PS_PER_NS
         self.one_at_a_time = options.one_at_a_time
+        self.group_algorithms = {collective: self._group_algorithm(collective) for collective in Collective}
         self.replay_only = options.replay_only
         bandwidth = options.local_memory_gb_per_s
         if bandwidth is not None:
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)
+
+    def _group_algorithm(self, collective: Collective) -> Algorithm:
+        chosen, own = self.options.group_algorithm, self.algorithms[collective]
+        if chosen == "auto" and len(own) == 1:
+            return own[0]
+        return self.context.algorithm("ring" if chosen == "auto" else chosen, "group_algorithm")
 
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session."""
@@ -63,6 +73,10 @@ class _Session(Session):
         if size < 1:
             raise InputError(f"{operation.bytes} bytes cannot be cut into {splits} chunks (system: splits)")
         return [size] * -(-total // size)
+
+    def group_algorithm(self, collective: Collective) -> Algorithm:
+        """The algorithm of the only dimension; ring where there are several, for a group does not lie along them."""
+        return self._system.group_algorithms[collective]
 
     def queue_places(self, collective: Collective, kind: Collective, count: int) -> range:
         """The queues that a phase may use: all, but in an all-reduce the first half, and the later one for its all-gathers."""
