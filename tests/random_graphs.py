@@ -191,7 +191,8 @@ class Graph:
                         reduce=random.random() < 0.4,
                     )
                 )
-            return Schedule.shared(request, steps, starts=random.choice([1, 1, 2, 4]))
+            starts = random.choice([1, 1, 2, 4])
+            return Schedule.shared(request, steps, starts=starts, cycle=random.choice([None, (starts, random.randrange(1, 4))]))
         # Messages between any two ranks, in one order that all keep, so that most schedules can finish.
         steps_of: list[list[Any]] = [[] for _ in range(ranks)]
         for _ in range(random.randrange(1, 3 * ranks)):

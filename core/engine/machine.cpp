@@ -295,7 +295,7 @@ std::vector<RankState> Machine::stuck() const {
     const std::int32_t place = groups_of(phase).part_of[chunk.npu];
     const Rank& rank = phase.ranks[static_cast<std::size_t>(place)];
     RankState state{chunk.task,      chunk.chunk,  chunk.part,    chunk.npu,        kind_of(phase).schedule,
-                    static_cast<std::uint32_t>(place), rank.credits, rank.arrivals, rank.next_action, {}};
+                    static_cast<std::uint32_t>(place), rank.credits, static_cast<std::int32_t>(rank.received), rank.next_action, {}};
     for (std::uint32_t slot = rank.window.first(); slot != rank.window.first() + rank.window.capacity(); ++slot) {
       if ((rank.window.peek(slot).state & (kPosted | kDone)) == kPosted) state.posted.push_back(static_cast<std::int32_t>(slot));
     }
@@ -335,6 +335,8 @@ void Machine::happen(const Event& event) {
       return on_credit(event.phase, event.part);
     case arrival:
       return on_arrival(event.phase, event.part, event.slot);
+    case meeting:
+      return on_meeting(event.phase, event.part, event.slot);
     case request:
       return on_request(event.phase, event.part, event.slot);
     case letter:
@@ -901,7 +903,7 @@ void Machine::advance(std::uint32_t phase, std::uint32_t part, Rank& rank) {
   const auto count = static_cast<std::int32_t>(program.actions.size());
   while (rank.next_action < count) {
     const Action& action = program.actions[static_cast<std::size_t>(rank.next_action)];
-    if (rank.credits < action.after || rank.arrivals < action.after_arrivals) return;
+    if (rank.credits < action.after || static_cast<std::int32_t>(rank.received) < action.after_arrivals) return;
     ++rank.next_action;
     if (action.to.kind != PeerKind::none) send(phase, part, rank, action);
     if (action.from.kind != PeerKind::none) post(phase, part, rank, action);
@@ -919,11 +921,11 @@ void Machine::send(std::uint32_t number, std::uint32_t part, const Rank& rank, c
   const auto source = static_cast<std::int32_t>(rank.npu);
   if (options_.rendezvous) {
     Slot& state = rank_of(number, target).window.at(slot);
-    if (!(state.state & kGranted)) {
-      state.state |= kOffered;
-      phase.offers.emplace(pair_key(target, slot), Offer{source, destination, action.bytes, action.delay});
-      return;
-    }
+    state.state |= kOffered;
+    phase.offers.emplace(pair_key(target, slot), Offer{source, destination, action.bytes, action.delay});
+    // A request that is there already counts when it is looked for.
+    if (state.state & kGranted) push(now_, request, rank.npu, number, target, slot);
+    return;
   }
   transmit(source, destination, action.bytes, action.delay, arrival, number, target, slot);
 }
@@ -932,7 +934,8 @@ void Machine::post(std::uint32_t number, std::uint32_t part, Rank& rank, const A
   const auto slot = static_cast<std::uint32_t>(action.receive_slot);
   Slot& state = rank.window.at(slot);
   state.posted_at = now_;
-  if (state.state & kArrived) return receive(number, part, rank, slot, state);
+  // A message that is there already is met by an event of its own.
+  if (state.state & kArrived) return push(now_, meeting, rank.npu, number, part, slot);
   state.state |= kPosted;
   if (options_.rendezvous) {
     const Groups& groups = groups_of(phases_[number]);
@@ -956,10 +959,14 @@ void Machine::on_request(std::uint32_t number, std::uint32_t part, std::uint32_t
 
 void Machine::on_arrival(std::uint32_t phase, std::uint32_t part, std::uint32_t slot) {
   Rank& rank = rank_of(phase, part);
-  ++rank.arrivals;
   Slot& state = rank.window.at(slot);
   if (state.state & kPosted) return receive(phase, part, rank, slot, state);
   state.state |= kArrived;
+}
+
+void Machine::on_meeting(std::uint32_t phase, std::uint32_t part, std::uint32_t slot) {
+  Rank& rank = rank_of(phase, part);
+  receive(phase, part, rank, slot, rank.window.at(slot));
 }
 
 // A message has met its receive: the endpoint makes a credit of it.
@@ -972,7 +979,8 @@ void Machine::receive(std::uint32_t phase, std::uint32_t part, Rank& rank, std::
 
 // The endpoint makes a credit of a message; of a start, where `slot` is negative.
 void Machine::handle(std::uint32_t phase, std::uint32_t part, Rank& rank, std::int32_t slot) {
-  const Time memory = slot >= 0 ? rank.program->memory_ps[static_cast<std::size_t>(slot)] : -1;
+  const std::size_t place = rank.program->in_turn ? rank.received - std::size_t{1} : static_cast<std::size_t>(slot);
+  const Time memory = slot >= 0 ? rank.program->memory_ps[place] : -1;
   if (options_.bus) {
     const Carriage& carriage = rank.program->carriages[static_cast<std::size_t>(rank.handled++)];
     return bus_of(rank.npu).carry(carriage.to_npu, carriage.bytes, memory >= 0, carriage.returned, {phase, part, memory});
@@ -1021,11 +1029,11 @@ void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32
   if (task.kind == TaskKind::send) {
     const std::uint32_t place = mailbox_of(own, peer, task);
     Mailbox& mailbox = mailboxes_[place];
-    if (options_.rendezvous && mailbox.requests == 0) {
-      mailbox.offered.push_back(waiting);
-    } else {
-      if (options_.rendezvous) --mailbox.requests;
-      send_letter(place, waiting);
+    if (!options_.rendezvous) return send_letter(place, waiting);
+    mailbox.offered.push_back(waiting);
+    if (mailbox.requests > 0) {
+      --mailbox.requests;
+      push(now_, letter_request, npu, place, number, order);
     }
     return;
   }

@@ -114,7 +114,7 @@ class Machine : private BusHost {
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
   static constexpr std::int64_t kTasks = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;
-  enum Kind : std::uint32_t { arrival, request, credit, called, letter, letter_request };
+  enum Kind : std::uint32_t { arrival, request, credit, called, letter, letter_request, meeting };
 
   // States of a receive: what has happened to it.
   static constexpr std::uint8_t kArrived = 1, kPosted = 2, kDone = 4, kGranted = 8, kOffered = 16;
@@ -159,7 +159,6 @@ class Machine : private BusHost {
     std::uint32_t chunk = kNone;  // the chunk whose part this is
     std::uint32_t order = 0;
     std::int32_t credits = 0;
-    std::int32_t arrivals = 0;
     std::int32_t next_action = 0;
     std::int32_t handled = 0;
     Time credited_at = -1;
@@ -346,6 +345,7 @@ class Machine : private BusHost {
   Rank& rank_of(std::uint32_t phase, std::uint32_t part);
   void on_credit(std::uint32_t phase, std::uint32_t part);
   void on_arrival(std::uint32_t phase, std::uint32_t part, std::uint32_t slot);
+  void on_meeting(std::uint32_t phase, std::uint32_t part, std::uint32_t slot);
   void on_request(std::uint32_t phase, std::uint32_t part, std::uint32_t slot);
   void advance(std::uint32_t phase, std::uint32_t part, Rank& rank);
   void send(std::uint32_t phase, std::uint32_t part, const Rank& rank, const Action& action);

@@ -161,15 +161,16 @@ class Machine {
     return own().add_groups(std::move(npus), small(size), loop_back);
   }
 
-  // Of each program: starts, actions of 11 numbers, memory_ps, carriages of 3 numbers.
-  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, Numbers>;
+  // Of each program: starts, actions of 11 numbers, memory_ps, carriages of 3 numbers, whether messages are charged in turn.
+  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, Numbers, bool>;
 
   std::uint32_t add_schedule(const std::vector<ProgramOf>& given, std::int64_t groups) {
     std::vector<astra::RankProgram> programs;
-    for (const auto& [starts, actions, memory_ps, carriages] : given) {
+    for (const auto& [starts, actions, memory_ps, carriages, in_turn] : given) {
       if (actions.size() % 11 || carriages.size() % 3) throw std::invalid_argument("a program with broken rows");
       astra::RankProgram& program = programs.emplace_back();
       program.starts = small(starts);
+      program.in_turn = in_turn;
       program.credits = small(starts + static_cast<std::int64_t>(memory_ps.size()));
       program.memory_ps = memory_ps;
       program.actions.reserve(actions.size() / 11);

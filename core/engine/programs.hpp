@@ -58,6 +58,7 @@ struct RankProgram {
   std::vector<Carriage> carriages;      // only where there is a bus
   std::int32_t starts = 0;
   std::int32_t credits = 0;
+  bool in_turn = false;  // memory_ps is for the messages in the order in which they come
 };
 
 // Groups of one size. A part of a phase is a place in `members`.

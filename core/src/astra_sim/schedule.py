@@ -170,6 +170,9 @@ class Request:
 class RankProgram:
     """What one rank does: `starts` credits at the start, then `steps` in order.
 
+    With a `cycle` endpoints charge for messages in the order in which they come: the k-th that has come costs what step k says. Without
+    one each costs what its own step says.
+
     The rest matters on a shared bus only (`engine.shared_bus`). Of the credits in each `cycle` the first ones are carried from the NPU
     to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the credits at the start are the former, all
     others the latter, and the steps say which are `returned`. A credit carries the bytes of the send that it makes possible;
@@ -307,7 +310,7 @@ class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
     `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message,
-    and `compute_ps[slot]` how long the rank computes on it.
+    and `compute_ps[slot]` how long the rank computes on it; `in_turn`: for the slot-th that has come, not for that of the slot.
     `carriages` are those of all credits in order, first the `starts`.
     """
 
@@ -317,6 +320,7 @@ class LoweredProgram:
     memory_bytes: tuple[int, ...]
     compute_ps: tuple[int, ...]
     carriages: tuple[Carriage, ...]
+    in_turn: bool = False
 
 
 def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
@@ -432,7 +436,7 @@ def _lower(
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
     credits = program.starts + len(memory)
     return LoweredProgram(
-        program.starts, tuple(actions), credits, tuple(memory), tuple(computing), tuple(_carriages(program, credits, actions))
+        program.starts, tuple(actions), credits, tuple(memory), tuple(computing), tuple(_carriages(program, credits, actions)), program.cycle is not None
     )
 
 

@@ -171,7 +171,7 @@ class CompiledEngine:
         routes = {peer: network.platform.route(group[0], group[peer.of(0, len(group))]) for peer in peers}
         return lambda peer, size: network.delay(routes[peer], size)
 
-    def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> tuple[int, list[int], list[int], list[int]]:
+    def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> tuple[int, list[int], list[int], list[int], bool]:
         """A program as the machine takes it."""
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []
@@ -204,7 +204,7 @@ class CompiledEngine:
             for size, computing in zip(program.memory_bytes, program.compute_ps, strict=True)
         ]
         carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
-        return program.starts, rows, handling, [int(number) for number in carried]
+        return program.starts, rows, handling, [int(number) for number in carried], program.in_turn
 
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule. Returns its number."""

@@ -57,7 +57,7 @@ from astra_sim.rows import kinds_of
 from astra_sim.schedule import Action, LoweredProgram
 from astra_sim.units import PS_PER_NS
 
-_ARRIVAL, _REQUEST, _CREDIT, _CALLED, _LETTER, _LETTER_REQUEST = range(6)
+_ARRIVAL, _REQUEST, _CREDIT, _CALLED, _LETTER, _LETTER_REQUEST, _MEETING = range(7)
 _TASKS, _ROUND = 1 << 39, 1 << 40
 _NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
 
@@ -183,7 +183,6 @@ class _Rank:
     """
 
     __slots__ = (
-        "arrivals",
         "credited_at",
         "credits",
         "delay_sum",
@@ -215,7 +214,6 @@ class _Rank:
         self.credits = 0
         self.credited_at = -1
         self.last_trail: Trail = ()
-        self.arrivals = 0
         self.handled = 0
         self.next_action = 0
         self.slots = bytearray(len(program.memory_bytes))
@@ -422,7 +420,7 @@ class ReferenceEngine:
                 run.members,
                 run.program,
                 run.credits,
-                run.arrivals,
+                run.received,
                 run.next_action,
                 [slot for slot, state in enumerate(run.slots) if state == _POSTED],
             )
@@ -458,6 +456,8 @@ class ReferenceEngine:
                 self._credit(what)
             elif key[1] == _ARRIVAL:
                 self._arrive(what, argument)
+            elif key[1] == _MEETING:
+                self._receive(what, argument)
             else:
                 self._grant(what, argument)
 
@@ -733,7 +733,7 @@ class ReferenceEngine:
         actions = run.program.actions
         while run.next_action < len(actions):
             action = actions[run.next_action]
-            if run.credits < action.after or run.arrivals < action.after_arrivals:
+            if run.credits < action.after or run.received < action.after_arrivals:
                 return
             run.next_action += 1
             if action.send_to is not None:
@@ -746,16 +746,20 @@ class ReferenceEngine:
     def _send(self, run: _Rank, action: Action) -> None:
         destination = run.members[action.send_to.of(run.rank, len(run.members))]  # type: ignore[union-attr]
         target = run.phase.by_npu[destination]
-        if self._rendezvous and action.slot not in target.requests:
-            target.offers[action.slot] = (run.npu, destination, action.bytes)
-        else:
+        if not self._rendezvous:
             self._transmit(run.npu, destination, action.bytes, _ARRIVAL, target, action.slot)
+            return
+        target.offers[action.slot] = (run.npu, destination, action.bytes)
+        if action.slot in target.requests:
+            # A request that is there already counts when it is looked for.
+            self._push(self.now, _REQUEST, run.npu, target, action.slot)
 
     def _post(self, run: _Rank, action: Action) -> None:
         slot = action.receive_slot
         run.posted_at[slot] = self.now
         if run.slots[slot] == _ARRIVED:
-            self._receive(run, slot)
+            # A message that is there already is met by an event of its own.
+            self._push(self.now, _MEETING, run.npu, run, slot)
             return
         run.slots[slot] = _POSTED
         if self._rendezvous:
@@ -778,7 +782,6 @@ class ReferenceEngine:
             self._under_way[self.messages] = (kind, source, run, slot, self._next_trail())
 
     def _arrive(self, run: _Rank, slot: int) -> None:
-        run.arrivals += 1
         if run.slots[slot] == _POSTED:
             self._receive(run, slot)
         else:
@@ -793,7 +796,8 @@ class ReferenceEngine:
 
     def _handle(self, run: _Rank, slot: int) -> None:
         """The endpoint makes a credit of a message; of a start, where `slot` is negative."""
-        size, computing = (run.program.memory_bytes[slot], run.program.compute_ps[slot]) if slot >= 0 else (0, 0)
+        place = run.received - 1 if run.program.in_turn else slot
+        size, computing = (run.program.memory_bytes[place], run.program.compute_ps[place]) if slot >= 0 else (0, 0)
         if self._bus is None:
             done = self.now + run.phase.kind.endpoint_ps
             if not size and not computing:
@@ -840,11 +844,13 @@ class ReferenceEngine:
 
     def _begin_send(self, task: _Task) -> None:
         mailbox = self._mailbox(task.npu, self._peer(task), task.task)
-        if self._rendezvous and not mailbox.requests:
-            mailbox.offered.append(task)
-        else:
-            mailbox.requests -= self._rendezvous
+        if not self._rendezvous:
             self._send_letter(task)
+            return
+        mailbox.offered.append(task)
+        if mailbox.requests:
+            mailbox.requests -= 1
+            self._push(self.now, _LETTER_REQUEST, task.npu, lambda: self._requested(mailbox))
 
     def _send_letter(self, task: _Task) -> None:
         destination = self._peer(task)
