@@ -318,6 +318,7 @@ bool Machine::run(std::uint64_t events, Host& host) {
     if (queue_.empty()) return false;
     if (events_ >= limit) return true;
     queue_.pop(now_, stage_, batch_);
+    if (options_.network == NetworkKind::events && batch_.size() > 1 && !(stage_ & kTasks)) join_credits();
     events_ += batch_.size();
     for (const Event& event : batch_) {
       trail_ = event.trail;
@@ -326,6 +327,37 @@ bool Machine::run(std::uint64_t events, Host& host) {
       trails_.drop(event.trail);
     }
   }
+}
+
+// Let the credits of an NPU happen together, where the first of them does.
+void Machine::join_credits() {
+  const auto count = static_cast<std::uint32_t>(batch_.size());
+  last_credit_.resize(npus_.size(), kNone);
+  next_credit_.assign(count, kNone);
+  joined_.clear();
+  std::uint32_t place;
+  // Each credit but the first of its NPU is left out, and found from the one before it.
+  for (place = 0; place < count; ++place) {
+    const Event& event = batch_[place];
+    if (event.kind != credit) continue;
+    std::uint32_t& last = last_credit_[event.npu];
+    if (last != kNone) {
+      next_credit_[last] = place;
+      batch_[place].kind |= kFollows;
+    }
+    last = place;
+  }
+  for (place = 0; place < count; ++place) {
+    if (batch_[place].kind & kFollows) continue;
+    joined_.push_back(batch_[place]);
+    if (batch_[place].kind != credit) continue;
+    last_credit_[batch_[place].npu] = kNone;
+    for (std::uint32_t next = next_credit_[place]; next != kNone; next = next_credit_[next]) {
+      joined_.push_back(batch_[next]);
+      joined_.back().kind = credit;
+    }
+  }
+  batch_.swap(joined_);
 }
 
 void Machine::happen(const Event& event) {
@@ -1095,7 +1127,7 @@ void Machine::on_letter(std::uint32_t number, const Waiting& sender) {
   end_letter(receiver);
 }
 
-void Machine::end_letter(const Waiting& task) { push_task(now_, trail_, task.order, task.npu, kNone, task.task); }
+void Machine::end_letter(const Waiting& task) { push_task(now_, trail_, next_task_order(task.npu), task.npu, kNone, task.task); }
 
 std::size_t Machine::HashKey::operator()(const MailboxKey& key) const {
   std::uint64_t hash = pair_key(static_cast<std::uint32_t>(key.source), static_cast<std::uint32_t>(key.destination));
@@ -1180,7 +1212,7 @@ void Machine::finish_phase(std::uint32_t number, const Rank& rank) {
   }
   --phase.open;
   if (!kind_of(phase).together) {
-    push_task(now_, trail, rank.order, rank.npu, rank.chunk, 0);
+    push_task(now_, trail, next_task_order(rank.npu), rank.npu, rank.chunk, 0);
   } else {
     if (phase.ended_at != now_ || trails_.less(phase.trail, trail)) replace_trail(phase.trail, trail);
     phase.ended_at = now_;

@@ -113,6 +113,7 @@ class Machine : private BusHost {
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
+  static constexpr std::uint32_t kFollows = 1u << 31;  // on the kind of a credit: after another of its NPU
   static constexpr std::int64_t kTasks = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;
   enum Kind : std::uint32_t { arrival, request, credit, called, letter, letter_request, meeting };
 
@@ -329,6 +330,7 @@ class Machine : private BusHost {
   PartRecord* record_of(const ChunkRun& chunk);
 
   // events
+  void join_credits();
   void happen(const Event& event);
   Time after(Time delay) const;
   std::uint32_t next_order(std::uint32_t npu);
@@ -393,7 +395,9 @@ class Machine : private BusHost {
 
   Trails trails_;
   EventQueue queue_{trails_};
-  std::vector<Event> batch_;
+  std::vector<Event> batch_, joined_;
+  std::vector<std::uint32_t> next_credit_;  // of the same NPU, by place in batch_
+  std::vector<std::uint32_t> last_credit_;  // of each NPU, or kNone
 
   std::vector<std::int64_t> slots_;
   std::vector<Program> programs_;

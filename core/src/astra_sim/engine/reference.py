@@ -8,7 +8,8 @@ same instant follows, level by level; then tasks end, and what that brings about
 happens at one level, or in one round, does so in the order of its **trail**: the times, latest first, at which what leads to it was
 scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
 sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then what its NPU scheduled earlier; on an
-event network, what any NPU scheduled earlier. (ASTRA-sim keeps one list of events for every instant, which comes to the same.) So
+event network, what any NPU scheduled earlier, and the credits of an NPU together. (ASTRA-sim keeps a list of events for every instant, and
+one for every NPU and instant of what its endpoint does, which comes to the same.) So
 without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs give
 equal runs. What is sent at one level is handed to an event network together, in that order.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from astra_sim.boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import (
@@ -254,6 +255,10 @@ class _PhaseKind:
         self.trail: Trail = ()
 
 
+_Event = tuple[int, int, tuple[Trail, int], int, int, _Task | _Rank | Callable[[], None], int, Trail]
+"""(time, stage, (trail, kind), order, NPU that scheduled it, what, argument, trail): in this order things happen."""
+
+
 class ReferenceEngine:
     """Runs tasks, queues and messages.
 
@@ -282,8 +287,7 @@ class ReferenceEngine:
         self._rendezvous = rendezvous
         self._bus = bus
         self._buses: dict[int, SharedBus] = {}
-        # (time, stage, (trail, kind), order, NPU that scheduled it, what, argument, trail): in this order things happen.
-        self._heap: list[tuple[int, int, tuple[Trail, int], int, int, _Task | _Rank | Callable[[], None], int, Trail]] = []
+        self._heap: list[_Event] = []
         self._stage = _TASKS
         self._trail: Trail = ()
         self._orders: dict[int, int] = {}
@@ -438,15 +442,17 @@ class ReferenceEngine:
         heap = self._heap
         network = self._network if isinstance(self._network, EventNetwork) else None
         limit = self.events + events if events is not None else -1
+        pending: deque[_Event] = deque()
         while True:
-            if not heap or heap[0][0] != self.now or heap[0][1] != self._stage:
+            if not pending:
                 if network is not None:
                     self._exchange_with(network)
                 if not heap:
                     return False
                 if self.events >= limit >= 0:
                     return True
-            self.now, self._stage, key, _, _, what, argument, self._trail = heapq.heappop(heap)
+                pending = self._next_level(together=network is not None)
+            self.now, self._stage, key, _, _, what, argument, self._trail = pending.popleft()
             self.events += 1
             if isinstance(what, _Task):
                 self._finish(what)
@@ -460,6 +466,23 @@ class ReferenceEngine:
                 self._receive(what, argument)
             else:
                 self._grant(what, argument)
+
+    def _next_level(self, together: bool) -> deque[_Event]:
+        """Take what happens next at one level; `together`: the credits of an NPU where the first of them is."""
+        heap = self._heap
+        level = heap[0][:2]
+        events: list[list[_Event]] = []
+        credits: dict[int, list[_Event]] = {}
+        while heap and heap[0][:2] == level:
+            event = heapq.heappop(heap)
+            if not together or event[2][1] != _CREDIT or not isinstance(event[5], _Rank):
+                events.append([event])
+                continue
+            if event[4] not in credits:
+                credits[event[4]] = []
+                events.append(credits[event[4]])
+            credits[event[4]].append(event)
+        return deque(chain.from_iterable(events))
 
     # -- tasks and queues ----------------------------------------------------------------------------------------------
 
@@ -877,10 +900,10 @@ class ReferenceEngine:
     def _delivered(self, task: _Task, destination: int) -> None:
         """The message of a send has arrived: the send ends, and so does the receive that waits for it."""
         mailbox = self._mailbox(task.npu, destination, task.task)
-        self._push_task(self.now, self._trail, task.order, task)
+        self._push_task(self.now, self._trail, self._next_order(self._task_orders, task.npu), task)
         if mailbox.posted:
             receive = mailbox.posted.popleft()
-            self._push_task(self.now, self._trail, receive.order, receive)
+            self._push_task(self.now, self._trail, self._next_order(self._task_orders, receive.npu), receive)
         else:
             mailbox.arrived += 1
 
@@ -921,7 +944,7 @@ class ReferenceEngine:
         phase.open -= 1
         if not phase.kind.together:
             assert run.task is not None
-            self._push_task(self.now, trail, run.order, run.task)
+            self._push_task(self.now, trail, self._next_order(self._task_orders, run.npu), run.task)
             return
         phase.trail = max(phase.trail, trail) if phase.ended_at == self.now else trail
         phase.ended_at = self.now
