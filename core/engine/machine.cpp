@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -61,6 +62,7 @@ Machine::Machine(Options options) : options_(std::move(options)), npus_(options_
   if (options_.npus == 0) invalid("an engine without NPUs");
   if (options_.endpoint_ps < 0) invalid("a negative endpoint delay");
   if (options_.bus) buses_.resize(options_.npus);
+  contended_ = options_.network == NetworkKind::events;
 }
 
 Machine::~Machine() = default;
@@ -81,6 +83,10 @@ void Machine::add_ports(const std::vector<std::int64_t>& ports) {
     if (port < -1 || port >= static_cast<std::int64_t>(npus_.size())) invalid("port " + std::to_string(port));
   }
   ports_ = ports;
+  std::vector<std::int64_t> used;
+  std::copy_if(ports.begin(), ports.end(), std::back_inserter(used), [](std::int64_t port) { return port >= 0; });
+  std::sort(used.begin(), used.end());
+  contended_ = contended_ || std::adjacent_find(used.begin(), used.end()) != used.end();
   port_free_at_.assign(ports.size(), 0);
 }
 
@@ -318,7 +324,7 @@ bool Machine::run(std::uint64_t events, Host& host) {
     if (queue_.empty()) return false;
     if (events_ >= limit) return true;
     queue_.pop(now_, stage_, batch_);
-    if (options_.network == NetworkKind::events && batch_.size() > 1 && !(stage_ & kTasks)) join_credits();
+    if (contended_ && batch_.size() > 1 && !(stage_ & kTasks)) join_credits();
     events_ += batch_.size();
     for (const Event& event : batch_) {
       trail_ = event.trail;
@@ -874,11 +880,11 @@ void Machine::push(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase,
   push_event(time, kind, npu, phase, part, slot, trail, via == time ? next_trail_ : trail);
 }
 
-// Which event of an NPU this is; on an event network, of all NPUs: there it matters who comes first.
-std::uint32_t Machine::next_order(std::uint32_t npu) { return ++(options_.network == NetworkKind::events ? order_ : npus_[npu].order); }
+// Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.
+std::uint32_t Machine::next_order(std::uint32_t npu) { return ++(contended_ ? order_ : npus_[npu].order); }
 
 std::uint32_t Machine::next_task_order(std::uint32_t npu) {
-  return ++(options_.network == NetworkKind::events ? task_order_ : npus_[npu].task_order);
+  return ++(contended_ ? task_order_ : npus_[npu].task_order);
 }
 
 void Machine::push_event(Time time, Kind kind, std::uint32_t npu, std::uint32_t phase, std::uint32_t part, std::uint32_t slot,

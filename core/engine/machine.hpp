@@ -392,6 +392,7 @@ class Machine : private BusHost {
   std::uint32_t order_ = 0;       // of events on an event network
   std::uint32_t task_order_ = 0;
   bool started_ = false;
+  bool contended_ = false;        // NPUs wait for each other: for links, or for a port
 
   Trails trails_;
   EventQueue queue_{trails_};

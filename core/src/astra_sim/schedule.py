@@ -82,7 +82,7 @@ class Step:
     """One step of a rank's program; use `exchange`, `send` or `receive` to write one.
 
     `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
-    the sends before it), `after_arrivals` the number of messages that must have arrived besides. `reduce` says that
+    the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
     `compute_ps` how long the rank computes on it besides.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
@@ -436,7 +436,13 @@ def _lower(
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
     credits = program.starts + len(memory)
     return LoweredProgram(
-        program.starts, tuple(actions), credits, tuple(memory), tuple(computing), tuple(_carriages(program, credits, actions)), program.cycle is not None
+        program.starts,
+        tuple(actions),
+        credits,
+        tuple(memory),
+        tuple(computing),
+        tuple(_carriages(program, credits, actions)),
+        program.cycle is not None,
     )
 
 

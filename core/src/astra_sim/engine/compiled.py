@@ -171,7 +171,9 @@ class CompiledEngine:
         routes = {peer: network.platform.route(group[0], group[peer.of(0, len(group))]) for peer in peers}
         return lambda peer, size: network.delay(routes[peer], size)
 
-    def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> tuple[int, list[int], list[int], list[int], bool]:
+    def _rows(
+        self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]
+    ) -> tuple[int, list[int], list[int], list[int], bool]:
         """A program as the machine takes it."""
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []

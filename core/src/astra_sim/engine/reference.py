@@ -8,8 +8,8 @@ same instant follows, level by level; then tasks end, and what that brings about
 happens at one level, or in one round, does so in the order of its **trail**: the times, latest first, at which what leads to it was
 scheduled. For a timer that is its start; for the end of a phase, when its last credit was scheduled, when the message that brought it was
 sent, when the credit that sent it was scheduled, and so on. An earlier trail goes first, then what its NPU scheduled earlier; on an
-event network, what any NPU scheduled earlier, and the credits of an NPU together. (ASTRA-sim keeps a list of events for every instant, and
-one for every NPU and instant of what its endpoint does, which comes to the same.) So
+event network, and where NPUs share a port, what any NPU scheduled earlier, and the credits of an NPU together. (ASTRA-sim keeps a list of
+events for every instant, and one for every NPU and instant of what its endpoint does, which comes to the same.) So
 without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs give
 equal runs. What is sent at one level is handed to an event network together, in that order.
 """
@@ -282,6 +282,7 @@ class ReferenceEngine:
         self._npus = npus
         self._network = network
         self._route_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
+        self._contended = isinstance(network, EventNetwork)
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps or (lambda size: 0)
         self._rendezvous = rendezvous
@@ -331,6 +332,8 @@ class ReferenceEngine:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         check_ports(ports, self._npus)
         self._ports = ports
+        used = [port for port in ports if port >= 0]
+        self._contended = self._contended or len(set(used)) < len(used)
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
@@ -451,7 +454,7 @@ class ReferenceEngine:
                     return False
                 if self.events >= limit >= 0:
                     return True
-                pending = self._next_level(together=network is not None)
+                pending = self._next_level()
             self.now, self._stage, key, _, _, what, argument, self._trail = pending.popleft()
             self.events += 1
             if isinstance(what, _Task):
@@ -467,15 +470,15 @@ class ReferenceEngine:
             else:
                 self._grant(what, argument)
 
-    def _next_level(self, together: bool) -> deque[_Event]:
-        """Take what happens next at one level; `together`: the credits of an NPU where the first of them is."""
+    def _next_level(self) -> deque[_Event]:
+        """Take what happens next at one level; where NPUs wait for each other, the credits of each where the first of them is."""
         heap = self._heap
         level = heap[0][:2]
         events: list[list[_Event]] = []
         credits: dict[int, list[_Event]] = {}
         while heap and heap[0][:2] == level:
             event = heapq.heappop(heap)
-            if not together or event[2][1] != _CREDIT or not isinstance(event[5], _Rank):
+            if not self._contended or event[2][1] != _CREDIT or not isinstance(event[5], _Rank):
                 events.append([event])
                 continue
             if event[4] not in credits:
@@ -718,8 +721,8 @@ class ReferenceEngine:
         return (self.now, *self._trail)[:TRAIL_LENGTH]
 
     def _next_order(self, orders: dict[int, int], npu: int) -> int:
-        """Which event or task of an NPU this is; on an event network, of all NPUs: there it matters who comes first."""
-        whose = -1 if self._route_delay is None else npu
+        """Which event or task of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first."""
+        whose = -1 if self._contended else npu
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
 

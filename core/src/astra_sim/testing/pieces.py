@@ -143,6 +143,7 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
             else:
                 state.held[piece] = contribution
         state.credits += 1
+        state.arrivals += 1
 
     def advance(index: int) -> None:
         state, program = ranks[index], programs[index % len(programs)]
@@ -165,7 +166,6 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     while wire:
         target, slot, data = wire.popleft()
         state = ranks[target]
-        state.arrivals += 1
         if slot in state.awaited:
             state.awaited.remove(slot)
             absorb(state, slot, data)

@@ -224,7 +224,7 @@ class Session(SystemSession):
             return self._issue_in_group(operation, Group(operation.group))
         stages = self._stages[operation.collective]
         priority = URGENT_PRIORITY if operation.urgent else None
-        dimensions = [stage.logical for stage in stages]
+        dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
         sizes = self.chunk_sizes(operation, self._system.context.platform.npus)
         self._order.begin(operation.collective, now_ps)
