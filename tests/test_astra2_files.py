@@ -14,6 +14,7 @@ from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.groups import check_groups, members_of, read_groups
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
+from astra_sim_chakra import Node, NodeType, write_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,14 @@ def test_wrong_values_are_errors(tmp_path: Path, change: dict[str, Any], words: 
 def test_missing_keys_are_errors(tmp_path: Path, key: str) -> None:
     with pytest.raises(InputError, match=f"{key} is missing"):
         run(tmp_path, {name: value for name, value in SYSTEM.items() if name != key})
+
+
+def test_a_roofline_may_give_no_time(tmp_path: Path) -> None:
+    """A recorded time of 0 is a nanosecond; what a roofline gives stays as it is."""
+    for rank in range(8):
+        write_nodes(tmp_path / f"t.{rank}.et", [Node(id=0, type=NodeType.COMP_NODE, num_ops=100, tensor_size=100)])
+    assert run(tmp_path, SYSTEM, workload=tmp_path / "t").finish_ns == 1
+    assert run(tmp_path, {**SYSTEM, "roofline-enabled": 1, "peak-perf": 10}, workload=tmp_path / "t").finish_ns == 0
 
 
 @pytest.mark.parametrize("text", ['{\n"L": 1,\n"o" 2}', '{\n"splits": 1,\n"endpoint-delay": }'])

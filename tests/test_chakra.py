@@ -141,6 +141,14 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
         assert list(made.rows) == by_id
 
 
+@pytest.mark.parametrize("kind", [SEND, RECV])
+def test_messages_always_have_a_tag(kind: NodeType) -> None:
+    """ASTRA-sim 2.x stops at a send or receive without one."""
+    peers = {"comm_dst": 1} if kind is SEND else {"comm_src": 1}
+    assert b"comm_tag" in encode_node(Node(id=1, type=kind, comm_size=8, **peers))
+    assert b"comm_tag" not in encode_node(Node(id=1, type=COLL, comm_size=8))
+
+
 VALUES = {
     "double": [0.5, -1e300],
     "float": [0.5, -2.0],
