@@ -98,7 +98,7 @@ def test_missing_keys_are_errors(tmp_path: Path, key: str) -> None:
 def test_a_roofline_may_give_no_time(tmp_path: Path) -> None:
     """A recorded time of 0 is a nanosecond; what a roofline gives stays as it is."""
     for rank in range(8):
-        write_nodes(tmp_path / f"t.{rank}.et", [Node(id=0, type=NodeType.COMP_NODE, num_ops=100, tensor_size=100)])
+        write_nodes(tmp_path / f"t.{rank}.et", [Node(id=0, type=NodeType.COMP_NODE, num_ops=10, tensor_size=10)])
     assert run(tmp_path, SYSTEM, workload=tmp_path / "t").finish_ns == 1
     assert run(tmp_path, {**SYSTEM, "roofline-enabled": 1, "peak-perf": 10}, workload=tmp_path / "t").finish_ns == 0
 
