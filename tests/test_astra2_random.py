@@ -58,6 +58,18 @@ def test_on_the_python_engine_and_without_symmetry(case: dict[str, Any], tmp_pat
     assert simulate(case, tmp_path, symmetry=False).npu_finish_ns == case["finish_ns"]
 
 
+def test_an_algorithm_of_the_whole_platform_needs_the_first_dimension(tmp_path: Path) -> None:
+    """With it ASTRA-sim 2.x runs over the whole platform; without it, it never finishes."""
+    case = next(case for case in CASES if "," in case["network"] and "nodes" in case)
+    keys = [key for key in case["system"] if key.endswith("-implementation")]
+    nodes = [{"id": 0, "type": "COMM_COLL_NODE", "comm_type": 0, "comm_size": 4096, "involved_dim": [True, False]}]
+    changed = {**case, "nodes": nodes, "system": {**case["system"], **{key: ["oneRing"] for key in keys}}}
+    assert simulate(changed, tmp_path).finish_ns > 0
+    nodes[0]["involved_dim"] = [False, True]
+    with pytest.raises(astra_sim.InputError, match=r"one_ring runs over the whole platform, and dimensions \[1\] without the first"):
+        simulate(changed, tmp_path)
+
+
 def test_an_algorithm_for_groups_can_be_chosen(tmp_path: Path) -> None:
     """On several dimensions groups run rings, unless the system says otherwise."""
     case = next(case for case in CASES if "groups" in case and "," in case["network"] and case["congestion"] == "unaware")

@@ -96,4 +96,10 @@ class _Session(Session):
         """Cut a collective into chunks and give each its phases."""
         if not operation.dimensions:
             raise InputError("no dimension is involved; at least one is right")
+        stage = self._stages[operation.collective][0]
+        if operation.group is None and stage.algorithm.whole_platform and stage.dimension not in operation.dimensions:
+            raise InputError(
+                f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(operation.dimensions)} without the first are"
+                " involved; an algorithm for each dimension is right"
+            )
         return super().issue(operation, now_ps)
