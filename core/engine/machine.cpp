@@ -378,7 +378,7 @@ void Machine::happen(const Event& event) {
     case request:
       return on_request(event.phase, event.part, event.slot);
     case letter:
-      return on_letter(event.phase, {event.npu, event.part, event.slot});
+      return on_letter(event.phase, {event.npu, event.part});
     case letter_request:
       return on_letter_request(event.phase);
     default:
@@ -1063,7 +1063,7 @@ void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32
   const Task& task = programs_[npus_[npu].program].task(number);
   const auto own = static_cast<std::int32_t>(npu);
   const std::int32_t peer = peer_of(npu, task);
-  const Waiting waiting{npu, number, order};
+  const Waiting waiting{npu, number};
   if (task.kind == TaskKind::send) {
     const std::uint32_t place = mailbox_of(own, peer, task);
     Mailbox& mailbox = mailboxes_[place];
@@ -1071,7 +1071,7 @@ void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32
     mailbox.offered.push_back(waiting);
     if (mailbox.requests > 0) {
       --mailbox.requests;
-      push(now_, letter_request, npu, place, number, order);
+      push(now_, letter_request, npu, place, number, 0);
     }
     return;
   }
@@ -1100,12 +1100,12 @@ void Machine::post_letter(std::int32_t source, std::int32_t destination, std::in
                           const Waiting& sender) {
   ++messages_;
   if (options_.network == NetworkKind::delays) {
-    return push(after(delay_of(source, destination, bytes)), kind, static_cast<std::uint32_t>(source), mailbox, sender.task, sender.order);
+    return push(after(delay_of(source, destination, bytes)), kind, static_cast<std::uint32_t>(source), mailbox, sender.task, 0);
   }
   outbox_.push_back({messages_, bytes, source, destination, -1, 0});
   const std::uint32_t trail = next_trail();
   trails_.hold(trail);
-  under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), mailbox, sender.task, sender.order, trail});
+  under_way_.emplace(messages_, UnderWay{kind, static_cast<std::uint32_t>(source), mailbox, sender.task, 0, trail});
 }
 
 // The request of a receive has reached the sender.

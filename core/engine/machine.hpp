@@ -267,9 +267,9 @@ class Machine : private BusHost {
     std::vector<std::uint32_t> ready[kUnits + 1];
   };
 
-  // A task of an NPU that waits for a message, or to send one; `order` is that of its start.
+  // A task of an NPU that waits for a message, or to send one.
   struct Waiting {
-    std::uint32_t npu, task, order;
+    std::uint32_t npu, task;
   };
 
   // Messages of one kind between two NPUs: those that have arrived, receives that wait, requests, and sends that wait for one.
