@@ -389,7 +389,7 @@ class Machine : private BusHost {
   Time via_at_ = -1;
   std::uint64_t events_ = 0;
   std::uint64_t messages_ = 0;
-  std::uint32_t order_ = 0;       // of events on an event network
+  std::uint32_t order_ = 0;       // of events where NPUs wait for each other
   std::uint32_t task_order_ = 0;
   bool started_ = false;
   bool contended_ = false;        // NPUs wait for each other: for links, or for a port

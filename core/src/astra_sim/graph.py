@@ -214,12 +214,17 @@ class ProgramBuilder:
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
+def waits_of(operation: Operation) -> tuple[int, ...]:
+    """All that an operation waits for."""
+    return operation.after + operation.pending if isinstance(operation, Wait) else operation.after
+
+
 def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
     """Operations in columns; each is a kind of its own unless they are in columns already. `after` has all that they wait for."""
     if isinstance(operations, Rows):
         return operations
-    waits = [operation.after + operation.pending if isinstance(operation, Wait) else operation.after for operation in operations]
-    return Rows(operations, column(range(len(operations)), "I"), Dependencies.of(waits), lambda operation, row, after: operation)
+    waits = Dependencies.of([waits_of(operation) for operation in operations])
+    return Rows(operations, column(range(len(operations)), "I"), waits, lambda operation, row, after: operation)
 
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
@@ -255,7 +260,6 @@ def _check_waits(operations: Sequence[Operation]) -> None:
         if all(map(lt, after.rows, chain.from_iterable(map(repeat, count(), counts)))):
             return
     for index, operation in enumerate(operations):
-        waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
-        for other in waits:
+        for other in waits_of(operation):
             if not 0 <= other < index:
                 raise ValueError(f"operation {index} waits for operation {other}; only earlier operations can be waited for")

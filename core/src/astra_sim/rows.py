@@ -20,6 +20,16 @@ def column(numbers: Iterable[int], code: str) -> Column:
     return memoryview(array(code, numbers)).toreadonly()
 
 
+def view(data: bytes, code: str) -> Column:
+    """The column that bytes hold; the opposite of `packed`."""
+    return memoryview(data).cast(code)  # type: ignore[call-overload, no-any-return]
+
+
+def packed(numbers: Iterable[int], code: str) -> bytes:
+    """Numbers as the bytes of a column."""
+    return (numbers if isinstance(numbers, memoryview) and numbers.format == code else column(numbers, code)).tobytes()
+
+
 @attrs.frozen(eq=False)
 class Dependencies:
     """Rows that each row depends on: compressed sparse rows. Those of row r are `rows[end[r - 1] : end[r]]`, from 0 for r = 0.

@@ -29,7 +29,7 @@ from astra_sim.engine import (
     choose_engine,
 )
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
@@ -420,8 +420,7 @@ class _Simulation:
             program = program_of[npu]
             operation = self._programs[program].operations[index]
             if not ready:
-                waits = operation.after + (operation.pending if isinstance(operation, Wait) else ())
-                missing = [other for other in waits if (npu, other) in left]
+                missing = [other for other in waits_of(operation) if (npu, other) in left]
                 waiting.append(
                     f"NPU {npu}: {self._name(index, program)} waits for " + ", ".join(self._name(o, program) for o in missing[:3])
                 )

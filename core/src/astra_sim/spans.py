@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from astra_sim.engine import PartRecords, has_compiled
-from astra_sim.rows import Column, Rows, column
+from astra_sim.rows import Rows, packed, view
 
 
 @attrs.frozen(eq=False)
@@ -42,7 +42,7 @@ def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], c
     if compiled and has_compiled():
         from astra_sim.engine import _compiled
 
-        return _compiled.computing(kind_of.tobytes(), list(durations), b"" if times is None else times.tobytes(), _bytes(ended))
+        return _compiled.computing(kind_of.tobytes(), list(durations), b"" if times is None else times.tobytes(), packed(ended, "q"))
     own = repeat(-1) if times is None else times
     spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, own, strict=False)]
     spans = [(end - time, end) for time, end in zip(spent, ended, strict=True) if time >= 0]
@@ -54,9 +54,9 @@ def uses_of(records: PartRecords, group_of: Sequence[int], groups: int, compiled
     if compiled and has_compiled():
         from astra_sim.engine import _compiled
 
-        columns = [_bytes(each) for each in (records.part, records.queued_at, records.started_at, records.ended_at)]
+        columns = [packed(each, "q") for each in (records.part, records.queued_at, records.started_at, records.ended_at)]
         counts, found = _compiled.uses_of(columns, list(group_of), groups)
-        return counts, [Use(spent, Spans(_numbers(begins), _numbers(ends))) for spent, begins, ends in found]
+        return counts, [Use(spent, Spans(view(begins, "q"), view(ends, "q"))) for spent, begins, ends in found]
     counts = [0] * len(group_of)
     spent = [0] * groups
     spans: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
@@ -77,11 +77,3 @@ def union(spans: Sequence[tuple[int, int]]) -> Spans:
         else:
             merged.append((begin, end))
     return Spans([begin for begin, _ in merged], [end for _, end in merged])
-
-
-def _bytes(numbers: Sequence[int]) -> bytes:
-    return (numbers if isinstance(numbers, memoryview) else column(numbers, "q")).tobytes()
-
-
-def _numbers(data: bytes) -> Column:
-    return memoryview(data).cast("q")

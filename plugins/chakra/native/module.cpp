@@ -3,6 +3,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+#include <stdexcept>
+
 #include "program.hpp"
 #include "reader.hpp"
 

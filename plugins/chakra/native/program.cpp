@@ -27,12 +27,23 @@ class Dependencies {
     each_of(data_end_, data_, row, action);
   }
 
+  template <typename Test>
+  bool any(std::uint32_t row, const Test& test) const {
+    return any_of(control_end_, control_, row, test) || any_of(data_end_, data_, row, test);
+  }
+
  private:
   static void check(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::size_t rows) {
     if (ends.size() != rows || !std::is_sorted(ends.begin(), ends.end()) || (rows ? ends.back() : 0) != others.size() ||
         std::any_of(others.begin(), others.end(), [rows](std::uint32_t other) { return other >= rows; })) {
       throw std::invalid_argument("broken columns of dependencies");
     }
+  }
+
+  template <typename Test>
+  static bool any_of(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::uint32_t row, const Test& test) {
+    return std::any_of(others.begin() + static_cast<std::ptrdiff_t>(row ? ends[row - 1] : 0),
+                       others.begin() + static_cast<std::ptrdiff_t>(ends[row]), test);
   }
 
   template <typename Action>
@@ -136,7 +147,7 @@ ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) 
   places = inverse(rows);
   bool waits_for_later = false;
   for (std::uint32_t row = 0; row < count && !waits_for_later; ++row) {
-    dependencies.each(row, [&](std::uint32_t other) { waits_for_later = waits_for_later || places[other] >= places[row]; });
+    waits_for_later = dependencies.any(row, [&](std::uint32_t other) { return places[other] >= places[row]; });
   }
   if (waits_for_later) {
     if (order.empty()) {
@@ -146,7 +157,6 @@ ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) 
     }
     places = inverse(rows);
   }
-  Dependencies again(trace.control_end, trace.control, trace.data_end, trace.data, count);
   Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds), works(views(trace.work, count), made.works);
   made.kind_of.reserve(count);
   made.work_of.reserve(count);
@@ -156,7 +166,7 @@ ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) 
     const bool does = computing >> (static_cast<unsigned char>(trace.type[row]) & 31) & 1;
     made.kind_of.push_back((does ? computes : others).of(row));
     made.work_of.push_back(does ? works.of(row) : kNone);
-    again.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });
+    dependencies.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });
     made.after_end.push_back(made.after.size());
   }
   std::replace(made.work_of.begin(), made.work_of.end(), kNone, static_cast<std::uint32_t>(made.works.size()));

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
@@ -35,6 +34,7 @@ from astra_sim.errors import InputError, PluginError
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
+from astra_sim.rows import packed, view
 from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
@@ -44,14 +44,6 @@ MAX_PRIORITY = 1 << 62
 
 def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
-
-
-def _numbers(data: bytes) -> memoryview[int]:
-    return memoryview(data).cast("q")
-
-
-def _bytes(numbers: Iterable[int]) -> bytes:
-    return array("q", numbers).tobytes()
 
 
 class CompiledEngine:
@@ -127,7 +119,7 @@ class CompiledEngine:
         if any(task.kind in (SEND, RECEIVE) for task in kinds):
             self._use_table()
         after, times = columns.after, b"" if columns.times is None else columns.times.tobytes()
-        given = [_bytes(numbers) for numbers in fields]
+        given = [packed(numbers, "q") for numbers in fields]
         self._machine.add_program(given, columns.kind_of.tobytes(), times, after.end.tobytes(), after.rows.tobytes(), list(npus))
         self._issuers.append(issue)
 
@@ -220,7 +212,7 @@ class CompiledEngine:
     def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
         ready, ended = self._machine.times(npu)
-        return _numbers(ready), _numbers(ended)
+        return view(ready, "q"), view(ended, "q")
 
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
@@ -228,7 +220,7 @@ class CompiledEngine:
 
     def parts(self, npu: int) -> PartRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
-        return PartRecords(*map(_numbers, self._machine.parts(npu)))
+        return PartRecords(*(view(data, "q") for data in self._machine.parts(npu)))
 
     def uses(self) -> list[int]:
         """How many collectives became each plan."""

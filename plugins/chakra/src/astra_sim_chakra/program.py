@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import attrs
-from astra_sim.rows import Column, Dependencies, column
+from astra_sim.rows import Column, Dependencies, column, view
 
 from astra_sim_chakra.reader import compiled_part
 from astra_sim_chakra.trace import Trace
@@ -53,17 +52,13 @@ def program_columns(trace: Trace, computing: Collection[int], *, compiled: bool 
         trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, trace.type.tobytes(), *alike, mask
     )
     return ProgramColumns(
-        _view(rows, "I") if rows else range(len(trace)),
-        _view(kinds, "I"),
-        _view(kind_of, "I"),
-        _view(works, "I"),
-        _view(work_of, "I"),
-        Dependencies(_view(after_end, "Q"), _view(after, "I")),
+        view(rows, "I") if rows else range(len(trace)),
+        view(kinds, "I"),
+        view(kind_of, "I"),
+        view(works, "I"),
+        view(work_of, "I"),
+        Dependencies(view(after_end, "Q"), view(after, "I")),
     )
-
-
-def _view(data: bytes, code: Any) -> Column:
-    return memoryview(data).cast(code)
 
 
 def _in_python(trace: Trace, computing: Collection[int]) -> ProgramColumns:

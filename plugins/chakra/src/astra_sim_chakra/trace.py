@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-from astra_sim.rows import Column, Dependencies
+from astra_sim.rows import Column, Dependencies, view
 
 from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
@@ -211,7 +211,7 @@ def make_trace(
     left_out: int,
 ) -> Trace:
     """A trace from what a reader found."""
-    views: dict[str, Any] = {name: _view(columns.pop(name), code) for name, code in COLUMNS.items()}
+    views: dict[str, Any] = {name: view(columns.pop(name), code) for name, code in COLUMNS.items()}
     views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
     control = Dependencies(views.pop("control_end"), views.pop("control"))
     data = Dependencies(views.pop("data_end"), views.pop("data"))
@@ -231,10 +231,6 @@ def make_trace(
         other_end=views.pop("_other_end"),
         **views,
     )
-
-
-def _view(data: bytes, code: str) -> Column:
-    return memoryview(data).cast(code)  # type: ignore[call-overload, no-any-return]
 
 
 def given(value: int) -> int | None:

@@ -220,8 +220,9 @@ class Session(SystemSession):
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
-        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
-            return self._issue_in_group(operation, Group(operation.group))
+        group = self._part_of_platform(operation)
+        if group is not None:
+            return self._issue_in_group(operation, group)
         stages = self._stages[operation.collective]
         priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
@@ -241,6 +242,11 @@ class Session(SystemSession):
             rest -= taken
         return chunks
 
+    def _part_of_platform(self, operation: Communicate) -> Group | None:
+        """The members of a collective, None where they are all NPUs."""
+        members = operation.group
+        return Group(members) if members is not None and len(members) < self._system.context.platform.npus else None
+
     def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
         """Members in the order in which they are listed are one dimension; chunks go through the queues of the first."""
         if group.size == 1:
@@ -252,8 +258,9 @@ class Session(SystemSession):
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""
-        if operation.group is not None and len(operation.group) < self._system.context.platform.npus:
-            return not self._takes_turns(Stage(0, Group(operation.group), self.group_algorithm(operation.collective)))
+        group = self._part_of_platform(operation)
+        if group is not None:
+            return not self._takes_turns(Stage(0, group, self.group_algorithm(operation.collective)))
         stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
         return not self._order.has_memory and not any(map(self._takes_turns, stages))
 
