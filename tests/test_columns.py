@@ -188,7 +188,7 @@ def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
     columns = PartRecords(*zip(*records, strict=True)) if records else PartRecords(*[()] * len(PartRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records
-    answers = [uses_of(columns, [0, 1, 1, 0, 2], 3, compiled) for compiled in (False, True)]
+    answers = [uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3, compiled) for compiled in (False, True)]
     seen = [(counts, [(use.spent, list(use.spans.begins), list(use.spans.ends)) for use in uses]) for counts, uses in answers]
     assert seen[0] == seen[1]
     assert seen[0][0] == [sum(record.part == part for record in records) for part in range(5)]

@@ -250,6 +250,13 @@ void Machine::times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Tim
   ended = observed.ended;
 }
 
+std::vector<std::pair<std::uint32_t, Time>> Machine::sends(std::uint32_t npu) const {
+  if (npu >= npus_.size() || npus_[npu].observed < 0) invalid("NPU " + std::to_string(npu) + " is not observed");
+  std::vector<std::pair<std::uint32_t, Time>> found = observed_[static_cast<std::size_t>(npus_[npu].observed)].sends;
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 std::vector<Time> Machine::ended_at() const {
   std::vector<Time> times;
   for (const Npu& npu : npus_) times.push_back(npu.ended_at);
@@ -1065,6 +1072,7 @@ void Machine::begin_message(std::uint32_t npu, std::uint32_t number, std::uint32
   const std::int32_t peer = peer_of(npu, task);
   const Waiting waiting{npu, number};
   if (task.kind == TaskKind::send) {
+    if (npus_[npu].observed >= 0) observed_[static_cast<std::size_t>(npus_[npu].observed)].sends.emplace_back(number, now_);
     const std::uint32_t place = mailbox_of(own, peer, task);
     Mailbox& mailbox = mailboxes_[place];
     if (!options_.rendezvous) return send_letter(place, waiting);

@@ -104,6 +104,8 @@ class Machine : private BusHost {
   std::uint64_t events() const { return events_; }
   std::uint64_t messages() const { return messages_; }
   void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
+  // The sends of an observed NPU that have begun, by number of the task, and when.
+  std::vector<std::pair<std::uint32_t, Time>> sends(std::uint32_t npu) const;
   std::vector<Time> ended_at() const;
   std::vector<PartRecord> parts(std::uint32_t npu) const;
   std::vector<std::uint64_t> uses() const;
@@ -241,6 +243,7 @@ class Machine : private BusHost {
 
   struct Observed {
     std::vector<Time> ready, ended;
+    std::vector<std::pair<std::uint32_t, Time>> sends;  // tasks, and when they began
     std::vector<PartRecord> parts;
   };
 

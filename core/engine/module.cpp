@@ -232,11 +232,11 @@ NB_MODULE(_compiled, module) {
     return astra::computing(column<std::uint32_t>(kind_of), durations, column<astra::Time>(times), column<astra::Time>(ended));
   });
   // The columns part, queued, started and ended of records.
-  module.def("uses_of", [](const std::vector<nb::bytes>& columns, const std::vector<std::uint32_t>& group_of, std::size_t groups) {
+  module.def("uses_of", [](const std::vector<nb::bytes>& columns, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups) {
     std::vector<std::vector<astra::Time>> c;
     for (const nb::bytes& bytes : columns) c.push_back(column<astra::Time>(bytes));
     if (c.size() != 4) throw std::invalid_argument("records of four columns are right");
-    const astra::Uses uses = astra::uses_of(c[0], c[1], c[2], c[3], group_of, groups);
+    const astra::Uses uses = astra::uses_of(c[0], c[1], c[2], c[3], groups_of, groups);
     nb::list found;
     for (const astra::Use& use : uses.groups) {
       std::vector<astra::Time> begins, ends;
@@ -273,6 +273,15 @@ NB_MODULE(_compiled, module) {
              std::vector<astra::Time> ready, ended;
              self.own().times(count(npu, "NPU"), ready, ended);
              return nb::make_tuple(bytes_of(ready), bytes_of(ended));
+           })
+      .def("sends",
+           [](Machine& self, std::int64_t npu) {
+             std::vector<astra::Time> tasks, begun;
+             for (const auto& [task, time] : self.own().sends(count(npu, "NPU"))) {
+               tasks.push_back(task);
+               begun.push_back(time);
+             }
+             return nb::make_tuple(bytes_of(tasks), bytes_of(begun));
            })
       .def("parts",
            [](Machine& self, std::int64_t npu) {

@@ -37,18 +37,21 @@ std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const
 }
 
 Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, const std::vector<Time>& started, const std::vector<Time>& ended,
-             const std::vector<std::uint32_t>& group_of, std::size_t groups) {
+             const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups) {
   if (queued.size() != part.size() || started.size() != part.size() || ended.size() != part.size()) {
     throw std::invalid_argument("columns of different lengths");
   }
-  Uses uses{std::vector<std::uint64_t>(group_of.size()), std::vector<Use>(groups)};
+  Uses uses{std::vector<std::uint64_t>(groups_of.size()), std::vector<Use>(groups)};
   for (std::size_t row = 0; row < part.size(); ++row) {
     const auto number = static_cast<std::size_t>(part[row]);
-    if (part[row] < 0 || number >= group_of.size() || group_of[number] >= groups) throw std::invalid_argument("a part of no group");
+    if (part[row] < 0 || number >= groups_of.size()) throw std::invalid_argument("a part that is none");
     ++uses.counts[number];
-    Use& use = uses.groups[group_of[number]];
-    use.spent += ended[row] - started[row];
-    use.spans.emplace_back(queued[row], ended[row]);
+    for (const std::uint32_t group : groups_of[number]) {
+      if (group >= groups) throw std::invalid_argument("a part of no group");
+      Use& use = uses.groups[group];
+      use.spent += ended[row] - started[row];
+      use.spans.emplace_back(queued[row], ended[row]);
+    }
   }
   for (Use& use : uses.groups) use.spans = union_of(std::move(use.spans));
   return uses;

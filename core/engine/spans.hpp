@@ -25,13 +25,13 @@ struct Use {
   Spans spans;        // from being queued to the end, as a union
 };
 
-// For each part how often it is there, and for each group of parts its use.
+// For each part how often it is there, and for each group of parts its use. A part may be in several groups, or none.
 struct Uses {
   std::vector<std::uint64_t> counts;
   std::vector<Use> groups;
 };
 
 Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, const std::vector<Time>& started, const std::vector<Time>& ended,
-             const std::vector<std::uint32_t>& group_of, std::size_t groups);
+             const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups);
 
 }  // namespace astra

@@ -99,7 +99,6 @@ def run_components(components: Components, name: str, started: float, progress: 
     """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
     trace = simulate_graph(
         components.graph,
-        components.platform,
         components.system,
         components.network,
         components.memory,

@@ -79,7 +79,7 @@ def _keep_in_step(one: NpuClass, letters: Sequence[Send | Receive], place: dict[
         peers = [peer_of(operation, npu, npus) for npu in one.members]
         if any(place[npu] != place[peer] for npu, peer in zip(one.members, peers, strict=True)):
             return False
-        routes = {network.platform.route(npu, peer) for npu, peer in zip(one.members, peers, strict=True)}
+        routes = {network.route(npu, peer) for npu, peer in zip(one.members, peers, strict=True)}
         if len({network.delay(route, operation.bytes) for route in routes}) > 1:
             return False
     return True

@@ -160,6 +160,11 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
+    if network.platform is not platform and network.platform != platform:
+        raise InputError(
+            f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
+            " one platform for both is right (a network that is given brings its own)"
+        )
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
     system = maker.given("system", System) or maker.make("system", System, context)
@@ -179,6 +184,10 @@ def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
     experiment = Experiment()
     experiment.use(kind, spec, plugins, where=where)
     return _Maker(experiment, plugins, {}).make(kind, {"compute": Compute, "memory": Memory}[kind])
+
+
+def _shape(platform: Platform) -> str:
+    return "a platform of " + " x ".join(f"{d.size} ({d.topology.name})" for d in platform.dimensions) + " NPUs"
 
 
 @attrs.frozen

@@ -77,19 +77,22 @@ def _us(nanoseconds: float) -> str:
     return f"{nanoseconds / 1000:.6f}"
 
 
-def _grid_of_layers(runs: Sequence[Result]) -> tuple[_Grid, list[tuple[int, int, Result, LayerFigures]]]:
-    """A grid for layers, and (row, number of the layer, run, layer): the rows of a layer's runs follow one another."""
-    count = max(len(result.layers) for result in runs)
+def _grid_of_layers(runs: Sequence[Result]) -> tuple[_Grid, list[tuple[int, int, Result, LayerFigures | None]]]:
+    """A grid for layers, and (row, number of the layer, run, layer): the rows of a layer's runs follow one another.
+
+    A run without layers, such as that of a trace, has one row for the whole of it (layer None).
+    """
+    count = max(max(1, len(result.layers)) for result in runs)
     rows = [
         (number * len(runs) + place + 1, number, result, layer)
         for place, result in enumerate(runs)
-        for number, layer in enumerate(result.layers)
+        for number, layer in enumerate(result.layers or [None])
     ]
     return _Grid(count * len(runs) + 20, _COLUMNS), rows
 
 
 def end_to_end(*runs: Result) -> str:
-    """EndToEnd.csv: computing, exposed and total communication of every layer."""
+    """EndToEnd.csv: computing, exposed and total communication of every layer; of a run without layers its totals, in one row."""
     grid, rows = _grid_of_layers(runs)
     header = ["", ""]
     header += [f"{short} compute" for short, _ in _PASSES]
@@ -99,10 +102,10 @@ def end_to_end(*runs: Result) -> str:
     for column, text in enumerate(header):
         grid.write(0, column, text)
     for row, number, result, layer in rows:
-        cells = [layer.name, result.run_name]
-        cells += [_us(layer.of(p).compute_ns) for _, p in _PASSES]
-        cells += [_us(layer.of(p).exposed_comm_ns) for _, p in _PASSES]
-        cells += [_us(layer.of(p).total_comm_ns) for _, p in _PASSES]
+        cells = ["" if layer is None else layer.name, result.run_name]
+        passes = [None if layer is None else layer.of(p) for _, p in _PASSES]
+        for figure in ("compute_ns", "exposed_comm_ns", "total_comm_ns"):
+            cells += ["" if each is None else _us(getattr(each, figure)) for each in passes]
         cells.append(_us(result.finish_ns))
         if number == 0:
             cells += [_us(result.compute_ns), _us(result.exposed_comm_ns)]
@@ -116,10 +119,10 @@ def detailed(*runs: Result) -> str:
     grid, rows = _grid_of_layers(runs)
     last_column = {}
     for row, _, result, layer in rows:
-        grid.write(row, 0, layer.name)
+        grid.write(row, 0, "" if layer is None else layer.name)
         grid.write(row, 1, result.run_name)
         column = 2
-        for header, value in _delays(layer):
+        for header, value in [] if layer is None else _delays(layer):
             if row == 1:
                 grid.write(0, column, header)
             grid.write(row, column, _us(value))

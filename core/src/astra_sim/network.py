@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from astra_sim.boundary import call, picoseconds
 from astra_sim.errors import AstraError, PluginError
@@ -24,7 +24,23 @@ class Message(NamedTuple):
     queue: int = -1
 
 
-class RouteDelayNetwork(abc.ABC):
+class _OnPlatform:
+    """What both kinds have: a platform, and the say which way its messages take.
+
+    `charged_dimension` says where a message counts whose ends differ in several dimensions: in the `highest` of them or the `lowest`.
+    """
+
+    charged_dimension: Literal["highest", "lowest"] = "highest"
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+
+    def route(self, source: int, destination: int) -> Route:
+        """The route between two different NPUs. Raises InputError where they are one."""
+        return self.platform.route(source, destination, self.charged_dimension == "lowest")
+
+
+class RouteDelayNetwork(_OnPlatform, abc.ABC):
     """A network without contention: a message's delay depends on its route and size alone.
 
     Then all NPUs that do the same stay in step, and a phase of a collective takes the same time whatever else
@@ -32,7 +48,7 @@ class RouteDelayNetwork(abc.ABC):
     """
 
     def __init__(self, platform: Platform) -> None:
-        self.platform = platform
+        super().__init__(platform)
         self._delays: dict[tuple[int, int, int], int] = {}
 
     @abc.abstractmethod
@@ -50,7 +66,7 @@ class RouteDelayNetwork(abc.ABC):
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes from one NPU to another."""
-        return self.delay(self.platform.route(source, destination), size)
+        return self.delay(self.route(source, destination), size)
 
     def function_table(self) -> object | None:
         """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
@@ -64,11 +80,12 @@ class RouteDelayNetwork(abc.ABC):
         return {}
 
 
-class EventNetwork(abc.ABC):
-    """A network in which messages may wait for each other. Every NPU and every message is simulated on it."""
+class EventNetwork(_OnPlatform, abc.ABC):
+    """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
-    def __init__(self, platform: Platform) -> None:
-        self.platform = platform
+    Where a message crosses several dimensions, it counts in one of them for the figures of dimensions; the one that it enters first is
+    right (`charged_dimension`).
+    """
 
     def begin(self) -> int:
         """A run begins, at time 0: forget those before it. Returns what to add to times of the answer (picoseconds)."""

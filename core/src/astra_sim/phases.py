@@ -17,8 +17,9 @@ import attrs
 from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, TRAIL_LENGTH, Job, MakeEngine, Part, RankState, Task, Trail
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import Group, LogicalDimension, Platform, Route
-from astra_sim.schedule import Peer, Schedule, lower
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.routes import Routes
+from astra_sim.schedule import Schedule, lower
 
 _Timing = tuple[int, Trail, int, int]
 """Duration, trail, delay_sum and received of a PhaseCost."""
@@ -45,15 +46,20 @@ class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
     def __init__(
-        self, network: RouteDelayNetwork, endpoint_ps: int, reduce_ps: Callable[[int], int], rendezvous: bool, make_engine: MakeEngine
+        self,
+        network: RouteDelayNetwork,
+        routes: Routes,
+        endpoint_ps: int,
+        reduce_ps: Callable[[int], int],
+        rendezvous: bool,
+        make_engine: MakeEngine,
     ) -> None:
         self._network = network
+        self._routes = routes
         self._make_engine = make_engine
-        self._platform: Platform = network.platform
         self._endpoint_ps = endpoint_ps
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
-        self._routes = Routes(self._platform)
         self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension | Group, endpoint_ps: int | None = None) -> PhaseCost:
@@ -70,14 +76,14 @@ class PhaseTimer:
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
         if schedule.ranks != dimension.size:
             raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
-        if is_symmetric(schedule, dimension, self._platform):
+        if self._routes.is_symmetric(schedule, dimension):
             timing = self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
-        elif self._platform.groups_are_alike(dimension):
+        elif self._routes.groups_are_alike(dimension):
             timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
         else:
             raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
         sent = self._routes.payload(schedule, dimension, self._rendezvous)
-        return PhaseCost(*timing, sent, messages(schedule, dimension, self._platform, self._rendezvous))
+        return PhaseCost(*timing, sent, messages(schedule, dimension, self._network.platform.npus, self._rendezvous))
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> _Timing | None:
         """The sum of the steps, where every send waits for the message before it."""
@@ -122,21 +128,6 @@ class PhaseTimer:
         return engine.now, tuple(engine.now - time for time in engine.trail(phase)), first.delay_sum, first.received
 
 
-def is_symmetric(schedule: Schedule, dimension: LogicalDimension | Group, platform: Platform) -> bool:
-    """Whether all ranks do the same over the same routes, so that one can stand for all."""
-    if not schedule.is_shared:
-        return False
-    peers = set()
-    for step in schedule.programs[0].steps:
-        if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
-            return False
-        peers.add(step.send_to)
-    if isinstance(dimension, Group):
-        members, ranks = dimension.members, range(dimension.size)
-        return all(len({platform.route(members[r], members[peer.of(r, dimension.size)]) for r in ranks}) == 1 for peer in peers)
-    return all(platform.is_symmetric(dimension, peer) for peer in peers)
-
-
 def describe(state: RankState) -> list[str]:
     """What a rank that has not finished its part of a phase waits for, in words."""
     program, ranks = state.program, len(state.members)
@@ -156,35 +147,7 @@ def describe(state: RankState) -> list[str]:
     return lines
 
 
-class Routes:
-    """The routes of messages from NPU 0 to its peers, remembered."""
-
-    def __init__(self, platform: Platform) -> None:
-        self._platform = platform
-        self._routes: dict[tuple[Peer, LogicalDimension | Group], Route] = {}
-
-    def to(self, peer: Peer, dimension: LogicalDimension | Group) -> Route:
-        """The route to a peer in the group of NPU 0."""
-        route = self._routes.get((peer, dimension))
-        if route is None:
-            route = self._platform.route(0, dimension.group(0)[peer.of(dimension.index(0), dimension.size)])
-            self._routes[peer, dimension] = route
-        return route
-
-    def payload(self, schedule: Schedule, dimension: LogicalDimension | Group, rendezvous: bool) -> list[int]:
-        """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
-        sums = [0] * len(self._platform.dimensions)
-        if isinstance(dimension, Group) and 0 not in dimension.members:
-            return sums
-        for step in schedule.program(dimension.index(0)).steps:
-            if step.send_to is not None:
-                sums[self.to(step.send_to, dimension).dimension] += step.bytes * step.times
-            if rendezvous and step.receive_from is not None:
-                sums[self.to(step.receive_from, dimension).dimension] += CONTROL_BYTES * step.times
-        return sums
-
-
-def messages(schedule: Schedule, dimension: LogicalDimension | Group, platform: Platform, rendezvous: bool) -> int:
-    """Messages that all NPUs of the platform send in a phase."""
-    groups = platform.npus // dimension.size
+def messages(schedule: Schedule, dimension: LogicalDimension | Group, npus: int, rendezvous: bool) -> int:
+    """Messages that all of `npus` NPUs send in a phase; those of a group are its members alone."""
+    groups = 1 if isinstance(dimension, Group) else npus // dimension.size
     return groups * schedule.total_messages() * (2 if rendezvous else 1)

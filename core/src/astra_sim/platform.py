@@ -5,7 +5,7 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import attrs
@@ -62,7 +62,7 @@ class Dimension:
 
 
 class Route(NamedTuple):
-    """The way of a message: the highest dimension in which its ends differ, and the hops there."""
+    """The way of a message: the dimension it is charged to, and the hops there."""
 
     dimension: int
     hops: int
@@ -141,9 +141,10 @@ class Platform:
         """Position of `npu` in a dimension."""
         return npu // self.strides[dimension] % self.dimensions[dimension].size
 
-    def route(self, source: int, destination: int) -> Route:
-        """The route between two different NPUs: the highest dimension in which they differ (ASTRA-sim 1.0)."""
-        for index in range(len(self.dimensions) - 1, -1, -1):
+    def route(self, source: int, destination: int, lowest: bool = False) -> Route:
+        """The route between two different NPUs: the highest dimension in which they differ, or the lowest. Raises InputError."""
+        order = range(len(self.dimensions))
+        for index in order if lowest else reversed(order):
             a, b = self.coordinate(source, index), self.coordinate(destination, index)
             if a != b:
                 return Route(index, self.dimensions[index].topology.hops(a, b))
@@ -181,56 +182,13 @@ class Platform:
             covered *= dimension.size
         return logical, len(logical)
 
-    def is_symmetric(self, dimension: LogicalDimension, peer: Peer) -> bool:
-        """Whether messages to `peer` take the same route from every rank of `dimension`, whichever group it is."""
-        if dimension.physical is not None and self.dimensions[dimension.physical].size == dimension.size:
-            if self.dimensions[dimension.physical].topology.is_symmetric(peer):
-                return True
-        elif dimension.physical is None and peer.operator == "xor" and self._xor_is_symmetric(peer.value):
-            return True
-        return _same_everywhere(self._routes(dimension, peer))
-
-    def _xor_is_symmetric(self, mask: int) -> bool:
-        for dimension, stride in zip(self.dimensions, self.strides, strict=True):
-            part = mask // stride % dimension.size
-            if not is_power_of_two(dimension.size) or (part and not dimension.topology.is_symmetric(Peer("xor", part))):
-                return False
-        return True
-
-    def _routes(self, dimension: LogicalDimension, peer: Peer) -> Iterator[Route]:
-        for group in self._distinct_groups(dimension):
-            for index in range(dimension.size):
-                yield self.route(group[index], group[peer.of(index, dimension.size)])
-
-    def _distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
+    def distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
         """Groups that between them show every route: those at all offsets within a split physical dimension."""
         if dimension.physical is None:
             return [dimension.group(0)]
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
         groups = {dimension.group(offset * stride).start: dimension.group(offset * stride) for offset in range(size)}
         return list(groups.values())
-
-    def groups_are_alike(self, dimension: LogicalDimension) -> bool:
-        """Whether all groups of a dimension have the same routes between ranks of the same number."""
-        groups = self._distinct_groups(dimension)
-        if len(groups) == 1:
-            return True
-        topology, size = self.dimensions[dimension.physical or 0].topology, self.dimensions[dimension.physical or 0].size
-        if all(topology.is_symmetric(Peer("shift", distance)) for distance in range(1, size)):
-            return True
-        first = groups[0]
-        return all(
-            self.route(group[a], group[b]) == self.route(first[a], first[b])
-            for group in groups[1:]
-            for a in range(dimension.size)
-            for b in range(dimension.size)
-            if a != b
-        )
-
-
-def _same_everywhere(routes: Iterator[Route]) -> bool:
-    first = next(routes, None)
-    return all(route == first for route in routes)
 
 
 def bytes_per_ns(gib_per_s: float) -> float:

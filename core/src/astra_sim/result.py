@@ -9,12 +9,12 @@ import attrs
 
 from astra_sim.boundary import call
 from astra_sim.components import Components
+from astra_sim.engine import PartRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.simulation import PhaseRecord, Trace
 from astra_sim.spans import Spans, computing, uses_of
-from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
 
 
@@ -59,6 +59,8 @@ class DimensionFigures:
     """A dimension as collectives use it.
 
     `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` what NPU 0 sends in its phases.
+    A message between two NPUs counts as a chunk of one phase. What is not among the ranks of a dimension, that is a chunk of a group or
+    such a message, counts in the dimensions that its messages take from NPU 0, or to it.
     """
 
     topology: str
@@ -180,7 +182,7 @@ class Result:
             operation = graph.operations[record.operation]
             layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
             name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
-            lane = f"dimension {record.plan.dimension}"
+            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
             yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
 
 
@@ -274,21 +276,36 @@ def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list
 
 
 def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFigures], list[Spans]]:
-    planned, dimensions = trace.phases.planned, components.graph.dimensions
-    counts, uses = uses_of(trace.phases.records, [phase.plan.dimension for phase in planned], len(dimensions))
-    number, sent = [0] * len(dimensions), [0] * len(dimensions)
-    for phase, count in zip(planned, counts, strict=True):
-        number[phase.plan.dimension] += count
-        sent[phase.plan.dimension] += count * _bytes_sent(phase.plan)
+    dimensions = components.graph.dimensions
+    sent = [*(phase.sent for phase in trace.phases.planned), *trace.sends.sent]
+    counts, uses = uses_of(_with_sends(components.graph, trace), [tuple(each) for each in sent], len(dimensions))
+    number, total = [0] * len(dimensions), [0] * len(dimensions)
+    for each, count in zip(sent, counts, strict=True):
+        for dimension, size in each.items():
+            number[dimension] += count
+            total[dimension] += count * size
     figures = []
     for index, (logical, use) in enumerate(zip(dimensions, uses, strict=True)):
         topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
         utilisation = use.spans.covered / trace.finish_ps if trace.finish_ps else 0.0
         latency = use.spent / number[index] / PS_PER_NS if number[index] else None
-        figures.append(DimensionFigures(topology, logical.size, utilisation, latency, sent[index]))
+        figures.append(DimensionFigures(topology, logical.size, utilisation, latency, total[index]))
     return figures, [use.spans for use in uses]
 
 
-def _bytes_sent(plan: PhasePlan) -> int:
-    """What NPU 0 sends in a phase."""
-    return sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)
+def _with_sends(graph: ExecutionGraph, trace: Trace) -> PartRecords:
+    """The phases of chunks on NPU 0, and after them the messages of its operations, as parts numbered by kind of operation."""
+    records, sends = trace.phases.records, trace.sends
+    if not len(sends.operation):
+        return records
+    kind_of, first = operation_rows(graph.operations).kind_of, len(trace.phases.planned)
+    nothing = [0] * len(sends.operation)
+    return PartRecords(
+        [*records.task, *sends.operation],
+        [*records.part, *(first + kind_of[operation] for operation in sends.operation)],
+        [*records.queued_at, *sends.begun_ps],
+        [*records.started_at, *sends.begun_ps],
+        [*records.ended_at, *(trace.end_ps[operation] for operation in sends.operation)],
+        [*records.delay_sum, *nothing],
+        [*records.received, *nothing],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from astra_sim.classes import NpuClass, find_classes, peer_of
 from astra_sim.engine import (
     ACCESS,
     COLLECTIVE,
+    CONTROL_BYTES,
     JOIN,
     RECEIVE,
     SEND,
@@ -32,8 +33,9 @@ from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
-from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.phases import PhaseCost, PhaseTimer, describe, messages
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.routes import Routes
 from astra_sim.rows import Column, Rows, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
@@ -45,21 +47,29 @@ MAX_NPUS = 1 << 20
 
 @attrs.frozen(slots=True)
 class PlannedPhase:
-    """A phase of a chunk as it was planned, with what it takes where that is known beforehand."""
+    """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
+
+    `sent` holds the dimensions of the program in which it counts, with the bytes that NPU 0 sends there.
+    """
 
     chunk: int
     phase: int
     plan: PhasePlan
     cost: PhaseCost | None
+    sent: Mapping[int, int]
 
 
 class PhaseRecord(NamedTuple):
-    """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages."""
+    """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages.
+
+    `dimensions` are those of the program in which it counts.
+    """
 
     operation: int
     chunk: int
     phase: int
     plan: PhasePlan
+    dimensions: tuple[int, ...]
     queued_ps: int
     started_ps: int
     ended_ps: int
@@ -79,7 +89,20 @@ class PhaseRecords:
             planned = self.planned[part]
             if planned.cost is not None:
                 delay_sum, received = planned.cost.delay_sum, planned.cost.received
-            yield PhaseRecord(task, planned.chunk, planned.phase, planned.plan, queued, started, ended, delay_sum, received)
+            place = planned.chunk, planned.phase, planned.plan, tuple(planned.sent)
+            yield PhaseRecord(task, *place, queued, started, ended, delay_sum, received)
+
+
+@attrs.frozen(eq=False)
+class Sends:
+    """The messages that operations of NPU 0 send: number of the operation and when it began (picoseconds).
+
+    `sent` says for each kind of operation the dimensions of the program in which a message counts, with its bytes.
+    """
+
+    operation: Sequence[int]
+    begun_ps: Sequence[int]
+    sent: Sequence[Mapping[int, int]]
 
 
 @attrs.define(slots=True)
@@ -93,6 +116,7 @@ class Trace:
     begin_ps: Sequence[int]
     end_ps: Sequence[int]
     phases: PhaseRecords
+    sends: Sends
     npu_end_ps: list[int]
     payload: list[int]
     messages: int
@@ -127,7 +151,6 @@ class _NotSymmetric(Exception):
 
 def simulate_graph(
     graph: ExecutionGraph,
-    platform: Platform,
     system: System,
     network: Network,
     memory: Memory,
@@ -135,7 +158,7 @@ def simulate_graph(
     engine: str = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
-    """Simulate a graph, as little of the platform as gives the same answer.
+    """Simulate a graph on the platform of the network, as little of it as gives the same answer.
 
     One NPU can stand for all on a network without contention, where phases end everywhere at once and no memory is shared. Unless
     endpoints share a bus, a phase then takes the same time whatever else happens. `engine` is "python", "compiled" or "auto" (compiled
@@ -143,7 +166,7 @@ def simulate_graph(
     Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
-    scope, classes = Scope.ALL_NPUS, None
+    scope, classes, platform = Scope.ALL_NPUS, None, network.platform
     if symmetry and isinstance(network, RouteDelayNetwork) and _never_wait_for_memory(graph, memory, platform.npus):
         if _npus_are_alike(graph):
             scope = Scope.PHASES if system.bus is None else Scope.ONE_NPU
@@ -152,12 +175,12 @@ def simulate_graph(
             scope = Scope.ALL_NPUS if classes is None else Scope.CLASSES
     if scope is not Scope.ALL_NPUS:
         try:
-            return _Simulation(graph, platform, system, network, memory, scope, make_engine, classes).run(progress)
+            return _Simulation(graph, system, network, memory, scope, make_engine, classes).run(progress)
         except _NotSymmetric:
             pass
     if platform.npus > MAX_NPUS:
         raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _Simulation(graph, platform, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
+    return _Simulation(graph, system, network, memory, Scope.ALL_NPUS, make_engine).run(progress)
 
 
 def _npus_are_alike(graph: ExecutionGraph) -> bool:
@@ -194,7 +217,6 @@ class _Simulation:
     def __init__(
         self,
         graph: ExecutionGraph,
-        platform: Platform,
         system: System,
         network: Network,
         memory: Memory,
@@ -203,19 +225,20 @@ class _Simulation:
         classes: Sequence[NpuClass] | None = None,
     ) -> None:
         self._graph = graph
-        self._platform = platform
+        self._network = network
+        self._platform = network.platform
         self._system = system
         self._memory = memory
         self._session = system.session(graph.dimensions)
         self._scope = scope
-        self._routes = Routes(platform)
+        self._routes = Routes(network)
         self._timer: PhaseTimer | None = None
         reduce_ps = system.reduce_ps or memory.reduce_ps
         if scope is Scope.PHASES:
             assert isinstance(network, RouteDelayNetwork)
-            self._timer = PhaseTimer(network, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
+            self._timer = PhaseTimer(network, self._routes, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
         self._classes = classes
-        self._npus = platform.npus if scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
+        self._npus = self._platform.npus if scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
         self._start_ps: int = call(f"network {type(network).__name__}: begin", network.begin) if isinstance(network, EventNetwork) else 0
         self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
         self._programs = graph.programs(self._npus)
@@ -230,7 +253,7 @@ class _Simulation:
         self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None], int] = {}
         self._planned: list[PlannedPhase] = []
         self._traffic: list[_Traffic] = []
-        self._payload = [0] * len(platform.dimensions)
+        self._payload = [0] * len(self._platform.dimensions)
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Trace:
         """Run to the end."""
@@ -290,7 +313,7 @@ class _Simulation:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
             traffic = _Traffic([0] * len(self._payload))
             planned = [
-                [PlannedPhase(number, place, plan, self._cost(plan)) for place, plan in enumerate(chunk.phases)]
+                [PlannedPhase(number, place, plan, self._cost(plan), self._sent(plan)) for place, plan in enumerate(chunk.phases)]
                 for number, chunk in enumerate(chunks)
             ]
             parts = [self._parts(chunk, phases, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
@@ -316,9 +339,15 @@ class _Simulation:
         """What a phase takes, where that is known beforehand."""
         if self._timer is None:
             return None
-        if not self._system.phases_end_together and not is_symmetric(plan.schedule, plan.logical, self._platform):
+        if not self._system.phases_end_together and not self._routes.is_symmetric(plan.schedule, plan.logical):
             raise _NotSymmetric
         return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
+
+    def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
+        """The dimensions of the program in which a phase counts, with the bytes that NPU 0 sends there."""
+        if isinstance(plan.logical, Group):
+            return self._routes.sent_in_group(plan.schedule, plan.logical, self._graph.dimensions)
+        return {plan.dimension: sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)}
 
     def _parts(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: _Traffic) -> list[Part]:
         parts = []
@@ -332,7 +361,7 @@ class _Simulation:
             else:
                 parts.append(Part(job, plan.queue, self._phase(plan), age=age))
                 sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
-                count = messages(plan.schedule, plan.logical, self._platform, self._system.rendezvous)
+                count = messages(plan.schedule, plan.logical, self._platform.npus, self._system.rendezvous)
             traffic.messages += count
             for dimension, size in enumerate(sent):
                 traffic.payload[dimension] += size
@@ -342,7 +371,7 @@ class _Simulation:
         """A phase of the engine."""
         key = plan.schedule, plan.logical
         if key not in self._schedules:
-            if self._scope is not Scope.ALL_NPUS and not is_symmetric(plan.schedule, plan.logical, self._platform):
+            if self._scope is not Scope.ALL_NPUS and not self._routes.is_symmetric(plan.schedule, plan.logical):
                 raise _NotSymmetric
             self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups_of(plan.logical))
         made = self._schedules[key], plan.queue, plan.endpoint_ps
@@ -376,6 +405,7 @@ class _Simulation:
             begin,
             end,
             PhaseRecords(records, self._planned),
+            self._sends(),
             self._ended_at(),
             self._payload,
             self._count_messages(messages),
@@ -397,15 +427,23 @@ class _Simulation:
             return self._engine.messages
         return planned if self._classes is None else self._engine.messages * len(self._classes[0].members)
 
+    def _sends(self) -> Sends:
+        """The messages that operations of NPU 0 send."""
+        npus, dimensions = self._platform.npus, self._graph.dimensions
+        sent: list[Mapping[int, int]] = []
+        for kind in operation_rows(self._programs[0].operations).kinds:
+            number = self._routes.logical(peer_of(kind, 0, npus), dimensions) if isinstance(kind, Send) else None
+            sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
+        return Sends(*self._engine.sends(0), sent)
+
     def _add_sends(self) -> None:
-        """Count the payload of what NPU 0 sends to others."""
+        """Count the payload of what operations of NPU 0 send; with the rendezvous protocol, of what they ask others for too."""
         rows = operation_rows(self._programs[0].operations)
-        sends = {number: kind for number, kind in enumerate(rows.kinds) if isinstance(kind, Send)}
-        if sends:
-            for number, count in Counter(rows.kind_of).items():
-                if number in sends:
-                    route = self._platform.route(0, peer_of(sends[number], 0, self._platform.npus))
-                    self._payload[route.dimension] += sends[number].bytes * count
+        counts = Counter(rows.kind_of)
+        for number, kind in enumerate(rows.kinds):
+            if isinstance(kind, Send) or (isinstance(kind, Receive) and self._system.rendezvous):
+                dimension = self._network.route(0, peer_of(kind, 0, self._platform.npus)).dimension
+                self._payload[dimension] += counts[number] * (kind.bytes if isinstance(kind, Send) else CONTROL_BYTES)
 
     def _check_finished(self) -> None:
         engine = self._engine

@@ -18,7 +18,8 @@ from astra_sim.schedule import Collective, Schedule
 class PhasePlan:
     """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
 
-    `dimension` is the index under which the phase counts in reports. `queue` counts over all queues of an NPU. `endpoint_ps`
+    `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
+    `queue` counts over all queues of an NPU. `endpoint_ps`
     is the endpoint delay where it is not the system's.
     """
 

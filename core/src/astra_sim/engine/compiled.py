@@ -33,12 +33,14 @@ from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import InputError, PluginError
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
-from astra_sim.platform import LogicalDimension
+from astra_sim.platform import LogicalDimension, Route
 from astra_sim.rows import packed, view
 from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
 _UNKNOWN = -1
+_MOST_ROUTES = 1 << 16
+"""Routes that an engine compares beforehand; where there are more, every message asks for its own."""
 MAX_PRIORITY = 1 << 62
 
 
@@ -80,6 +82,8 @@ class CompiledEngine:
         self._issuers: list[Issue] = []
         self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
+        self._common_routes: dict[tuple[int, Peer], Route | None] = {}
+        self._routes_left = _MOST_ROUTES
 
     @property
     def now(self) -> int:
@@ -151,17 +155,35 @@ class CompiledEngine:
             self._machine.set_table(table)
 
     def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int] | None:
-        """Picoseconds to a peer, which are the same from every rank; None where they are not."""
-        members, dimension, loop_back = self._groups[groups]
+        """Picoseconds to a peer, which are the same from every rank; None where they are not, or where that is not known."""
+        _, dimension, _ = self._groups[groups]
         network = self._network
         if dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
             return None
-        group = members[0]
-        peers = {peer for action in programs[0].actions for peer in (action.send_to, action.receive_from) if peer is not None}
-        if not loop_back and not all(network.platform.is_symmetric(dimension, peer) for peer in peers):
-            return None
-        routes = {peer: network.platform.route(group[0], group[peer.of(0, len(group))]) for peer in peers}
+        routes: dict[Peer, Route] = {}
+        for peer in {peer for action in programs[0].actions for peer in (action.send_to, action.receive_from) if peer is not None}:
+            route = self._common_route(network, groups, peer)
+            if route is None:
+                return None
+            routes[peer] = route
         return lambda peer, size: network.delay(routes[peer], size)
+
+    def _common_route(self, network: RouteDelayNetwork, groups: int, peer: Peer) -> Route | None:
+        """The route to a peer from every rank of all groups; None where they differ, or there are more than shall be asked for.
+
+        Where one NPU stands for all, that its route is that of the others has been found out before.
+        """
+        if (groups, peer) not in self._common_routes:
+            members, _, loop_back = self._groups[groups]
+            size = len(members[0])
+            pairs = [(group[rank], group[peer.of(rank, size)]) for group in members for rank in range(size)]
+            found: set[Route] = set()
+            if loop_back or len(pairs) <= self._routes_left:
+                asked = pairs[:1] if loop_back else pairs
+                self._routes_left -= len(asked)
+                found = {network.route(*pair) for pair in asked}
+            self._common_routes[groups, peer] = found.pop() if len(found) == 1 else None
+        return self._common_routes[groups, peer]
 
     def _rows(
         self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]
@@ -213,6 +235,11 @@ class CompiledEngine:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
         ready, ended = self._machine.times(npu)
         return view(ready, "q"), view(ended, "q")
+
+    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
+        tasks, begun = self._machine.sends(npu)
+        return view(tasks, "q"), view(begun, "q")
 
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""

@@ -219,6 +219,9 @@ class Engine(Protocol):
     def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
         """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
 
+    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
+
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
 

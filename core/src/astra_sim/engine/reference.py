@@ -382,6 +382,11 @@ class ReferenceEngine:
         tasks = self._tasks[npu]
         return [task.ready_at for task in tasks], [task.ended_at for task in tasks]
 
+    def sends(self, npu: int) -> tuple[list[int], list[int]]:
+        """The sends of an NPU that have begun, by number of the task: the tasks, and when they began."""
+        begun = [task for task in self._tasks[npu] if task.task.kind == SEND and task.started_at >= 0]
+        return [task.number for task in begun], [task.started_at for task in begun]
+
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
         return self._ended_at

@@ -61,6 +61,8 @@ class _Link:
 class FifoNetwork(EventNetwork):
     """The network in Python."""
 
+    charged_dimension = "lowest"
+
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
         super().__init__(link_map.platform)
         self._options = options
@@ -189,6 +191,8 @@ class FifoNetwork(EventNetwork):
 
 class CompiledFifoNetwork(TableNetwork):
     """The network in C++. Raises ImportError where this package was installed without it."""
+
+    charged_dimension = "lowest"
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
         from astra_sim_network_analytical import _core

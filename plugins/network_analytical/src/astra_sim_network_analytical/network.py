@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from astra_sim import InputError
 from astra_sim.network import Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform, Route
-from astra_sim.schedule import Peer
+from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
 from astra_sim_network_analytical.graph import Graph
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
+from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 
 def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
@@ -30,18 +30,6 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         return FifoNetwork(options, links)
 
 
-class LowestDimensionPlatform(Platform):
-    """A platform on which a message counts for the lowest dimension in which its ends differ (ASTRA-sim 2.x)."""
-
-    def route(self, source: int, destination: int) -> Route:
-        """The route between two different NPUs."""
-        for index, dimension in enumerate(self.dimensions):
-            a, b = self.coordinate(source, index), self.coordinate(destination, index)
-            if a != b:
-                return Route(index, dimension.topology.hops(a, b))
-        raise InputError(f"a message from NPU {source} to itself has no route")
-
-
 class AnalyticalNetwork(RouteDelayNetwork):
     """Every message takes hops * link latency + bytes / bandwidth + 2 * NIC latency (+ router latency at a switch).
 
@@ -50,8 +38,8 @@ class AnalyticalNetwork(RouteDelayNetwork):
     """
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
-        self._lowest = options.charged_dimension == "lowest" and len(platform.dimensions) > 1
-        super().__init__(LowestDimensionPlatform(platform.dimensions, platform.name) if self._lowest else platform)
+        super().__init__(platform)
+        self.charged_dimension = "lowest" if options.charged_dimension == "lowest" else "highest"
         self._rounding = options.rounding
         self._bandwidth = []
         for number, dimension in enumerate(platform.dimensions):
@@ -88,7 +76,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             router = d.router_latency_ns if d.topology.name == "switch" else 0.0
             memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
             rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
-        return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self._lowest)
+        return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self.charged_dimension == "lowest")
 
     def statistics(self) -> dict[str, object]:
         """The cost of the network."""
@@ -99,9 +87,12 @@ _LARGEST_MATRIX = 1024
 
 
 def _hops(dimension: Dimension) -> list[int] | None:
-    """Hops of a dimension by distance where that is all that counts, else by source and destination; None where that is too much."""
+    """Hops of a dimension by distance where that is all that counts, else by source and destination; None where that is too much.
+
+    A topology of another package is asked for every pair, not whether it is symmetric: without symmetry nothing hangs on that word.
+    """
     topology, size = dimension.topology, dimension.size
-    if all(topology.is_symmetric(Peer("shift", distance)) for distance in range(1, size)):
+    if isinstance(topology, (Ring, FullyConnected, Switch)):
         return [0, *(topology.hops(0, distance) for distance in range(1, size))]
     if size > _LARGEST_MATRIX:
         return None

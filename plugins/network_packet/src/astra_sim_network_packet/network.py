@@ -27,6 +27,8 @@ class PacketNetwork(EventNetwork):
     Messages may also be put on it by hand: `inject` and `advance` without `begin`.
     """
 
+    charged_dimension = "lowest"
+
     def __init__(self, options: PacketOptions, platform: Platform) -> None:
         super().__init__(platform)
         self.settings = options.settings()
