@@ -42,6 +42,10 @@ class PhaseCost:
     messages: int
 
 
+class NotSymmetricError(Exception):
+    """A schedule on which one NPU, or one group, cannot stand for all."""
+
+
 class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
@@ -63,7 +67,10 @@ class PhaseTimer:
         self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension | Group, endpoint_ps: int | None = None) -> PhaseCost:
-        """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay."""
+        """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
+
+        Raises NotSymmetricError where it is not one for all groups.
+        """
         if isinstance(dimension, Group):
             raise ValueError("a phase of a group has no duration of its own")
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
@@ -81,7 +88,7 @@ class PhaseTimer:
         elif self._routes.groups_are_alike(dimension):
             timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
         else:
-            raise ScheduleError("the groups of a split dimension of this topology differ; run with --no-symmetry")
+            raise NotSymmetricError
         sent = self._routes.payload(schedule, dimension, self._rendezvous)
         return PhaseCost(*timing, sent, messages(schedule, dimension, self._network.platform.npus, self._rendezvous))
 

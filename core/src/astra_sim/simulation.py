@@ -33,7 +33,7 @@ from astra_sim.errors import DeadlockError, InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.phases import PhaseCost, PhaseTimer, describe, messages
+from astra_sim.phases import NotSymmetricError, PhaseCost, PhaseTimer, describe, messages
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.routes import Routes
 from astra_sim.rows import Column, Rows, kinds_of
@@ -145,10 +145,6 @@ class _Traffic:
     messages: int = 0
 
 
-class _NotSymmetric(Exception):
-    """A schedule on which one NPU cannot stand for all."""
-
-
 def simulate_graph(
     graph: ExecutionGraph,
     system: System,
@@ -176,7 +172,7 @@ def simulate_graph(
     if scope is not Scope.ALL_NPUS:
         try:
             return _Simulation(graph, system, network, memory, scope, make_engine, classes).run(progress)
-        except _NotSymmetric:
+        except NotSymmetricError:
             pass
     if platform.npus > MAX_NPUS:
         raise InputError(f"{platform.npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
@@ -340,7 +336,7 @@ class _Simulation:
         if self._timer is None:
             return None
         if not self._system.phases_end_together and not self._routes.is_symmetric(plan.schedule, plan.logical):
-            raise _NotSymmetric
+            raise NotSymmetricError
         return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
@@ -372,7 +368,7 @@ class _Simulation:
         key = plan.schedule, plan.logical
         if key not in self._schedules:
             if self._scope is not Scope.ALL_NPUS and not self._routes.is_symmetric(plan.schedule, plan.logical):
-                raise _NotSymmetric
+                raise NotSymmetricError
             self._schedules[key] = self._engine.add_schedule(lower(plan.schedule), self._groups_of(plan.logical))
         made = self._schedules[key], plan.queue, plan.endpoint_ps
         if made not in self._phases:
