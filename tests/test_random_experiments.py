@@ -1,0 +1,37 @@
+"""Some of the random experiments of `python3 dev.py random`, the same ones every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from random_experiments import Experiment, Outcome, check, differences, main
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_what_must_hold_holds(first: int, tmp_path: Path) -> None:
+    outcomes: dict[int, Outcome] = {}
+    for seed in range(first, first + 20):
+        (tmp_path / str(seed)).mkdir()
+        outcomes[seed] = check(seed, tmp_path / str(seed))
+    assert not {seed: outcome.violations for seed, outcome in outcomes.items() if outcome.violations}
+    assert sum(outcome.end == "finished" for outcome in outcomes.values()) >= 15
+
+
+def test_experiments_are_of_all_kinds(tmp_path: Path) -> None:
+    made = [Experiment(seed, tmp_path) for seed in range(200)]
+    kinds = {(one.network, one.kind) for one in made}
+    assert len(kinds) == 9
+    assert sum(one.is_monotone() for one in made) >= 10
+
+
+def test_differences_are_found() -> None:
+    """The comparison itself can fail."""
+    assert differences({"a": [1, 2]}, {"a": [1, 2]}) == []
+    assert differences({"a": [1, 2]}, {"a": [1, 3]}) == [".a[1]: 2 and 3"]
+    assert differences({"a": 1}, {"b": 1})
+
+
+def test_the_command_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["3", "7"]) == 0
+    assert capsys.readouterr().out.startswith("3 experiments (")
