@@ -6,6 +6,7 @@ python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, i
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
 python3 dev.py lint                ruff check, ruff format --check and mypy
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
+python3 dev.py random [N] [FIRST]  run N random experiments (1000) from seed FIRST (0) on, and say what does not hold
 python3 dev.py wheels DIR          build a wheel of every package into DIR
 python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code (pytest with these arguments) under the address and
                                    undefined-behaviour sanitizers
@@ -247,6 +248,14 @@ def bench(arguments: Sequence[str]) -> int:
     return 0
 
 
+def random(arguments: Sequence[str]) -> int:
+    """Run random experiments, and compare."""
+    if len(arguments) > 2 or not all(argument.isdecimal() for argument in arguments):
+        raise Failure("dev.py: random takes how many experiments, and the first seed", 2)
+    install(tools=True)
+    _become(PYTHON, ROOT / "tests" / "random_experiments.py", *arguments)
+
+
 def wheels(arguments: Sequence[str]) -> int:
     """Build the wheels."""
     if len(arguments) != 1:
@@ -281,6 +290,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "interop": interop,
     "lint": lint,
     "bench": bench,
+    "random": random,
     "wheels": wheels,
     "sanitize": sanitize,
 }

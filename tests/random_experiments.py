@@ -43,7 +43,8 @@ from astra_sim_chakra import CollectiveType, Node, NodeType, write_nodes
 
 COLLECTIVES = [str(collective) for collective in Collective]
 RUNS = [(engine, symmetry) for engine in ("compiled", "python") for symmetry in (True, False)]
-LOOPS = ("data", "model", "hybrid_data_model", "hybrid_model_data", "hybrid_transformer", "hybrid_dlrm", "hybrid_dlrm_enhanced", "micro")
+HYBRIDS = ("hybrid_data_model", "hybrid_model_data", "hybrid_customized", "hybrid_transformer", "hybrid_transformer_fwd_in_bckwd")
+LOOPS = ("data", "model", *HYBRIDS, "hybrid_dlrm", "hybrid_dlrm_enhanced", "micro", "distributed_inference")
 ORDERS = ("ascending", "ascending", "round_robin", "offline_greedy", "offline_greedy_flex")
 QUEUE_ORDERS = ("fifo", "fifo", "rg", "smallest_first", "less_remaining_phase_first")
 Ranks = list[list[dict[str, Any]]]
@@ -130,6 +131,9 @@ class Experiment:
             dimension["both_ways"] = random.random() < 0.5
         if topology == "switch":
             dimension["router_latency_ns"] = random.choice([0, 0, 20])
+            dimension["in_network_reduction"] = random.random() < 0.3
+        if self.network == "unaware" and random.random() < 0.1:
+            dimension |= {"hbm_scale": 1.0, "hbm_latency_ns": 10, "hbm_bandwidth_bytes_per_ns": random.choice([1.0, 50.0])}
         return {**dimension, "nic_latency_ns": random.choice([0, 0, 12.5])}
 
     def _graph(self) -> tuple[list[int], Any]:
@@ -182,8 +186,11 @@ class Experiment:
         if random.random() < 0.25 and self._grouped == 1:
             return random.choice(whole)
         chosen = []
-        for size in self.sizes:
+        dimensions = self.platform["dimensions"] if isinstance(self.platform, dict) and "dimensions" in self.platform else [{}] * len(self.sizes)
+        for size, dimension in zip(self.sizes, dimensions, strict=True):
             names = ["ring", "direct", "direct?window=1", "direct?window=2"]
+            if dimension.get("in_network_reduction") and collective != "all_to_all" and self.kind != "traces":
+                names += ["in_network"] * 3
             if size & (size - 1) == 0 and self._grouped == 1 and self.kind != "traces":
                 names += ["halving_doubling"] if collective != "all_to_all" else []
                 names += ["double_binary_tree"] if collective == "all_reduce" else []
@@ -244,12 +251,18 @@ class Experiment:
         random = self._random
         loop, options = random.choice(LOOPS), {}
         layers = [self._layer(number) for number in range(random.randrange(1, 4))]
-        if loop == "hybrid_transformer":
+        if loop == "hybrid_customized":
+            for layer in layers:
+                layer["loop"] = random.choice(["data", "model", "hybrid_data_model", "hybrid_model_data"])
+        if loop.endswith("fwd_in_bckwd"):
+            last = len(layers) - 1
+            options |= {"checkpoints": [0], "checkpoint_initiates": [last]} if last else {}
+        if loop.startswith("hybrid_transformer"):
             self._grouped = random.choice([group for group in range(1, self.npus + 1) if _divides(group, self.sizes)])
             options["model_parallel_npus"] = self._grouped
         if loop.startswith("hybrid_dlrm"):
             options["last_bottom_layer"] = random.randrange(len(layers))
-        return {"plugin": "layers", "loop": loop, "loop_options": options, "layers": layers}
+        return {"plugin": "layers", "loop": loop, "loop_options": options, "layers": layers, "single_precision": random.random() < 0.3}
 
     def _layer(self, number: int) -> dict[str, Any]:
         random = self._random
