@@ -253,7 +253,7 @@ def random(arguments: Sequence[str]) -> int:
     if len(arguments) > 2 or not all(argument.isdecimal() for argument in arguments):
         raise Failure("dev.py: random takes how many experiments, and the first seed", 2)
     install(tools=True)
-    _become(PYTHON, ROOT / "tests" / "random_experiments.py", *arguments)
+    _become(PYTHON, ROOT / "tests" / "experiment_checks.py", *arguments)
 
 
 def wheels(arguments: Sequence[str]) -> int:

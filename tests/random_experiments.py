@@ -1,48 +1,18 @@
-"""Random whole experiments, and what must hold for each of them.
-
-`python3 dev.py random [N] [FIRST]` runs N of them (1000) from seed FIRST (0) on, over all networks, topologies, systems and kinds of
-workload, and prints what does not hold. An experiment runs with and without symmetry, on the Python and on the compiled engine:
-
-* Every figure of the result is the same in all four runs: JSON, tables, timeline, CSV files, when each NPU had finished. An experiment
-  that cannot run fails in all four with the same kind of error, on both engines with the same words.
-* Bytes are conserved: what NPUs hand to the network, counted where it is handed over, is what schedules, sends and requests say, all NPUs
-  together; what NPU 0 hands over, by dimension, is what the result says of it.
-* Twice the bandwidth is never slower, where that is a theorem (see `Experiment.is_monotone`).
-"""
+"""Random whole experiments: networks, topologies, systems and workloads of all kinds. `experiment_checks` says what must hold for them."""
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import attrs
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-
-import astra_sim
-from astra_sim import AstraError, DeadlockError, csv_reports
-from astra_sim.api import run_components
-from astra_sim.components import Components, build
-from astra_sim.engine import CONTROL_BYTES
-from astra_sim.experiment import Experiment as Sections
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
-from astra_sim.platform import Group, LogicalDimension
-from astra_sim.plugins import shared_plugins
-from astra_sim.schedule import Collective, Schedule, shift
-from astra_sim.system import PhasePlan
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective, shift
 from astra_sim_chakra import CollectiveType, Node, NodeType, write_nodes
 
 COLLECTIVES = [str(collective) for collective in Collective]
-RUNS = [(engine, symmetry) for engine in ("compiled", "python") for symmetry in (True, False)]
 HYBRIDS = ("hybrid_data_model", "hybrid_model_data", "hybrid_customized", "hybrid_transformer", "hybrid_transformer_fwd_in_bckwd")
 LOOPS = ("data", "model", *HYBRIDS, "hybrid_dlrm", "hybrid_dlrm_enhanced", "micro", "distributed_inference")
 ORDERS = ("ascending", "ascending", "round_robin", "offline_greedy", "offline_greedy_flex")
@@ -103,9 +73,13 @@ class Experiment:
 
     def _platform(self) -> tuple[list[int], Any]:
         kind = self._random.choice(["dimensions"] * 4 + ["torus", "mesh", "fat_tree", "dragonfly", "graph"])
+        if self.network != "aware" and self._random.random() < 0.06:
+            return self._garnet()
         links = self._links()
         if kind in ("torus", "mesh"):
-            sizes = self._random.choice([s for s in ([4], [8], [2, 3], [4, 4], [3, 5], [2, 2, 2], [4, 2, 3]) if product(s) <= self._most_npus])
+            sizes = self._random.choice(
+                [s for s in ([4], [8], [2, 3], [4, 4], [3, 5], [2, 2, 2], [4, 2, 3]) if product(s) <= self._most_npus]
+            )
             return sizes, {"plugin": kind, "sizes": sizes, **links}
         if kind == "fat_tree":
             arity, levels = self._random.choice([(2, 2), (2, 3), (4, 1), (3, 2), (4, 2)])
@@ -151,8 +125,26 @@ class Experiment:
         path.write_text("source,target,bandwidth_gb_per_s,latency_ns\n" + rows)
         return [size], f"plugin:graph?file={path}"
 
+    def _garnet(self) -> tuple[list[int], Any]:
+        """A platform of Garnet's."""
+        random = self._random
+        npus, packages, rows = random.choice([(8, 4, 2), (16, 4, 2), (8, 4, 1), (12, 6, 3)])
+        table = {
+            "npus": npus,
+            "packages": packages,
+            "local_rings": random.choice([1, 2]),
+            "package_link_width_bits": 256,
+            "tile_link_width_bits": 256,
+        }
+        if random.random() < 0.5:
+            return [npus // packages, packages], {"plugin": "nv_switch", **table, "links_per_tile": random.choice([1, 2])}
+        sizes = [npus // packages, packages // rows, rows]
+        return sizes, {"plugin": "torus3d", **table, "package_rows": rows, "vertical_rings": random.choice([1, 2])}
+
     def _network(self) -> dict[str, Any]:
         random = self._random
+        if self.network == "packet" and isinstance(self.platform, dict) and self.platform.get("plugin") in ("torus3d", "nv_switch"):
+            return {"plugin": "packet", "preset": "garnet"}
         if self.network == "packet":
             preset = random.choice(
                 [
@@ -186,7 +178,9 @@ class Experiment:
         if random.random() < 0.25 and self._grouped == 1:
             return random.choice(whole)
         chosen = []
-        dimensions = self.platform["dimensions"] if isinstance(self.platform, dict) and "dimensions" in self.platform else [{}] * len(self.sizes)
+        dimensions = (
+            self.platform["dimensions"] if isinstance(self.platform, dict) and "dimensions" in self.platform else [{}] * len(self.sizes)
+        )
         for size, dimension in zip(self.sizes, dimensions, strict=True):
             names = ["ring", "direct", "direct?window=1", "direct?window=2"]
             if dimension.get("in_network_reduction") and collective != "all_to_all" and self.kind != "traces":
@@ -289,7 +283,10 @@ class Experiment:
         for rank in range(self.npus):
             stage, part = rank // (parts * replicas), rank % parts
             first = rank - part
-            own = {"tensor": list(range(first, first + parts)), "data": list(range(rank % (parts * replicas) % parts, parts * replicas, parts))}
+            own = {
+                "tensor": list(range(first, first + parts)),
+                "data": list(range(rank % (parts * replicas) % parts, parts * replicas, parts)),
+            }
             own["data"] = [stage * parts * replicas + member for member in own["data"]]
             names = {}
             for key, members in own.items():
@@ -396,7 +393,8 @@ class Experiment:
         """The experiment on links of twice the bandwidth."""
 
         def doubled(table: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: 2 * value if key.startswith("link_bandwidth") else value for key, value in table.items()}
+            widths = ("link_bandwidth", "package_link_width", "tile_link_width")
+            return {key: 2 * value if key.startswith(widths) else value for key, value in table.items()}
 
         platform = doubled(self.platform)
         if "dimensions" in platform:
@@ -441,216 +439,3 @@ def _node(number: int, operation: Mapping[str, Any]) -> Node:
     if what == "send":
         return Node(type=NodeType.COMM_SEND_NODE, comm_dst=operation["peer"], comm_tag=operation["tag"], **fields)
     return Node(type=NodeType.COMM_RECV_NODE, comm_src=operation["peer"], comm_tag=operation["tag"], **fields)
-
-
-# -- counting bytes ----------------------------------------------------------------------------------------------------
-
-
-@attrs.define
-class Handed:
-    """What NPUs hand to a network: messages, bytes, and bytes of NPU 0 in each dimension."""
-
-    messages: int = 0
-    bytes: int = 0
-    of_first: Counter[int] = attrs.field(factory=Counter)
-
-
-def count_handed(components: Components) -> Handed:
-    """Count from now on what the Python engine hands to the network of a run, message by message."""
-    handed, network, platform = Handed(), components.network, components.platform
-
-    def handle(source: int, destination: int, size: int) -> None:
-        handed.messages += 1
-        handed.bytes += size
-        if source == 0:
-            crossed = [i for i in range(len(platform.dimensions)) if platform.coordinate(0, i) != platform.coordinate(destination, i)]
-            handed.of_first[crossed[0] if _goes_first(components) else crossed[-1]] += size
-
-    if isinstance(network, RouteDelayNetwork):
-        delay_of = network.message_delay
-
-        def message_delay(source: int, destination: int, size: int) -> int:
-            handle(source, destination, size)
-            return delay_of(source, destination, size)
-
-        network.message_delay = message_delay  # type: ignore[method-assign]
-    else:
-        assert isinstance(network, EventNetwork)
-        hand_over = network.inject
-
-        def inject(now: int, messages: Sequence[Message]) -> None:
-            for message in messages:
-                handle(message.source, message.destination, message.bytes)
-            hand_over(now, messages)
-
-        network.inject = inject  # type: ignore[method-assign]
-    return handed
-
-
-def _goes_first(components: Components) -> bool:
-    """Whether a message counts in the first dimension that it crosses."""
-    return isinstance(components.network, EventNetwork) or components.network.charged_dimension == "lowest"
-
-
-def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
-    """The messages and bytes of all NPUs, as schedules, sends and requests say.
-
-    Collectives over dimensions are those of NPU 0, for all NPUs take part in them. Those of a group are planned once more here, by its first member.
-    """
-    messages = size = 0
-    for record in result._trace.phases:
-        if not isinstance(record.plan.logical, Group):
-            count, amount = _of_phase(record.plan)
-            groups = components.platform.npus // record.plan.logical.size
-            messages, size = messages + groups * count, size + groups * amount
-    session = components.system.session(components.graph.dimensions)
-    for program in components.graph.programs(components.platform.npus):
-        for operation in program.operations:
-            if isinstance(operation, Send):
-                messages, size = messages + len(program.npus), size + operation.bytes * len(program.npus)
-            elif isinstance(operation, Communicate) and operation.group is not None and operation.group[0] in program.npus:
-                for chunk in session.issue(operation, 0):
-                    for plan in chunk.phases:
-                        count, amount = _of_phase(plan) if isinstance(plan.logical, Group) else (0, 0)
-                        messages, size = messages + count, size + amount
-    return (2 * messages, size + CONTROL_BYTES * messages) if components.system.rendezvous else (messages, size)
-
-
-def _of_phase(plan: PhasePlan) -> tuple[int, int]:
-    """Messages and bytes that all ranks of one group send in a phase."""
-    schedule: Schedule = plan.schedule
-    steps = [step for rank in range(schedule.ranks) for step in schedule.program(rank).steps if step.send_to is not None]
-    return sum(step.times for step in steps), sum(step.times * step.bytes for step in steps)
-
-
-# -- running -----------------------------------------------------------------------------------------------------------
-
-
-def components_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> Components:
-    """The components of a run."""
-    made = Sections()
-    for kind in ("workload", "platform", "network", "system", "memory"):
-        if kind in options:
-            made.use(kind, options[kind], shared_plugins(), where=kind)
-    if "groups" in options:
-        made.use_groups(options["groups"])
-    made.run.update({name: value for name, value in options.items() if name not in (*made.sections, "groups")})
-    made.run.update(engine=engine, symmetry=symmetry)
-    return build(made, shared_plugins())
-
-
-def figures(result: astra_sim.Result) -> dict[str, Any]:
-    """Every figure of the simulated system, in all the forms in which a result gives it."""
-    table = result.to_dict()
-    tables = result.tables()
-    del tables["run"]
-    for name in ("wall_s", "simulated_npus", "events"):
-        del table[name]
-    reports = ("end_to_end", "detailed", "dimension_utilization", "backend_end_to_end", "backend_dim_info", "tutorial_result")
-    return {
-        "json": table,
-        "tables": tables,
-        "busy_ns": result.busy_ns,
-        "npu_finish_ns": result.npu_finish_ns,
-        "csv": {name: getattr(csv_reports, name)(result) for name in reports},
-        "network": result.network_reports(),
-    }
-
-
-def differences(a: Any, b: Any, where: str = "") -> list[str]:
-    """Where two figures differ, by their path."""
-    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-        return [line for key in a for line in differences(a[key], b[key], f"{where}.{key}")]
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return [line for place, (x, y) in enumerate(zip(a, b, strict=True)) for line in differences(x, y, f"{where}[{place}]")]
-    return [] if a == b else [f"{where or 'answer'}: {str(a)[:100]} and {str(b)[:100]}"]
-
-
-@attrs.define
-class Outcome:
-    """What an experiment came to: "finished", or the kind of its error; and what does not hold."""
-
-    end: str
-    violations: list[str]
-    checked_bandwidth: bool = False
-
-
-def check(seed: int, folder: Path) -> Outcome:
-    """Run the experiment of a seed in all ways."""
-    experiment = Experiment(seed, folder)
-    answers: dict[tuple[str, bool], Any] = {}
-    sizes: dict[tuple[str, bool], tuple[int, int]] = {}
-    violations: list[str] = []
-    finished: astra_sim.Result | None = None
-    for engine, symmetry in RUNS:
-        try:
-            components = components_of(experiment.options, engine, symmetry)
-            counts = engine == "python" and not symmetry
-            handed = count_handed(components) if counts else Handed()
-            result = run_components(components, "run", time.perf_counter())
-            answers[engine, symmetry] = figures(result)
-            sizes[engine, symmetry] = result.simulated_npus, result.events
-            finished = result
-            if counts:
-                violations += _conservation(components, result, handed)
-        except AstraError as error:
-            answers[engine, symmetry] = type(error).__name__, str(error)
-    first = answers[RUNS[0]]
-    for run in RUNS[1:]:
-        other = answers[run]
-        if isinstance(first, tuple) and isinstance(other, tuple):
-            if first[0] != other[0] or first[1] != other[1] and run[1] == RUNS[0][1]:
-                violations.append(f"{run}: {other} for {first}")
-        else:
-            violations += [f"{run}{line}" for line in differences(first, other)[:5]]
-    for symmetry in (True, False):
-        if len({sizes.get((engine, symmetry)) for engine in ("compiled", "python")}) > 1:
-            violations.append(f"symmetry {symmetry}: NPUs and events are {sizes}")
-    monotone = finished is not None and experiment.is_monotone()
-    if finished is not None and monotone:
-        faster = run_components(components_of(experiment.with_twice_the_bandwidth(), "compiled", True), "run", time.perf_counter())
-        if faster.finish_ns > finished.finish_ns:
-            violations.append(f"twice the bandwidth takes {faster.finish_ns} ns for {finished.finish_ns}")
-    return Outcome(first[0] if isinstance(first, tuple) else "finished", violations, monotone)
-
-
-def _conservation(components: Components, result: astra_sim.Result, handed: Handed) -> list[str]:
-    messages, size = said(components, result)
-    pairs = [
-        ("messages of the result", result.messages, handed.messages),
-        ("messages of schedules", messages, handed.messages),
-        ("bytes of schedules", size, handed.bytes),
-        (
-            "payload_bytes_per_dimension",
-            result.network["payload_bytes_per_dimension"],
-            [handed.of_first[number] for number in range(len(components.platform.dimensions))],
-        ),
-    ]
-    if not components.system.rendezvous:
-        in_table = sum(dimension.bytes for dimension in result.dimensions)
-        pairs.append(("bytes of the table of dimensions", in_table, sum(handed.of_first.values())))
-    return [f"{what} are {told}, and handed to the network {got}" for what, told, got in pairs if told != got]
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run many experiments. Returns 1 if something does not hold."""
-    count, first = (int(argument) for argument in (*arguments, *("1000", "0")[len(arguments) :]))
-    ends: Counter[str] = Counter()
-    wrong = bandwidths = 0
-    for seed in range(first, first + count):
-        with tempfile.TemporaryDirectory() as folder:
-            outcome = check(seed, Path(folder))
-        ends[outcome.end] += 1
-        bandwidths += outcome.checked_bandwidth
-        wrong += bool(outcome.violations)
-        for line in outcome.violations:
-            print(f"seed {seed}: {line}", flush=True)
-        if (seed - first + 1) % 100 == 0:
-            print(f"{seed - first + 1} of {count}: {wrong} in which something does not hold", file=sys.stderr, flush=True)
-    ran = ", ".join(f"{number} {end}" for end, number in ends.most_common())
-    print(f"{count} experiments ({ran}); {bandwidths} with twice the bandwidth; {wrong} in which something does not hold")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""One source of routes: the network says which dimension a message counts in, whoever asks, and however much of the platform is simulated."""
+"""One source of routes: the network says which dimension a message counts in, however much of the platform is simulated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_network_and_a_platform_that_differ_are_an_error() -> None:
     own = build(experiment, shared_plugins()).platform
     assert astra_sim.simulate(experiment, network=OneWire(own)).npus == 16
     assert astra_sim.simulate(experiment, network=OneWire(own), platform=TORUS).npus == 16
-    with pytest.raises(InputError, match=r"OneWire is made for a platform of 4 \(ring\) x 4 \(ring\) NPUs, and the platform is .* of 3 \(ring\)"):
+    with pytest.raises(
+        InputError, match=r"OneWire is made for a platform of 4 \(ring\) x 4 \(ring\) NPUs, and the platform is .* of 3 \(ring\)"
+    ):
         astra_sim.simulate(experiment, network=OneWire(own), platform="plugin:ring?size=3&links=2&link_bandwidth_gb_per_s=1")
 
 
@@ -183,7 +185,9 @@ def test_without_symmetry_every_route_is_asked_for(npus: int, algorithm: str) ->
         "set": [f"system.all_gather={algorithm}"],
     }
     blind = astra_sim.simulate(**made)
-    runs = [astra_sim.simulate(**made, engine=engine, symmetry=False) for engine in (("compiled", "python") if npus == 4 else ("compiled",))]
+    runs = [
+        astra_sim.simulate(**made, engine=engine, symmetry=False) for engine in (("compiled", "python") if npus == 4 else ("compiled",))
+    ]
     assert all(run.finish_ns >= blind.finish_ns + 6000 for run in runs)
     assert all(figures(run) == figures(runs[0]) for run in runs)
 
