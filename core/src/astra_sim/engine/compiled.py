@@ -30,7 +30,7 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
 from astra_sim.engine.shared_bus import BusOptions
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -172,10 +172,15 @@ class CompiledEngine:
         self._has_table = True
         table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
         if table is not None:
-            functions = FunctionTable(table)
-            if isinstance(self._network, RouteDelayNetwork) and not functions.has_delay:
-                raise PluginError(f"network {type(self._network).__name__}: its function table lacks delay")
+            needed = ("delay",) if isinstance(self._network, RouteDelayNetwork) else ("inject", "advance", "next_event")
+            FunctionTable(table, self._failure, needed)
             self._machine.set_table(table)
+
+    def _failure(self, why: str) -> AstraError:
+        """The error where the network's function table reports one, or is broken."""
+        if isinstance(self._network, EventNetwork):
+            return self._network.failure(why)
+        return PluginError(f"network {type(self._network).__name__}: {why}")
 
     def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int] | None:
         """Picoseconds to a peer, which are the same from every rank; None where they are not."""
@@ -286,8 +291,7 @@ class CompiledEngine:
         except _compiled.NotUnderWay as error:
             raise not_under_way(self._network, int(str(error))) from None
         except _compiled.NetworkFailure as error:
-            assert isinstance(self._network, EventNetwork)
-            raise self._network.failure(str(error)) from None
+            raise self._failure(str(error)) from None
 
     def _sort(self, job: Job) -> int:
         """The number of what a job is, but for its priority."""

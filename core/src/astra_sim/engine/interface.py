@@ -234,7 +234,8 @@ def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Se
         raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
     time, numbers = delivery
     if type(time) is not int or time < now or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        raise PluginError(f"{what}: advance answered the time {time!r}; {now} to {until} are right")
+        right = f"{now} or later is right" if until is None else f"{now} to {until} are right"
+        raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
             raise not_under_way(network, number)

@@ -84,12 +84,13 @@ class Waiting(Generic[Entry]):
             return len(self)
         while node is not None:
             key, side = node.marks[rule]
-            if node.left is not None:
-                if _is_in(node.left.spans[rule], limit, before, closed):
-                    node = node.left
+            left = node.left
+            if left is not None:
+                if _is_in(left.spans[rule], limit, before, closed):
+                    node = left
                     continue
-                place += node.left.size
-                before, closed = node.left.spans[rule].last_side, False
+                place += left.size
+                before, closed = left.spans[rule].last_side, False
             if key > limit and not closed and not _take_turns(before, side):
                 return place
             place += 1
