@@ -15,7 +15,22 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, UnlikeCollectivesError, choose_engine
+from astra_sim.engine import (
+    ACCESS,
+    COLLECTIVE,
+    JOIN,
+    RECEIVE,
+    SEND,
+    TIMER,
+    Engine,
+    Job,
+    Part,
+    Rule,
+    RuleOrder,
+    Task,
+    UnlikeCollectivesError,
+    choose_engine,
+)
 from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
@@ -87,6 +102,14 @@ def smallest_first(jobs: Sequence[Job], started: int, job: Job) -> int:
     return next((i for i in range(started, len(jobs)) if jobs[i].bytes > job.bytes), len(jobs))
 
 
+RULES = [
+    RuleOrder(),
+    RuleOrder(Rule(lambda kind, size, remaining: size, before_equal=True)),
+    RuleOrder(by_kind={"all_gather": Rule(lambda kind, size, remaining: -remaining)}),
+    RuleOrder(by_kind={"all_gather": Rule(before_equal=True, in_turn=("all_reduce", "all_gather"))}),
+]
+
+
 def in_columns(tasks: Sequence[Task]) -> Rows[Task]:
     """Tasks of which those that are alike are of one kind."""
     likes = [task._replace(after=(), delay=1) if task.kind == TIMER else task._replace(after=()) for task in tasks]
@@ -127,7 +150,7 @@ class Graph:
         self.shares = random.random() < 0.3  # programs share collectives
         self.repeating = random.random() < 0.4  # some collectives are alike
         self.columns = random.random() < 0.5  # programs are given in columns
-        orders = [first_come, first_come, last_come, by_priority, smallest_first]
+        orders = [first_come, first_come, last_come, by_priority, smallest_first, *RULES]
         self.queues = [(random.choice([1, 1, 2, 3]), random.choice(orders)) for _ in range(random.randrange(4))]
         self.ports = [random.randrange(-1, self.npus) % 3 - 1 for _ in range(self.npus)]
         self.programs = self._programs()

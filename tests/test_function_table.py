@@ -72,7 +72,6 @@ def test_the_analytical_table_is_the_formula(platform: dict[str, Any], rounding:
 def test_what_is_injected_arrives_in_order_of_time() -> None:
     made = network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500))
     functions = table(made)
-    assert functions.has_delay
     assert functions.next_event() is None
     functions.inject(1000, [Message(1, 0, 3, 1000), Message(2, 0, 1, 1000), Message(3, 4, 5, 1000)])
     near, far = (1000 + made.message_delay(0, npu, 1000) for npu in (1, 3))

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kControlBytes = 8192;
 constexpr std::int64_t kPsPerNs = 1000;
-constexpr std::size_t kPlaceWords = std::size_t{1} << 22;  // how much of what orders have answered is remembered
 
 [[noreturn]] void invalid(const std::string& what) { throw std::invalid_argument(what); }
 
@@ -67,14 +66,9 @@ Machine::Machine(Options options) : options_(std::move(options)), npus_(options_
 
 Machine::~Machine() = default;
 
-void Machine::add_queues(const std::vector<std::int64_t>& slots) {
-  if (started_ || !slots_.empty()) invalid("queues are given once, before the run");
-  for (const std::int64_t count : slots) {
-    if (count < 1) invalid("a queue of " + std::to_string(count) + " slots; at least 1 is right");
-  }
-  slots_ = slots;
-  npu_queues_.resize(npus_.size() * slots_.size());
-  known_first_.resize(slots_.size());
+void Machine::add_queues(const std::vector<QueuePlan>& plans) {
+  if (started_ || !queues_.empty()) invalid("queues are given once, before the run");
+  for (const QueuePlan& plan : plans) queues_.push_back(Queue::make(static_cast<std::uint32_t>(queues_.size()), plan, npus_.size()));
 }
 
 void Machine::add_ports(const std::vector<std::int64_t>& ports) {
@@ -94,7 +88,7 @@ void Machine::set_table(const astra_network* table) {
   if (options_.network == NetworkKind::delays ? !table->delay : !table->inject || !table->advance) {
     invalid("the network function table lacks functions");
   }
-  table_ = table;
+  table_.emplace(table);
 }
 
 void Machine::add_program(std::vector<Task> kinds, std::vector<std::uint32_t> kind_of, std::vector<Time> times,
@@ -576,7 +570,7 @@ std::uint32_t Machine::make_plan(std::uint32_t program, std::uint32_t task) {
   for (Chunk& chunk : plan.chunks) {
     if (chunk.empty()) invalid("a chunk without parts");
     for (Part& part : chunk) {
-      if (part.queue >= static_cast<std::int64_t>(slots_.size())) invalid("a part in queue " + std::to_string(part.queue));
+      if (part.queue >= static_cast<std::int64_t>(queues_.size())) invalid("a part in queue " + std::to_string(part.queue));
       if (part.phase >= static_cast<std::int64_t>(phase_kinds_.size())) invalid("a part of phase " + std::to_string(part.phase));
       if (part.delay < 0) invalid("a part with a negative delay");
       if (part.age < -1 || part.age > 1) invalid("a part with an age of " + std::to_string(part.age));
@@ -725,13 +719,7 @@ void Machine::finish_part(std::uint32_t number) {
       free_phases_.push_back(happening);
     }
   }
-  if (queue >= 0) {
-    NpuQueue& own = queue_of(npu, queue);
-    const auto place = std::find(own.entries.begin(), own.entries.end(), number) - own.entries.begin();
-    own.entries.erase(own.entries.begin() + place);
-    own.jobs.erase(own.jobs.begin() + place);
-    --own.running;
-  }
+  if (queue >= 0) queue_of(queue).leave(npu, number);
   chunk.started = false;
   std::int32_t entered = -1;
   if (chunk.part + 1 == plans_[collectives_[chunk.collective].plan].chunks[chunk.chunk].size()) {
@@ -760,77 +748,16 @@ void Machine::end_chunk(std::uint32_t number) {
 }
 
 void Machine::enqueue(std::uint32_t number, std::int32_t queue) {
-  NpuQueue& own = queue_of(chunks_[number].npu, queue);
-  const Part& part = part_of(chunks_[number]);
-  const Job job{part.job.sort, part.job.priority + part.age * collectives_[chunks_[number].collective].number};
-  const std::uint32_t place = place_of(own, static_cast<std::uint32_t>(queue), job);
-  own.jobs.insert(own.jobs.begin() + place, job);
-  own.entries.insert(own.entries.begin() + place, number);
-}
-
-// The place of a new job in a queue. What the order has answered once is remembered.
-std::uint32_t Machine::place_of(const NpuQueue& own, std::uint32_t queue, const Job& job) {
-  const auto ask = [&] {
-    const std::uint32_t place = host_->place(queue, own.jobs, own.running, job);
-    if (place < own.running || place > own.jobs.size()) invalid("a queue's order gave a place outside of the queue");
-    return place;
-  };
-  if (own.jobs.empty()) {
-    std::vector<bool>& known = known_first_[queue];
-    if (job.sort >= known.size()) known.resize(job.sort + std::size_t{1});
-    if (!known[job.sort]) ask();
-    known[job.sort] = true;
-    return 0;
-  }
-  make_place_key(own, queue, job);
-  const auto known = places_.find(place_key_);
-  if (known != places_.end()) return known->second;
-  const std::uint32_t place = ask();
-  place_words_ += place_key_.size();
-  if (place_words_ > kPlaceWords) {
-    places_.clear();
-    place_words_ = place_key_.size();
-  }
-  places_.emplace(place_key_, place);
-  return place;
-}
-
-// What the order of a queue goes by when a job comes, in place_key_: of priorities only which are higher.
-void Machine::make_place_key(const NpuQueue& own, std::uint32_t queue, const Job& job) {
-  bool alike = true;
-  for (const Job& other : own.jobs) alike = alike && other.priority == job.priority;
-  priorities_.clear();
-  if (!alike) {
-    priorities_.push_back(job.priority);
-    for (const Job& other : own.jobs) priorities_.push_back(other.priority);
-    std::sort(priorities_.begin(), priorities_.end());
-    priorities_.erase(std::unique(priorities_.begin(), priorities_.end()), priorities_.end());
-  }
-  const auto add = [&](const Job& one) {
-    place_key_.push_back(one.sort);
-    if (!alike) {
-      place_key_.push_back(
-          static_cast<std::uint32_t>(std::lower_bound(priorities_.begin(), priorities_.end(), one.priority) - priorities_.begin()));
-    }
-  };
-  place_key_.assign({queue, own.running, alike});
-  add(job);
-  for (const Job& other : own.jobs) add(other);
+  const ChunkRun& chunk = chunks_[number];
+  const Part& part = part_of(chunk);
+  const Job job{part.job.sort, part.job.priority + part.age * collectives_[chunk.collective].number};
+  queue_of(queue).enter(*host_, chunk.npu, number, job);
 }
 
 // Start the chunks that have a slot.
 void Machine::pump(std::uint32_t npu, std::int32_t queue) {
-  NpuQueue& own = queue_of(npu, queue);
-  while (own.running < slots_[static_cast<std::size_t>(queue)] && own.running < own.entries.size()) {
-    ++own.running;
-    begin_part(own.entries[own.running - 1]);
-  }
-}
-
-std::size_t Machine::HashWords::operator()(const std::vector<std::uint32_t>& words) const {
-  std::uint64_t hash = words.size();
-  for (const std::uint32_t word : words) hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return hash ^ hash >> 32;
+  Queue& own = queue_of(queue);
+  for (std::uint32_t chunk = own.start(npu); chunk != Queue::kNone; chunk = own.start(npu)) begin_part(chunk);
 }
 
 // -- events -----------------------------------------------------------------------------------------------------------
@@ -1152,8 +1079,10 @@ std::size_t Machine::HashKey::operator()(const MailboxKey& key) const {
 
 Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes) {
   if (table_) {
-    const Time delay = table_->delay(table_->state, source, destination, bytes);
-    if (delay >= 0) return delay;  // else the network says in Python what is wrong
+    const Time delay = table_->delay(source, destination, bytes);
+    if (delay >= 0) return delay;
+    host_->delay(source, destination, bytes);  // where the network says in Python what is wrong
+    table_->fail("delay");
   }
   auto& known = delays_[pair_key(static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(destination))];
   for (const auto& [size, delay] : known) {
@@ -1164,18 +1093,13 @@ Time Machine::delay_of(std::int32_t source, std::int32_t destination, std::int64
   return delay;
 }
 
-void Machine::fail(const char* what) const {
-  const char* why = table_->error ? table_->error(table_->state) : nullptr;
-  throw NetworkFailure(why ? why : what);
-}
-
 // Hand new messages to the network, and take all that arrive before anything else happens.
 void Machine::exchange() {
   if (!outbox_.empty()) {
-    if (!table_) {
+    if (table_) {
+      table_->inject(now_, outbox_);
+    } else {
       host_->inject(now_, outbox_);
-    } else if (table_->inject(table_->state, now_, outbox_.data(), outbox_.size()) != 0) {
-      fail("inject failed");
     }
     outbox_.clear();
     quiet_until_ = -1;
@@ -1202,14 +1126,7 @@ void Machine::exchange() {
 // The next delivery until a time, in delivered_; false where there is none.
 bool Machine::next_delivery(Time until, Time& time) {
   delivered_.clear();
-  if (!table_) return host_->advance(now_, until, time, delivered_);
-  const std::uint64_t* numbers = nullptr;
-  std::size_t count = 0;
-  if (table_->advance(table_->state, until, &time, &numbers, &count) != 0) fail("advance failed");
-  if (count == 0) return false;
-  if (time < now_ || time > until) throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + std::to_string(now_) + " to " + std::to_string(until) + " are right");
-  delivered_.assign(numbers, numbers + count);
-  return true;
+  return table_ ? table_->advance(now_, until, time, delivered_) : host_->advance(now_, until, time, delivered_);
 }
 
 // A rank has finished its part of a phase.

@@ -4,50 +4,20 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <stdexcept>
-#include <string>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "astra_sim/network.h"
 #include "event_queue.hpp"
+#include "host.hpp"
+#include "network_table.hpp"
 #include "programs.hpp"
+#include "queues.hpp"
 #include "shared_bus.hpp"
 #include "trails.hpp"
 
 namespace astra {
-
-// What a run asks of Python, seldom: all but `delay` and the two of event networks at most once per collective or chunk.
-class Host {
- public:
-  virtual ~Host() = default;
-  virtual std::vector<Chunk> issue(std::uint32_t program, std::uint32_t task, Time now) = 0;
-  // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
-  virtual std::uint32_t place(std::uint32_t queue, const std::vector<Job>& jobs, std::uint32_t running, const Job& job) = 0;
-  virtual Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) = 0;
-  virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
-  // The next delivery until a time; false where there is none.
-  virtual bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
-};
-
-struct TooLong : std::runtime_error {
-  TooLong() : std::runtime_error("the run takes longer than can be simulated") {}
-};
-
-struct NotUnderWay : std::runtime_error {
-  explicit NotUnderWay(std::uint64_t number) : std::runtime_error(std::to_string(number)) {}  // what() is the number
-};
-
-// Programs share a collective that is not the same for them.
-struct UnlikeCollectives : std::runtime_error {
-  UnlikeCollectives(std::uint32_t program, std::uint32_t task, std::uint32_t first_program, std::uint32_t first_task, std::uint32_t ordinal)
-      : std::runtime_error(std::to_string(program) + " " + std::to_string(task) + " " + std::to_string(first_program) + " " +
-                           std::to_string(first_task) + " " + std::to_string(ordinal)) {}  // what() is the numbers
-};
-
-struct NetworkFailure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 enum class NetworkKind { delays, events };
 
@@ -85,7 +55,7 @@ class Machine : private BusHost {
   ~Machine() override;
 
   // All of these raise std::invalid_argument for what cannot be.
-  void add_queues(const std::vector<std::int64_t>& slots);
+  void add_queues(const std::vector<QueuePlan>& plans);
   void add_ports(const std::vector<std::int64_t>& ports);
   void set_table(const astra_network* table);
   // `times` are the delays of tasks that have one of their own (else -1), or nothing. The tasks that task t waits for are
@@ -235,12 +205,6 @@ class Machine : private BusHost {
     bool used;
   };
 
-  struct NpuQueue {
-    std::uint32_t running = 0;
-    std::vector<Job> jobs;
-    std::vector<std::uint32_t> entries;
-  };
-
   struct Observed {
     std::vector<Time> ready, ended;
     std::vector<std::pair<std::uint32_t, Time>> sends;  // tasks, and when they began
@@ -295,10 +259,6 @@ class Machine : private BusHost {
     std::uint32_t kind, source, phase, part, slot, trail;
   };
 
-  struct HashWords {
-    std::size_t operator()(const std::vector<std::uint32_t>& words) const;
-  };
-
   // tasks and queues
   void start_all();
   void add_ready(Units& units, std::uint32_t npu, std::uint32_t task);
@@ -322,13 +282,11 @@ class Machine : private BusHost {
   void end_chunk(std::uint32_t chunk);
   void enqueue(std::uint32_t chunk, std::int32_t queue);
   void pump(std::uint32_t npu, std::int32_t queue);
-  std::uint32_t place_of(const NpuQueue& own, std::uint32_t queue, const Job& job);
-  void make_place_key(const NpuQueue& own, std::uint32_t queue, const Job& job);
   const Part& part_of(const ChunkRun& chunk) const { return plans_[collectives_[chunk.collective].plan].chunks[chunk.chunk][chunk.part]; }
   std::uint32_t phase_of(const ChunkRun& chunk) const { return collectives_[chunk.collective].phases[part_of(chunk).place]; }
   const PhaseKind& kind_of(const Phase& phase) const { return phase_kinds_[phase.kind]; }
   const Groups& groups_of(const Phase& phase) const { return groups_[schedules_[kind_of(phase).schedule]->groups]; }
-  NpuQueue& queue_of(std::uint32_t npu, std::int32_t queue) { return npu_queues_[npu * slots_.size() + static_cast<std::size_t>(queue)]; }
+  Queue& queue_of(std::int32_t queue) { return *queues_[static_cast<std::size_t>(queue)]; }
   TaskState& state_of(std::uint32_t npu, std::uint32_t task) { return task_states_[npus_[npu].first_task + task]; }
   PartRecord* record_of(const ChunkRun& chunk);
 
@@ -367,7 +325,6 @@ class Machine : private BusHost {
   void on_letter_request(std::uint32_t mailbox);
   void end_letter(const Waiting& task);
   Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
-  [[noreturn]] void fail(const char* what) const;
   void exchange();
   bool next_delivery(Time until, Time& time);
   void finish_phase(std::uint32_t phase, const Rank& rank);
@@ -379,7 +336,7 @@ class Machine : private BusHost {
   SharedBus& bus_of(std::uint32_t npu);
 
   Options options_;
-  const astra_network* table_ = nullptr;
+  std::optional<NetworkTable> table_;
   Host* host_ = nullptr;
   Time now_ = 0;
   std::int64_t stage_ = kTasks;
@@ -403,7 +360,7 @@ class Machine : private BusHost {
   std::vector<std::uint32_t> next_credit_;  // of the same NPU, by place in batch_
   std::vector<std::uint32_t> last_credit_;  // of each NPU, or kNone
 
-  std::vector<std::int64_t> slots_;
+  std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<Program> programs_;
   std::vector<Groups> groups_;
   std::vector<std::unique_ptr<Schedule>> schedules_;
@@ -411,7 +368,6 @@ class Machine : private BusHost {
   std::deque<Phase> phases_;
   std::vector<std::uint32_t> free_phases_;
   std::vector<Npu> npus_;
-  std::vector<NpuQueue> npu_queues_;
   std::vector<std::int64_t> ports_;         // of each NPU, or nothing where there are none
   std::vector<Time> port_free_at_;
   std::vector<TaskState> task_states_;
@@ -431,11 +387,6 @@ class Machine : private BusHost {
   std::unordered_map<std::uint64_t, std::uint32_t> shared_;                // by group and ordinal: collectives
   std::vector<ChunkRun> chunks_;
   std::vector<std::uint32_t> free_chunks_;
-  std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, HashWords> places_;
-  std::vector<std::vector<bool>> known_first_;  // for each queue, for which sorts of jobs its order was asked while it was empty
-  std::vector<std::uint32_t> place_key_;
-  std::vector<std::int64_t> priorities_;
-  std::size_t place_words_ = 0;
 
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // by source and destination
   std::vector<std::unique_ptr<SharedBus>> buses_;

@@ -11,6 +11,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <deque>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -49,10 +51,20 @@ nb::bytes bytes_of(const std::vector<Number>& numbers) {
   return nb::bytes(numbers.data(), numbers.size() * sizeof(Number));
 }
 
+// The jobs of a queue, to be looked at while its order is asked.
+struct Jobs {
+  const std::deque<astra::Job>* jobs;
+
+  const std::deque<astra::Job>& own() const {
+    if (!jobs) throw std::invalid_argument("the jobs of a queue can be looked at while its order is asked, not later");
+    return *jobs;
+  }
+};
+
 // The functions of one run, called with the interpreter lock.
 class Callbacks : public astra::Host {
  public:
-  nb::callable issue_, place_, delay_, inject_, advance_;
+  nb::callable issue_, standing_, place_, delay_, inject_, advance_;
 
   std::vector<astra::Chunk> issue(std::uint32_t program, std::uint32_t task, astra::Time now) override {
     nb::gil_scoped_acquire lock;
@@ -68,11 +80,23 @@ class Callbacks : public astra::Host {
     return chunks;
   }
 
-  std::uint32_t place(std::uint32_t queue, const std::vector<astra::Job>& jobs, std::uint32_t running, const astra::Job& job) override {
+  astra::Standing standing(std::uint32_t queue, std::uint32_t sort) override {
     nb::gil_scoped_acquire lock;
-    std::vector<std::pair<std::uint32_t, std::int64_t>> given;
-    for (const astra::Job& other : jobs) given.emplace_back(other.sort, other.priority);
-    return nb::cast<std::uint32_t>(place_(queue, given, running, std::make_pair(job.sort, job.priority)));
+    const auto [rule, keys, sides] = nb::cast<std::tuple<std::int64_t, Numbers, std::vector<std::uint8_t>>>(standing_(queue, sort));
+    if (keys.size() != sides.size()) throw std::invalid_argument("a standing with broken columns");
+    astra::Standing standing{count(rule, "rule"), {}};
+    for (std::size_t place = 0; place < keys.size(); ++place) standing.marks.push_back({keys[place], sides[place]});
+    return standing;
+  }
+
+  std::uint32_t place(std::uint32_t queue, const std::deque<astra::Job>& jobs, std::uint32_t running, const astra::Job& job) override {
+    nb::gil_scoped_acquire lock;
+    const nb::object shown = nb::cast(Jobs{&jobs});
+    struct Hide {
+      Jobs& jobs;
+      ~Hide() { jobs.jobs = nullptr; }
+    } hide{nb::cast<Jobs&>(shown)};
+    return nb::cast<std::uint32_t>(place_(queue, shown, running, std::make_pair(job.sort, job.priority)));
   }
 
   astra::Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) override {
@@ -185,7 +209,18 @@ class Machine {
     return own().add_schedule(std::move(programs), count(groups, "groups"));
   }
 
-  bool run(std::int64_t events, nb::callable issue, nb::callable place, nb::callable delay, nb::callable inject, nb::callable advance) {
+  // The slots of each queue, and the rules of its order: whether by priority, whether before equal ones, whether kinds take turns.
+  void add_queues(const std::vector<std::tuple<std::int64_t, std::vector<std::tuple<bool, bool, bool>>>>& given) {
+    std::vector<astra::QueuePlan> plans;
+    for (const auto& [slots, rules] : given) {
+      astra::QueuePlan& plan = plans.emplace_back(astra::QueuePlan{slots, {}});
+      for (const auto& [by_priority, before_equal, in_turn] : rules) plan.rules.push_back({by_priority, before_equal, in_turn});
+    }
+    own().add_queues(plans);
+  }
+
+  bool run(std::int64_t events, nb::callable issue, nb::callable standing, nb::callable place, nb::callable delay, nb::callable inject,
+           nb::callable advance) {
     if (running_.exchange(true)) throw std::invalid_argument("the engine is running already");
     struct Stop {
       std::atomic<bool>& running;
@@ -194,6 +229,7 @@ class Machine {
     runner_ = std::this_thread::get_id();
     Callbacks callbacks;
     callbacks.issue_ = std::move(issue);
+    callbacks.standing_ = std::move(standing);
     callbacks.place_ = std::move(place);
     callbacks.delay_ = std::move(delay);
     callbacks.inject_ = std::move(inject);
@@ -227,7 +263,18 @@ NB_MODULE(_compiled, module) {
   nb::exception<astra::TooLong>(module, "TooLong");
   nb::exception<astra::NotUnderWay>(module, "NotUnderWay");
   nb::exception<astra::UnlikeCollectives>(module, "UnlikeCollectives");
-  nb::exception<astra::NetworkFailure>(module, "NetworkFailure");
+  const nb::exception<astra::NetworkFailure> failure(module, "NetworkFailure");
+  nb::register_exception_translator(
+      [](const std::exception_ptr& pointer, void* type) {
+        try {
+          std::rethrow_exception(pointer);
+        } catch (const astra::NetworkFailure& error) {
+          // The words of a network may be in any encoding.
+          const nb::object words = nb::steal(PyUnicode_DecodeUTF8(error.what(), static_cast<Py_ssize_t>(std::strlen(error.what())), "replace"));
+          PyErr_SetObject(static_cast<PyObject*>(type), words.ptr());
+        }
+      },
+      failure.ptr());
   module.def("computing", [](const nb::bytes& kind_of, const Numbers& durations, const nb::bytes& times, const nb::bytes& ended) {
     return astra::computing(column<std::uint32_t>(kind_of), durations, column<astra::Time>(times), column<astra::Time>(ended));
   });
@@ -248,12 +295,18 @@ NB_MODULE(_compiled, module) {
     }
     return nb::make_tuple(uses.counts, found);
   });
+  nb::class_<Jobs>(module, "Jobs")
+      .def("__len__", [](const Jobs& self) { return self.own().size(); })
+      .def("__getitem__", [](const Jobs& self, std::size_t place) {
+        if (place >= self.own().size()) throw nb::index_error("a place outside of the queue");
+        return std::make_pair(self.own()[place].sort, self.own()[place].priority);
+      });
   nb::class_<Machine>(module, "Machine")
       .def(nb::init<std::int64_t, bool, std::int64_t, bool,
                     std::optional<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t>>>(),
            "npus"_a, "events"_a, "endpoint_ps"_a, "rendezvous"_a, "bus"_a.none())
       .def("set_table", &Machine::set_table)
-      .def("add_queues", [](Machine& self, const Numbers& slots) { self.own().add_queues(slots); })
+      .def("add_queues", &Machine::add_queues)
       .def("add_ports", [](Machine& self, const Numbers& ports) { self.own().add_ports(ports); })
       .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
       .def("add_program", &Machine::add_program)

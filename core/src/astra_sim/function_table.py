@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from astra_sim.errors import PluginError
+from astra_sim.errors import AstraError, PluginError, warn
 from astra_sim.network import EventNetwork, Message
 
 VERSION = 1
@@ -35,6 +36,7 @@ class _Statistic(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
 
 
+_NAMES = "a name of its own in UTF-8 is right"
 _STATE = ctypes.c_void_p
 _NUMBERS = ctypes.POINTER(ctypes.c_uint64)
 _DELAY = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
@@ -62,52 +64,58 @@ class _Table(ctypes.Structure):
 
 
 class FunctionTable:
-    """A table in a capsule. Raises PluginError where it is none, or of another version, and where one of its functions fails."""
+    """A table in a capsule. What is wrong with it, and what its functions report, becomes an error that `failure` makes of the words.
 
-    def __init__(self, capsule: object) -> None:
+    Raises such an error where the capsule is none, or of another version, and where one of the functions named `needed` is NULL.
+    """
+
+    def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
         pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         try:
             pointer = pointer_of(capsule, CAPSULE)
         except ValueError:
-            raise PluginError(f"{capsule!r} is no capsule named {CAPSULE.decode()}, in which a network function table comes") from None
+            raise failure(f"{capsule!r} is no capsule named {CAPSULE.decode()}, in which a network function table comes") from None
         self._capsule = capsule
+        self._failure = failure
         self._table = _Table.from_address(pointer)
-        if self._table.version != VERSION or self._table.size < ctypes.sizeof(_Table):
-            raise PluginError(f"the network function table has version {self._table.version}; {VERSION} is right")
+        if self._table.version != VERSION:
+            raise failure(f"the network function table has version {self._table.version}; {VERSION} is right")
+        if self._table.size < ctypes.sizeof(_Table):
+            raise failure(f"the network function table has {self._table.size} bytes; at least {ctypes.sizeof(_Table)} are right")
+        for name in needed:
+            self._function(name)
 
-    def _check(self, status: int, what: str) -> int:
-        if status < 0:
+    def _check(self, failed: bool, what: str) -> None:
+        if failed:
             why = self._table.error(self._table.state) if self._table.error else None
-            raise PluginError(why.decode(errors="replace") if why else f"{what} failed")
-        return status
+            raise self._failure(why.decode(errors="replace") if why is not None else f"{what} failed")
 
-    def _function(self, name: str) -> ctypes._FuncPointer:
+    def _function(self, name: str) -> Any:
         function = getattr(self._table, name)
         if not function:
-            raise PluginError(f"the network function table lacks {name}")
-        return function  # type: ignore[no-any-return]
-
-    @property
-    def has_delay(self) -> bool:
-        """Whether the network is without contention."""
-        return bool(self._table.delay)
+            raise self._failure(f"the network function table lacks {name} (it is NULL)")
+        return function
 
     def delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds from sending a message to its arrival, on a network without contention."""
-        return self._check(self._function("delay")(self._table.state, source, destination, size), "delay")
+        picoseconds: int = self._function("delay")(self._table.state, source, destination, size)
+        self._check(picoseconds < 0, "delay")
+        return picoseconds
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """See `EventNetwork.inject`."""
         array = (_Message * len(messages))(*(_Message(m.number, m.bytes, m.source, m.destination, m.queue, 0) for m in messages))
-        self._check(self._function("inject")(self._table.state, time, array, len(messages)), "inject")
+        self._check(self._function("inject")(self._table.state, time, array, len(messages)) != 0, "inject")
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """See `EventNetwork.advance`."""
         time, numbers, count = ctypes.c_int64(), _NUMBERS(), ctypes.c_size_t()
         limit = NEVER if until is None else until
         status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count))
-        self._check(status, "advance")
+        self._check(status != 0, "advance")
+        if count.value and not numbers:
+            raise self._failure(f"advance answered {count.value} messages without their numbers (NULL)")
         return (time.value, numbers[: count.value]) if count.value else None
 
     def next_event(self) -> int | None:
@@ -116,12 +124,27 @@ class FunctionTable:
         return None if time == NEVER else int(time)
 
     def statistics(self) -> dict[str, float]:
-        """Figures of the run so far."""
+        """Figures of the run so far. What has no name is left out with a warning: the run has ended, and its answer is right."""
         if not self._table.statistics:
             return {}
-        figures = ctypes.POINTER(_Statistic)()
-        count = self._table.statistics(self._table.state, ctypes.byref(figures))
-        return {figures[i].name.decode(): figures[i].value for i in range(count)}
+        array = ctypes.POINTER(_Statistic)()
+        count = self._table.statistics(self._table.state, ctypes.byref(array))
+        if count and not array:
+            warn(str(self._failure(f"statistics answered {count} figures without an array (NULL); they are left out")))
+            return {}
+        figures: dict[str, float] = {}
+        for number in range(count):
+            given = array[number].name
+            try:
+                name = None if given is None else given.decode()
+            except UnicodeDecodeError:
+                name = None
+            if name and name not in figures:
+                figures[name] = array[number].value
+            else:
+                wrong = "NULL" if given is None else repr(given)
+                warn(str(self._failure(f"figure {number} of its statistics has the name {wrong}; {_NAMES}. It is left out")))
+        return figures
 
 
 class TableNetwork(EventNetwork):
@@ -137,7 +160,7 @@ class TableNetwork(EventNetwork):
     def begin(self) -> int:
         """Make the table of this run."""
         self._capsule = self.make_table()
-        self._table = FunctionTable(self._capsule)
+        self._table = FunctionTable(self._capsule, self.failure, ("inject", "advance", "next_event"))
         return 0
 
     def _own(self) -> FunctionTable:

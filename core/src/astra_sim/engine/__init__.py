@@ -14,8 +14,6 @@ from astra_sim.engine.interface import (
     TIMER,
     TRAIL_LENGTH,
     Engine,
-    Job,
-    Order,
     Part,
     PartRecord,
     PartRecords,
@@ -24,6 +22,7 @@ from astra_sim.engine.interface import (
     Trail,
     UnlikeCollectivesError,
 )
+from astra_sim.engine.orders import Job, Order, Rule, RuleOrder
 from astra_sim.errors import InputError
 
 MakeEngine = Callable[..., Engine]
@@ -76,6 +75,8 @@ __all__ = [
     "PartRecord",
     "PartRecords",
     "RankState",
+    "Rule",
+    "RuleOrder",
     "Task",
     "Trail",
     "UnlikeCollectivesError",

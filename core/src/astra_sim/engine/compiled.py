@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
+from operator import index
+from typing import overload
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import _compiled
@@ -12,8 +14,6 @@ from astra_sim.engine.interface import (
     RECEIVE,
     SEND,
     Issue,
-    Job,
-    Order,
     PartRecords,
     RankState,
     Task,
@@ -25,12 +25,12 @@ from astra_sim.engine.interface import (
     check_program,
     inject,
     not_under_way,
-    place_of,
     task_rows,
     too_long,
 )
+from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
 from astra_sim.engine.shared_bus import BusOptions
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Route
@@ -48,11 +48,32 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
+class _Jobs(Sequence[Job]):
+    """The jobs of a queue, each made when the order looks at it. They are gone when it has answered."""
+
+    def __init__(self, jobs: _compiled.Jobs, sorts: Sequence[tuple[str, int, int]]) -> None:
+        self._jobs = jobs
+        self._sorts = sorts
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, place: int) -> Job: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Job]: ...
+    def __getitem__(self, place: int | slice) -> Job | list[Job]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        sort, priority = self._jobs[range(len(self))[index(place)]]
+        return Job(priority, *self._sorts[sort])
+
+
 class CompiledEngine:
     """Runs tasks, queues and messages; for the arguments see `ReferenceEngine`.
 
-    Orders of queues are asked once for every state of a queue, whichever NPU it belongs to. Networks with a function table are
-    spoken to through it, others in Python.
+    It follows rules of queues itself. Orders that are functions are asked; what they answer for a short queue is remembered, whichever NPU
+    it belongs to. Networks with a function table are spoken to through it, others in Python.
     """
 
     def __init__(
@@ -104,8 +125,14 @@ class CompiledEngine:
 
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
-        self._machine.add_queues([slots for slots, _ in queues])
         self._orders = [order for _, order in queues]
+        rules = [order.rules if isinstance(order, RuleOrder) else () for order in self._orders]
+        self._machine.add_queues(
+            [
+                (slots, [(rule.key is None, rule.before_equal, rule.in_turn is not None) for rule in of_order])
+                for (slots, _), of_order in zip(queues, rules, strict=True)
+            ]
+        )
 
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
@@ -149,10 +176,15 @@ class CompiledEngine:
         self._has_table = True
         table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
         if table is not None:
-            functions = FunctionTable(table)
-            if isinstance(self._network, RouteDelayNetwork) and not functions.has_delay:
-                raise PluginError(f"network {type(self._network).__name__}: its function table lacks delay")
+            needed = ("delay",) if isinstance(self._network, RouteDelayNetwork) else ("inject", "advance", "next_event")
+            FunctionTable(table, self._failure, needed)
             self._machine.set_table(table)
+
+    def _failure(self, why: str) -> AstraError:
+        """The error where the network's function table reports one, or is broken."""
+        if isinstance(self._network, EventNetwork):
+            return self._network.failure(why)
+        return PluginError(f"network {type(self._network).__name__}: {why}")
 
     def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int] | None:
         """Picoseconds to a peer, which are the same from every rank; None where they are not, or where that is not known."""
@@ -277,7 +309,7 @@ class CompiledEngine:
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
-            return self._machine.run(events or 0, self._issue, self._place, self._delay, self._inject, self._advance)
+            return self._machine.run(events or 0, self._issue, self._standing, self._place, self._delay, self._inject, self._advance)
         except _compiled.TooLong:
             raise too_long(self.now) from None
         except _compiled.UnlikeCollectives as error:
@@ -286,8 +318,7 @@ class CompiledEngine:
         except _compiled.NotUnderWay as error:
             raise not_under_way(self._network, int(str(error))) from None
         except _compiled.NetworkFailure as error:
-            assert isinstance(self._network, EventNetwork)
-            raise self._network.failure(str(error)) from None
+            raise self._failure(str(error)) from None
 
     def _sort(self, job: Job) -> int:
         """The number of what a job is, but for its priority."""
@@ -308,9 +339,14 @@ class CompiledEngine:
             for parts in chunks
         ]
 
-    def _place(self, queue: int, jobs: Iterable[tuple[int, int]], running: int, job: tuple[int, int]) -> int:
-        *others, new = [Job(priority, *self._sort_list[sort]) for sort, priority in (*jobs, job)]
-        return place_of(self._orders[queue], others, running, new)
+    def _standing(self, queue: int, sort: int) -> Standing:
+        order = self._orders[queue]
+        assert isinstance(order, RuleOrder)
+        return order.standing(Job(0, *self._sort_list[sort]))
+
+    def _place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
+        sort, priority = job
+        return place_of(self._orders[queue], _Jobs(jobs, self._sort_list), running, Job(priority, *self._sort_list[sort]))
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)

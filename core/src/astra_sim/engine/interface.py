@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, overload
 import attrs
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
+from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
@@ -32,26 +33,6 @@ Trail = tuple[int, ...]
 """Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
 
 TRAIL_LENGTH = 8
-
-
-class Job(NamedTuple):
-    """What the order of a queue may look at: a chunk in one of its phases.
-
-    `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first; priorities may only be
-    compared with one another.
-    """
-
-    priority: int
-    kind: str
-    bytes: int
-    remaining: int
-
-
-Order = Callable[[Sequence[Job], int, Job], int]
-"""Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
-
-The answer depends on nothing else, and on priorities only by which are higher: an engine may remember it.
-"""
 
 
 class Task(NamedTuple):
@@ -241,14 +222,6 @@ class Engine(Protocol):
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
 
 
-def place_of(order: Order, jobs: Sequence[Job], running: int, job: Job) -> int:
-    """Ask a queue's order for the place of a job. Raises PluginError if it answers with what is none."""
-    place = call("the order of a queue", order, jobs, running, job)
-    if type(place) is not int or not running <= place <= len(jobs):
-        raise PluginError(f"the order of a queue gave the place {place!r}; {running} to {len(jobs)} are right")
-    return place
-
-
 def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
     """Hand messages to a network."""
     call(f"network {type(network).__name__}: inject", network.inject, now, messages)
@@ -264,7 +237,8 @@ def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Se
         raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
     time, numbers = delivery
     if type(time) is not int or time < now or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        raise PluginError(f"{what}: advance answered the time {time!r}; {now} to {until} are right")
+        right = f"{now} or later is right" if until is None else f"{now} to {until} are right"
+        raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
             raise not_under_way(network, number)

@@ -32,8 +32,6 @@ from astra_sim.engine.interface import (
     TIMER,
     TRAIL_LENGTH,
     Issue,
-    Job,
-    Order,
     Part,
     PartRecord,
     PartRecords,
@@ -47,10 +45,11 @@ from astra_sim.engine.interface import (
     check_program,
     inject,
     not_under_way,
-    place_of,
     task_rows,
     too_long,
 )
+from astra_sim.engine.orders import Job, Order
+from astra_sim.engine.queues import Queue, make_queue
 from astra_sim.engine.shared_bus import BusOptions, SharedBus
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -61,19 +60,6 @@ from astra_sim.units import PS_PER_NS
 _ARRIVAL, _REQUEST, _CREDIT, _CALLED, _LETTER, _LETTER_REQUEST, _MEETING = range(7)
 _TASKS, _ROUND = 1 << 39, 1 << 40
 _NOT_YET, _ARRIVED, _POSTED, _DONE = range(4)
-
-
-class _Queue:
-    """A queue of an NPU: `jobs` and the `entries` they belong to, of which the first `running` run."""
-
-    __slots__ = ("entries", "jobs", "order", "running", "slots")
-
-    def __init__(self, slots: int, order: Order) -> None:
-        self.slots = slots
-        self.order = order
-        self.running = 0
-        self.jobs: list[Job] = []
-        self.entries: list[_Task] = []
 
 
 class _Task:
@@ -108,7 +94,7 @@ class _Task:
         self.part: Part | None = None
         self.job: Job | None = None
         self.part_number = self.chunk = self.place = -1
-        self.queue: _Queue | None = None
+        self.queue: Queue[_Task] | None = None
         self.run: _Rank | None = None
         self.waits = len(task.after)
         self.chunks = 0
@@ -293,7 +279,7 @@ class ReferenceEngine:
         self._trail: Trail = ()
         self._orders: dict[int, int] = {}
         self._task_orders: dict[int, int] = {}
-        self._queues: list[list[_Queue]] = [[] for _ in range(npus)]
+        self._queues: list[list[Queue[_Task]]] = [[] for _ in range(npus)]
         self._ports: Sequence[int] = [-1] * npus
         self._port_free_at: dict[int, int] = {}
         self._tasks: dict[int, list[_Task]] = {}
@@ -323,10 +309,8 @@ class ReferenceEngine:
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
         for slots, order in queues:
-            if slots < 1:
-                raise ValueError(f"a queue of {slots} slots; at least 1 is right")
             for own in self._queues:
-                own.append(_Queue(slots, order))
+                own.append(make_queue(slots, order))
 
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
@@ -666,10 +650,7 @@ class ReferenceEngine:
         self._end(task)
         queue = task.queue
         if queue is not None:
-            place = queue.entries.index(task)
-            del queue.entries[place]
-            del queue.jobs[place]
-            queue.running -= 1
+            queue.leave(task)
         if task.part is not None and not task.successors:
             self._chunk_ended(self._tasks[task.npu][task.number])
         if task.part is None and task.program.has_units:
@@ -697,18 +678,14 @@ class ReferenceEngine:
             self._begin(collective)
 
     def _enqueue(self, task: _Task) -> None:
-        queue = task.queue
-        assert queue is not None
+        assert task.queue is not None
         assert task.job is not None
-        place = place_of(queue.order, queue.jobs, queue.running, task.job)
-        queue.jobs.insert(place, task.job)
-        queue.entries.insert(place, task)
+        task.queue.enter(task, task.job)
 
-    def _pump(self, queue: _Queue) -> None:
+    def _pump(self, queue: Queue[_Task]) -> None:
         """Start the tasks that have a slot."""
-        while queue.running < queue.slots and queue.running < len(queue.entries):
-            queue.running += 1
-            self._begin(queue.entries[queue.running - 1])
+        while (task := queue.start()) is not None:
+            self._begin(task)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,29 @@
+// The functions of a compiled network, called with care.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "astra_sim/network.h"
+#include "trails.hpp"
+
+namespace astra {
+
+// What a function reports, throws, or answers wrongly becomes a NetworkFailure.
+class NetworkTable {
+ public:
+  explicit NetworkTable(const astra_network* table) : table_(table) {}
+
+  // Picoseconds of a message; negative where the network reports an error.
+  Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const;
+  void inject(Time now, const std::vector<astra_message>& messages) const;
+  // The next delivery until a time; false where there is none.
+  bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) const;
+  // Raise what the network says of its last error, or that a function failed.
+  [[noreturn]] void fail(const char* function) const;
+
+ private:
+  const astra_network* table_;
+};
+
+}  // namespace astra

@@ -1,0 +1,152 @@
+"""The jobs that wait in a queue of rules, in its order.
+
+They are a balanced tree (a treap), read from left to right. Every node sums up the part of the order below it, a span for each rule, so
+that the first job that a new one goes before is found on the way down.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from astra_sim.engine.orders import MAX_KEY
+
+Entry = TypeVar("Entry")
+
+_NO_KEY = -MAX_KEY - 1
+
+
+class _Span(NamedTuple):
+    """Neighbours as a rule sees them: the key of the first, the highest of the others before which a job may go, and the sides at the ends.
+
+    Whether a job may go before the first depends on what is in front of the span.
+    """
+
+    first: int
+    others: int
+    first_side: int
+    last_side: int
+
+
+def _take_turns(one: int, other: int) -> bool:
+    """Whether neighbours of these sides are of the two kinds that take turns."""
+    return one + other == 3 and one != 0 != other
+
+
+def _join(left: _Span, right: _Span) -> _Span:
+    others = max(left.others, right.others)
+    if not _take_turns(left.last_side, right.first_side):
+        others = max(others, right.first)
+    return _Span(left.first, others, left.first_side, right.last_side)
+
+
+class _Node(Generic[Entry]):
+    """A job: what waits, how the rules see it, and its subtrees. `weight` is at most that of the node above."""
+
+    __slots__ = ("entry", "left", "marks", "right", "size", "spans", "weight")
+
+    def __init__(self, entry: Entry, marks: list[tuple[int, int]], weight: int) -> None:
+        self.entry = entry
+        self.marks = marks
+        self.weight = weight
+        self.left: _Node[Entry] | None = None
+        self.right: _Node[Entry] | None = None
+        self.update()
+
+    def update(self) -> None:
+        """Sum up what is below."""
+        left, right = self.left, self.right
+        self.size = 1 + _size(left) + _size(right)
+        self.spans = [_Span(key, _NO_KEY, side, side) for key, side in self.marks]
+        if left is not None:
+            self.spans = list(map(_join, left.spans, self.spans))
+        if right is not None:
+            self.spans = list(map(_join, self.spans, right.spans))
+
+
+def _size(node: _Node[Entry] | None) -> int:
+    return 0 if node is None else node.size
+
+
+class Waiting(Generic[Entry]):
+    """What waits, in order."""
+
+    def __init__(self) -> None:
+        self._root: _Node[Entry] | None = None
+        self._random = 1
+
+    def __len__(self) -> int:
+        return _size(self._root)
+
+    def place(self, rule: int, limit: int, first_stays: bool) -> int:
+        """The place of the first job whose key by a rule is above `limit` and before which one may go; else the number of jobs."""
+        node, place, before, closed = self._root, 0, 0, first_stays
+        if node is None or not _is_in(node.spans[rule], limit, before, closed):
+            return len(self)
+        while node is not None:
+            key, side = node.marks[rule]
+            left = node.left
+            if left is not None:
+                if _is_in(left.spans[rule], limit, before, closed):
+                    node = left
+                    continue
+                place += left.size
+                before, closed = left.spans[rule].last_side, False
+            if key > limit and not closed and not _take_turns(before, side):
+                return place
+            place += 1
+            node, before, closed = node.right, side, False
+        return place
+
+    def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> None:
+        """Put something at a place; `marks` are its key and side by each rule."""
+        self._random = (self._random * 6364136223846793005 + 1442695040888963407) % 2**64
+        self._root = _insert(self._root, place, _Node(entry, marks, self._random >> 32))
+
+    def pop(self) -> Entry:
+        """Take out the first."""
+        assert self._root is not None
+        first, self._root = _pop(self._root)
+        return first
+
+
+def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
+    """Whether a span behind a job of side `before` has a job that is looked for; not the first, where that is `closed`."""
+    return span.others > limit or (span.first > limit and not closed and not _take_turns(before, span.first_side))
+
+
+def _insert(node: _Node[Entry] | None, place: int, made: _Node[Entry]) -> _Node[Entry]:
+    if node is None:
+        return made
+    if made.weight > node.weight:
+        made.left, made.right = _split(node, place)
+        made.update()
+        return made
+    before = _size(node.left)
+    if place <= before:
+        node.left = _insert(node.left, place, made)
+    else:
+        node.right = _insert(node.right, place - before - 1, made)
+    node.update()
+    return node
+
+
+def _split(node: _Node[Entry] | None, place: int) -> tuple[_Node[Entry] | None, _Node[Entry] | None]:
+    """The jobs before a place, and the others."""
+    if node is None:
+        return None, None
+    before = _size(node.left)
+    if place <= before:
+        left, node.left = _split(node.left, place)
+        node.update()
+        return left, node
+    node.right, right = _split(node.right, place - before - 1)
+    node.update()
+    return node, right
+
+
+def _pop(node: _Node[Entry]) -> tuple[Entry, _Node[Entry] | None]:
+    if node.left is None:
+        return node.entry, node.right
+    first, node.left = _pop(node.left)
+    node.update()
+    return first, node
