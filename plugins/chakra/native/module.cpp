@@ -92,7 +92,7 @@ NB_MODULE(_core, module) {
              "device"_a, "others"_a, "work"_a, "computing"_a);
   nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
   nb::class_<chakra::Reader>(module, "Reader")
-      .def(nb::init<std::uint64_t, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a)
+      .def(nb::init<std::uint64_t, bool, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a, "control"_a)
       .def("feed", [](chakra::Reader& self, const nb::bytes& bytes) { self.feed({bytes.c_str(), bytes.size()}); })
       .def("finish", &chakra::Reader::finish)
       .def("columns", &take_columns)

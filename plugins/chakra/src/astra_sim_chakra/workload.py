@@ -18,6 +18,7 @@ from astra_sim.units import PS_PER_NS
 
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import load_ranks, rank_path
+from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Trace, given
 
@@ -35,11 +36,17 @@ class ChakraOptions:
     """Options of a workload of traces."""
 
     prefix: str = option(help="the trace of rank N is the file PREFIX.N.et")
+    dependencies: str = option(
+        "both",
+        choices=DEPENDENCIES,
+        help="what nodes wait for: both, control and data dependencies, as in ASTRA-sim 2.x; "
+        "data: these alone, as with the feeder of Chakra 1.0.0",
+    )
 
 
 def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     """The graph of all ranks' traces; ranks that do the same share a program. Raises InputError naming file and node."""
-    traces = load_ranks(options.prefix, context.platform.npus)
+    traces = load_ranks(options.prefix, context.platform.npus, dependencies=options.dependencies)
     alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for rank, number in enumerate(traces.program_of):
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
