@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError
+from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, warn
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
-from astra_sim.graph import ExecutionGraph, check_graph
+from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.groups import check_groups
 from astra_sim.models import Compute, Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
@@ -35,6 +35,7 @@ class Algorithm:
     name: str
     whole_platform: bool
     variants: int
+    scales: bool
     _make: Callable[[Request], Schedule]
     _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
     _steps: int = 0
@@ -69,6 +70,7 @@ class Context:
     tick_ps: int = 1
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
+    node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
         """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
@@ -114,7 +116,8 @@ def _algorithm(provider: Provider, options: Any) -> Algorithm:
     variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
     factory = provider.load_factory()
     make = factory if options is None else lambda request: factory(request, options)
-    return Algorithm(provider.name, whole, variants, make)
+    scales = provider.scales if isinstance(provider, CollectiveProvider) else True
+    return Algorithm(provider.name, whole, variants, scales, make)
 
 
 @attrs.frozen(eq=False)
@@ -163,12 +166,15 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
     system = maker.given("system", System) or maker.make("system", System, context)
-    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only)
+    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only, node_algorithms=system.node_algorithms)
     graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
     try:
         check_graph(graph, platform.npus)
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
+    if system.node_algorithms and not chooses_algorithms(graph):
+        ids = ", ".join(map(str, system.node_algorithms))
+        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
     return Components(graph, platform, system, network, compute, memory, run, names)

@@ -29,7 +29,19 @@ from astra_sim.engine import (
     choose_engine,
 )
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
+from astra_sim.graph import (
+    Communicate,
+    ExecutionGraph,
+    MemoryAccess,
+    Operation,
+    RankProgram,
+    Receive,
+    Send,
+    Unit,
+    Wait,
+    operation_rows,
+    waits_of,
+)
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
@@ -227,7 +239,7 @@ class _Simulation:
         # What the engine counts: programs, groups in which programs share collectives, and collectives that are alike.
         self._running: list[int] = []
         self._sharing: dict[tuple[int, ...] | None, int] = {}
-        self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None], int] = {}
+        self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str], int] = {}
         self._planned: list[PlannedPhase] = []
         self._traffic: list[_Traffic] = []
         self._payload = [0] * len(platform.dimensions)
@@ -264,7 +276,7 @@ class _Simulation:
         moving, computing = (_MOVING, _COMPUTING) if alone else (-1, -1)
         match operation:
             case Communicate():
-                key = operation.collective, operation.bytes, operation.dimensions, operation.group
+                key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm
                 group = self._sharing.setdefault(operation.group, len(self._sharing)) if len(self._running) > 1 else -1
                 repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
                 number = self._alike.setdefault(key, len(self._alike))
@@ -278,8 +290,8 @@ class _Simulation:
             case MemoryAccess():
                 time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
                 return Task(ACCESS if operation.remote else TIMER, time, unit=moving)
-        unit = _COMPUTING_ON_CPU if alone and operation.cpu else computing
-        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
+        units = {Unit.ACCELERATOR: computing, Unit.CPU: _COMPUTING_ON_CPU if alone else -1, Unit.COMMUNICATION: moving, Unit.NONE: -1}
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=units[operation.unit])
 
     def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
         """The chunks of a collective, planned when the first NPU of its group issues it."""

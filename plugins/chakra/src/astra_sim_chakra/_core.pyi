@@ -23,9 +23,8 @@ def program(
     data_end: bytes,
     data: bytes,
     order: bytes,
-    type: bytes,
     device: Sequence[bytes],
     others: Sequence[bytes],
     work: Sequence[bytes],
-    computing: int,
+    computing: bytes,
 ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]: ...

@@ -48,9 +48,7 @@ def rank_path(prefix: str, rank: int) -> str:
     return f"{prefix}.{rank}.et"
 
 
-def load_ranks(
-    prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both"
-) -> RankTraces:
+def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both") -> RankTraces:
     """The traces of all ranks: files `<prefix>.<rank>.et`, rank 0 and on.
 
     `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError:
