@@ -62,7 +62,7 @@ all-to-all-implementation: ring
 collective-optimization: localBWAware
 """
 NETWORK: dict[str, Any] = {
-    "topology-name": "four in a ring",
+    "topology-name": "Hierarchical",
     "dimensions-count": 1,
     "topologies-per-dim": ["Ring"],
     "units-count": [4],
