@@ -162,6 +162,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         )
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
+    maker.warn_of_left_out()
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
@@ -216,6 +217,22 @@ class _Maker:
             return self.plugins.get(kind, str(name))
         except PluginError as error:
             raise located(error, where) from None
+
+    def warn_of_left_out(self) -> None:
+        """Say which options of the network the platform's file has beside it, where the network is of that plugin and has others."""
+        beside, table = self.experiment.left_out, self.experiment.sections.get("network", {})
+        provider = self.provider("network")
+        if beside is None or provider is None or beside.get("plugin") != provider.name:
+            return
+        where = self.experiment.where("network")
+        own, of_file = ({key: value for key, value in options.items() if key != "plugin"} for options in (table, {**beside, **table}))
+        chosen, meant = options_of(provider, own, where), options_of(provider, of_file, where)
+        others = [f"network.{key}={of_file[key]}" for key in of_file if getattr(chosen, key) != getattr(meant, key)]
+        if others:
+            warn(
+                f"{self.experiment.where('platform')}: the platform alone is taken from this file, not the rules of its network:"
+                f" {', '.join(others)} (--set gives them, or the file as --network)"
+            )
 
     def make(self, kind: str, classes: Any, *context: Any) -> Any:
         """The component that a section's table describes."""

@@ -28,7 +28,7 @@ from astra_sim.engine import (
     UnlikeCollectivesError,
     choose_engine,
 )
-from astra_sim.errors import DeadlockError, InputError, PluginError
+from astra_sim.errors import DeadlockError, InputError, PluginError, RunError
 from astra_sim.graph import (
     Communicate,
     ExecutionGraph,
@@ -421,8 +421,11 @@ class _Simulation:
 
     def _check_finished(self) -> None:
         engine = self._engine
-        unfinished = engine.unfinished()
+        unfinished, unreceived = engine.unfinished(), self._unreceived()
         if not unfinished:
+            if unreceived:
+                head = "messages have arrived for which no receive is there"
+                raise RunError("\n  ".join([head, *_shown(unreceived)]))
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
@@ -445,10 +448,27 @@ class _Simulation:
             stuck.extend(f"{line} ({where})" for line in describe(state))
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
-        waiting = letters + stuck + waiting
+        waiting = letters + unreceived + stuck + waiting
         head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
-        more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
-        raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
+        raise DeadlockError("\n  ".join([head, *_shown(waiting)]), waiting)
+
+    def _unreceived(self) -> list[str]:
+        """The messages that have arrived and that nothing receives, in words."""
+        lines = []
+        for source, destination, tag, size, count in self._engine.unreceived():
+            number = next(number for number, program in enumerate(self._programs) if source in program.npus)
+            rows = operation_rows(self._programs[number].operations)
+            alike = {
+                kind
+                for kind, found in enumerate(rows.kinds)
+                if isinstance(found, Send) and (found.tag, found.bytes) == (tag, size) and peer_of(found, source, self._platform.npus) == destination
+            }
+            # The n-th send meets the n-th receive, so it is the last ones that nothing receives.
+            sends = [place for place, kind in enumerate(rows.kind_of) if kind in alike][-count:]
+            lines += [
+                f"NPU {source}: {self._name(place, number)} to NPU {destination} with tag {tag} is received by none" for place in sends
+            ]
+        return lines
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""
@@ -466,6 +486,12 @@ class _Simulation:
         if not isinstance(operation, Wait) and operation.name:
             return f"operation {index} ({what}{_quoted(operation.name)})"
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
+
+
+def _shown(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = [f"and {len(lines) - _LINES_OF_A_DEADLOCK} more"] if len(lines) > _LINES_OF_A_DEADLOCK else []
+    return [*lines[:_LINES_OF_A_DEADLOCK], *more]
 
 
 def _quoted(name: str) -> str:
