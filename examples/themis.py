@@ -11,8 +11,8 @@ in all for an NPU. The claims of the study, which this prints and checks (exit s
 
 The settings: the platforms of Rashidi et al., "Themis" (ISCA 2022); the number behind a name is the bandwidth of an NPU in each dimension,
 in GB/s (2^30 bytes/s). Links have a latency of 500 ns, endpoints need 10 ns for a message, every dimension has the algorithm of its
-topology (ring, direct, halving-doubling), and runs one of 16 chunks at a time. The last table shows what the number of chunks does: W-1D pays 18 us
-of latency for every chunk, so with 64 of them Conv-4D overtakes it, and claim 3 does not hold.
+topology (ring, direct, halving-doubling), and runs one of 16 chunks at a time. The last table shows what the number of chunks does: W-1D
+pays 18 us of latency for every chunk, so with 64 of them Conv-4D overtakes it, and claims 1 and 3 do not hold.
 """
 
 from __future__ import annotations

@@ -458,17 +458,19 @@ class _Simulation:
         for source, destination, tag, size, count in self._engine.unreceived():
             number = next(number for number, program in enumerate(self._programs) if source in program.npus)
             rows = operation_rows(self._programs[number].operations)
-            alike = {
-                kind
-                for kind, found in enumerate(rows.kinds)
-                if isinstance(found, Send) and (found.tag, found.bytes) == (tag, size) and peer_of(found, source, self._platform.npus) == destination
-            }
+            alike = {kind for kind, found in enumerate(rows.kinds) if self._sends(found, source, destination, tag, size)}
             # The n-th send meets the n-th receive, so it is the last ones that nothing receives.
             sends = [place for place, kind in enumerate(rows.kind_of) if kind in alike][-count:]
             lines += [
                 f"NPU {source}: {self._name(place, number)} to NPU {destination} with tag {tag} is received by none" for place in sends
             ]
         return lines
+
+    def _sends(self, operation: Operation, source: int, destination: int, tag: int, size: int) -> bool:
+        """Whether an operation of an NPU sends such a message to another."""
+        if not isinstance(operation, Send) or (operation.tag, operation.bytes) != (tag, size):
+            return False
+        return peer_of(operation, source, self._platform.npus) == destination
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""
@@ -480,9 +482,10 @@ class _Simulation:
             return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{memory}{where})"
         if isinstance(operation, (Send, Receive)):
             return f"operation {index} ({type(operation).__name__.lower()} of {operation.bytes} bytes{where}{_quoted(operation.name)})"
-        what = (
-            f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
-        )
+        what = type(operation).__name__.lower()
+        if isinstance(operation, Communicate):
+            algorithm = f" by {operation.algorithm}" if operation.algorithm else ""
+            what = f"{operation.collective} of {operation.bytes} bytes{algorithm}"
         if not isinstance(operation, Wait) and operation.name:
             return f"operation {index} ({what}{_quoted(operation.name)})"
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
