@@ -81,7 +81,7 @@ def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
         ({"local-mem-bw": True}, "local-mem-bw is True"),
         ({"roofline-enabled": 1}, "peak-perf is 'missing'; roofline-enabled needs more than 0"),
         ({"roofline-enabled": 2}, "roofline-enabled is 2; 0 or 1 is right"),
-        ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; a list of path prefixes is right"),
+        ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; a list of one path prefix is right"),
     ],
 )
 def test_wrong_values_are_errors(tmp_path: Path, change: dict[str, Any], words: str) -> None:

@@ -115,7 +115,8 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
     again = [evolve(each, id=(last + place + 1) % 2**64, name="again") for place, each in enumerate(nodes)]
     nodes = nodes + [each for each in again if repeated and each.id > last]
     trace = trace_of(nodes)
-    made, compiled = program_columns(trace, computing, compiled=False), program_columns(trace, computing)
+    does = bytes(kind in computing for kind in trace.type)
+    made, compiled = program_columns(trace, does, compiled=False), program_columns(trace, does)
     for name in ("rows", "kinds", "kind_of", "works", "work_of"):
         assert list(getattr(made, name)) == list(getattr(compiled, name))
     after = [list(made.after[place]) for place in range(len(nodes))]
@@ -129,7 +130,7 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
         each = trace.node(row)
         if each.type in computing:
             like = repr((each.type, each.is_cpu_op))
-            work = repr((each.is_cpu_op, each.duration_ns, each.num_ops, each.tensor_size))
+            work = repr((each.type, each.is_cpu_op, each.duration_ns, each.num_ops, each.tensor_size))
             assert seen.setdefault(f"work {work}", (made.work_of[place], row)) == (made.work_of[place], made.works[made.work_of[place]])
         else:
             like = repr(evolve(each, duration_ns=0, num_ops=0, **nothing))

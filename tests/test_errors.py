@@ -62,7 +62,7 @@ all-to-all-implementation: ring
 collective-optimization: localBWAware
 """
 NETWORK: dict[str, Any] = {
-    "topology-name": "four in a ring",
+    "topology-name": "Hierarchical",
     "dimensions-count": 1,
     "topologies-per-dim": ["Ring"],
     "units-count": [4],
@@ -367,7 +367,7 @@ def test_byte_order_mark_and_line_ends_make_no_difference(astra: Astra, tmp_path
     {
         "cut off": (network()[:100], "n.json:1", "JSON"),
         "cut off at the end": (network()[:-1], "n.json:1", "JSON"),
-        "cut off in a later line": (json.dumps(NETWORK, indent=1)[:60], "n.json:3", "JSON"),
+        "cut off in a later line": (json.dumps(NETWORK, indent=1)[:58], "n.json:3", "JSON"),
         "with more behind": (network() + "x", "n.json:1", "JSON"),
         "nested too deeply": ('{"a":' * 100_000, "n.json", "nested"),
         "with a number of 5000 digits": (network().replace("[500]", f"[{HUGE}]"), "n.json"),

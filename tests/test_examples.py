@@ -44,6 +44,17 @@ def test_the_workloads_are_what_the_script_makes() -> None:
 def test_the_table_of_themis_is_what_the_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "themis.py"), run_name="__main__")
     page = (ROOT / "docs" / "scheduling.md").read_text()
-    rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| (W|Conv)-", line)]
-    assert len(rows) == 6
+    rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| (W-|Conv-|[0-9])", line)]
+    assert len(rows) == 6 + 3 + 4
     assert all(row in page for row in rows)
+
+
+def test_the_claims_about_wafer_scale_hang_on_the_number_of_chunks() -> None:
+    """With 64 of them Conv-4D overtakes W-1D, and the example's check says so."""
+    themis = runpy.run_path(str(EXAMPLES / "themis.py"))
+    times = {
+        platform: {order: themis["finish_us"](platform, order, chunks=64) for order in themis["ORDERS"]} for platform in themis["PLATFORMS"]
+    }
+    broken = list(themis["broken_claims"](times))
+    assert "1: W-1D 600 is not faster than Conv-4D 250_200_100_50 in ascending order" in broken
+    assert "3: Conv-4D 250_200_100_50 is faster than W-1D 600 with Themis" in broken

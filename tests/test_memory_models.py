@@ -88,7 +88,7 @@ def test_the_memory_file_of_astra_sim_2_is_read(tmp_path: Path) -> None:
     keys = {"remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2, "num-npus-per-node": 4}
     text = json.dumps({"memory-type": "PER_NODE_MEMORY_EXPANSION", **keys})
     assert recognises(text)
-    section = {"plugin": "remote", "arrangement": "per_node", "latency_ns": 100, "bandwidth_gb_per_s": 50, "npus_per_node": 4}
+    section = {"plugin": "remote", "arrangement": "per_node", "latency_ns": 100, "bandwidth_gb_per_s": 50, "npus_per_node": 4, "nodes": 2}
     assert read(text, "m.json") == {"memory": section}
     path = tmp_path / "m.json"
     path.write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')

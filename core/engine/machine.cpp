@@ -294,6 +294,15 @@ std::vector<Unfinished> Machine::unfinished() const {
   return found;
 }
 
+std::vector<Unreceived> Machine::unreceived() const {
+  std::vector<Unreceived> found;
+  for (const auto& [key, place] : mailbox_numbers_) {
+    const std::uint64_t count = mailboxes_[place].arrived;
+    if (count > 0) found.push_back({key.source, key.destination, key.tag, key.bytes, count});
+  }
+  return found;
+}
+
 std::vector<RankState> Machine::stuck() const {
   std::vector<RankState> found;
   for (const ChunkRun& chunk : chunks_) {

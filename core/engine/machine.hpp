@@ -44,6 +44,13 @@ struct RankState {
   std::vector<std::int32_t> posted;
 };
 
+// Messages of tasks that have arrived and that no task has received.
+struct Unreceived {
+  std::int32_t source, destination, tag;
+  std::int64_t bytes;
+  std::uint64_t count;
+};
+
 struct Unfinished {
   std::uint32_t npu, task;
   bool ready;
@@ -81,6 +88,7 @@ class Machine : private BusHost {
   std::vector<std::uint64_t> uses() const;
   TrailTimes trail(std::uint32_t phase) const;
   std::vector<Unfinished> unfinished() const;
+  std::vector<Unreceived> unreceived() const;
   std::vector<RankState> stuck() const;
 
  private:

@@ -358,6 +358,14 @@ NB_MODULE(_compiled, module) {
              for (const astra::Unfinished& u : self.own().unfinished()) rows.append(nb::make_tuple(u.npu, u.task, u.ready));
              return rows;
            })
+      .def("unreceived",
+           [](Machine& self) {
+             nb::list rows;
+             for (const astra::Unreceived& u : self.own().unreceived()) {
+               rows.append(nb::make_tuple(u.source, u.destination, u.tag, u.bytes, u.count));
+             }
+             return rows;
+           })
       .def("stuck", [](Machine& self) {
         nb::list rows;
         for (const astra::RankState& s : self.own().stuck()) {

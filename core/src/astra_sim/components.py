@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError
+from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, warn
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
-from astra_sim.graph import ExecutionGraph, check_graph
+from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.groups import check_groups
 from astra_sim.models import Compute, Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
@@ -35,6 +35,7 @@ class Algorithm:
     name: str
     whole_platform: bool
     variants: int
+    scales: bool
     _make: Callable[[Request], Schedule]
     _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
     _steps: int = 0
@@ -69,6 +70,7 @@ class Context:
     tick_ps: int = 1
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
+    node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
         """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
@@ -114,7 +116,8 @@ def _algorithm(provider: Provider, options: Any) -> Algorithm:
     variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
     factory = provider.load_factory()
     make = factory if options is None else lambda request: factory(request, options)
-    return Algorithm(provider.name, whole, variants, make)
+    scales = provider.scales if isinstance(provider, CollectiveProvider) else True
+    return Algorithm(provider.name, whole, variants, scales, make)
 
 
 @attrs.frozen(eq=False)
@@ -159,6 +162,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         )
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
+    maker.warn_of_left_out()
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
     if network.platform is not platform and network.platform != platform:
         raise InputError(
@@ -168,12 +172,15 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
     system = maker.given("system", System) or maker.make("system", System, context)
-    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only)
+    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only, node_algorithms=system.node_algorithms)
     graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
     try:
         check_graph(graph, platform.npus)
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
+    if system.node_algorithms and not chooses_algorithms(graph):
+        ids = ", ".join(map(str, system.node_algorithms))
+        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
     return Components(graph, platform, system, network, compute, memory, run, names)
@@ -219,6 +226,22 @@ class _Maker:
             return self.plugins.get(kind, str(name))
         except PluginError as error:
             raise located(error, where) from None
+
+    def warn_of_left_out(self) -> None:
+        """Say which options of the network the platform's file has beside it, where the network is of that plugin and has others."""
+        beside, table = self.experiment.left_out, self.experiment.sections.get("network", {})
+        provider = self.provider("network")
+        if beside is None or provider is None or beside.get("plugin") != provider.name:
+            return
+        where = self.experiment.where("network")
+        own, of_file = ({key: value for key, value in options.items() if key != "plugin"} for options in (table, {**beside, **table}))
+        chosen, meant = options_of(provider, own, where), options_of(provider, of_file, where)
+        others = [f"network.{key}={of_file[key]}" for key in of_file if getattr(chosen, key) != getattr(meant, key)]
+        if others:
+            warn(
+                f"{self.experiment.where('platform')}: the platform alone is taken from this file, not the rules of its network:"
+                f" {', '.join(others)} (--set gives them, or the file as --network)"
+            )
 
     def make(self, kind: str, classes: Any, *context: Any) -> Any:
         """The component that a section's table describes."""

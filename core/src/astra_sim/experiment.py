@@ -45,12 +45,16 @@ class RunOptions:
 
 @attrs.define
 class Experiment:
-    """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component."""
+    """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
+
+    `left_out` is the network that the file of the platform has beside it, which the experiment takes from elsewhere.
+    """
 
     name: str = ""
     sections: dict[str, Any] = attrs.field(factory=dict)
     run: Table = attrs.field(factory=dict)
     origin: dict[str, str] = attrs.field(factory=dict)
+    left_out: Table | None = None
 
     def check(self) -> None:
         """Raise InputError if this was not put together as it should be."""
@@ -68,6 +72,8 @@ class Experiment:
         if isinstance(value, (str, os.PathLike, Mapping)):
             found = sections_of(kind, value, base, plugins, where or kind)
             # Asked for a platform, a file gives no more than that: the backend is somebody else's choice.
+            if "platform" in found:
+                self.left_out = found.get("network") if kind == "platform" else None
             for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
                 self.sections[section] = table
                 self.origin[section] = os.fspath(value) if not isinstance(value, Mapping) else where or kind

@@ -26,11 +26,20 @@ class Pass(enum.StrEnum):
     WEIGHT_GRADIENT = "weight_gradient"
 
 
+class Unit(enum.StrEnum):
+    """What of an NPU an operation keeps busy, where a system does one operation of a sort at a time."""
+
+    ACCELERATOR = "accelerator"
+    CPU = "cpu"
+    COMMUNICATION = "communication"
+    NONE = "none"
+
+
 @attrs.define(slots=True)
 class Compute:
-    """Computation of `duration_ps` picoseconds. A duration of 0 takes no event at all. `idle` time belongs to no layer.
+    """Computation of `duration_ps` picoseconds on a `unit`. A duration of 0 takes no event at all. `idle` time belongs to no layer.
 
-    `cpu` says that the host computes, not the accelerator.
+    Communication that takes a time of its own, as a trace recorded it, is one of the unit COMMUNICATION (a receive: NONE).
     """
 
     after: tuple[int, ...]
@@ -39,7 +48,7 @@ class Compute:
     training_pass: Pass = Pass.FORWARD
     iteration: int = 0
     idle: bool = False
-    cpu: bool = False
+    unit: Unit = Unit.ACCELERATOR
     name: str = ""
 
 
@@ -49,6 +58,7 @@ class Communicate:
 
     The n-th collective that an NPU issues in a group is the n-th of all its members. It ends `update_ps` after its last chunk (the time in
     which the layer uses the result). `blocking` says that the program waits for it, `urgent` that it goes before all others.
+    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, whatever the system has for such collectives.
     """
 
     after: tuple[int, ...]
@@ -62,6 +72,7 @@ class Communicate:
     blocking: bool = False
     urgent: bool = False
     group: tuple[int, ...] | None = None
+    algorithm: str = ""
     name: str = ""
 
 
@@ -212,6 +223,12 @@ class ProgramBuilder:
     def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None) -> ExecutionGraph:
         """The finished graph."""
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
+
+
+def chooses_algorithms(graph: ExecutionGraph) -> bool:
+    """Whether a collective names an algorithm of its own."""
+    programs = (graph.operations, *(program.operations for program in graph.others))
+    return any(isinstance(kind, Communicate) and bool(kind.algorithm) for operations in programs for kind in kinds_of(operations))
 
 
 def waits_of(operation: Operation) -> tuple[int, ...]:

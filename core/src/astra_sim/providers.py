@@ -43,12 +43,14 @@ class CollectiveProvider(Provider):
     """A collective algorithm.
 
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
-    in turn for the phases of one dimension (`Request.instance` counts modulo this). `needs`: attributes that the topology of a
-    dimension must have, and be true, for the algorithm to run there; system layers see to that.
+    in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
+    not, they are as large as the algorithm says, and a collective is one chunk. `needs`: attributes that the topology of a dimension must
+    have, and be true, for the algorithm to run there; system layers see to that.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True)
     variants: int = attrs.field(default=1, kw_only=True)
+    scales: bool = attrs.field(default=True, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
     def missing(self, topology: Any) -> list[str]:

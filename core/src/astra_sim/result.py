@@ -11,7 +11,7 @@ from astra_sim.boundary import call
 from astra_sim.components import Components
 from astra_sim.engine import PartRecords
 from astra_sim.errors import InputError, suggestion
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait, operation_rows
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.simulation import PhaseRecord, Trace
 from astra_sim.spans import Spans, computing, uses_of
@@ -175,7 +175,7 @@ class Result:
         for index, operation in enumerate(graph.operations):
             if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
                 layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-                kind = operation.collective.value if isinstance(operation, Communicate) else type(operation).__name__.lower()
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
                 lane = "collectives" if isinstance(operation, Communicate) else "program"
                 yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
         for record in trace.phases:
@@ -186,12 +186,22 @@ class Result:
             yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
 
 
+def _computes(operation: Compute) -> bool:
+    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
+    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+
+
+def _kind(operation: Operation) -> str:
+    """What to call an operation in the timeline."""
+    return "communicate" if isinstance(operation, Compute) and not _computes(operation) else type(operation).__name__.lower()
+
+
 def make_result(name: str, components: Components, trace: Trace, wall_s: float) -> Result:
     """Add up what happened."""
     graph = components.graph
     layers = _layers(graph, trace)
     rows = operation_rows(graph.operations)
-    durations = [kind.duration_ps if isinstance(kind, Compute) and not kind.idle else -1 for kind in rows.kinds]
+    durations = [kind.duration_ps if isinstance(kind, Compute) and _computes(kind) else -1 for kind in rows.kinds]
     compute_ps, computing_ps = computing(rows, durations, trace.end_ps)
     dimensions, busy = _dimensions(components, trace)
     network = {

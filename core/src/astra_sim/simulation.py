@@ -29,8 +29,20 @@ from astra_sim.engine import (
     UnlikeCollectivesError,
     choose_engine,
 )
-from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
+from astra_sim.errors import DeadlockError, InputError, PluginError, RunError
+from astra_sim.graph import (
+    Communicate,
+    ExecutionGraph,
+    MemoryAccess,
+    Operation,
+    RankProgram,
+    Receive,
+    Send,
+    Unit,
+    Wait,
+    operation_rows,
+    waits_of,
+)
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import NotSymmetricError, PhaseCost, PhaseTimer, describe, messages
@@ -246,7 +258,7 @@ class _Simulation:
         # What the engine counts: programs, groups in which programs share collectives, and collectives that are alike.
         self._running: list[int] = []
         self._sharing: dict[tuple[int, ...] | None, int] = {}
-        self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None], int] = {}
+        self._alike: dict[tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str], int] = {}
         self._planned: list[PlannedPhase] = []
         self._traffic: list[_Traffic] = []
         self._payload = [0] * len(self._platform.dimensions)
@@ -283,7 +295,7 @@ class _Simulation:
         moving, computing = (_MOVING, _COMPUTING) if alone else (-1, -1)
         match operation:
             case Communicate():
-                key = operation.collective, operation.bytes, operation.dimensions, operation.group
+                key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm
                 group = self._sharing.setdefault(operation.group, len(self._sharing)) if len(self._running) > 1 else -1
                 repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
                 number = self._alike.setdefault(key, len(self._alike))
@@ -297,8 +309,8 @@ class _Simulation:
             case MemoryAccess():
                 time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
                 return Task(ACCESS if operation.remote else TIMER, time, unit=moving)
-        unit = _COMPUTING_ON_CPU if alone and operation.cpu else computing
-        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
+        units = {Unit.ACCELERATOR: computing, Unit.CPU: _COMPUTING_ON_CPU if alone else -1, Unit.COMMUNICATION: moving, Unit.NONE: -1}
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=units[operation.unit])
 
     def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
         """The chunks of a collective, planned when the first NPU of its group issues it."""
@@ -443,8 +455,11 @@ class _Simulation:
 
     def _check_finished(self) -> None:
         engine = self._engine
-        unfinished = engine.unfinished()
+        unfinished, unreceived = engine.unfinished(), self._unreceived()
         if not unfinished:
+            if unreceived:
+                head = "messages have arrived for which no receive is there"
+                raise RunError("\n  ".join([head, *_shown(unreceived)]))
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
@@ -467,10 +482,29 @@ class _Simulation:
             stuck.extend(f"{line} ({where})" for line in describe(state))
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
-        waiting = letters + stuck + waiting
+        waiting = letters + unreceived + stuck + waiting
         head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
-        more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
-        raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
+        raise DeadlockError("\n  ".join([head, *_shown(waiting)]), waiting)
+
+    def _unreceived(self) -> list[str]:
+        """The messages that have arrived and that nothing receives, in words."""
+        lines = []
+        for source, destination, tag, size, count in self._engine.unreceived():
+            number = next(number for number, program in enumerate(self._programs) if source in program.npus)
+            rows = operation_rows(self._programs[number].operations)
+            alike = {kind for kind, found in enumerate(rows.kinds) if self._sends(found, source, destination, tag, size)}
+            # The n-th send meets the n-th receive, so it is the last ones that nothing receives.
+            sends = [place for place, kind in enumerate(rows.kind_of) if kind in alike][-count:]
+            lines += [
+                f"NPU {source}: {self._name(place, number)} to NPU {destination} with tag {tag} is received by none" for place in sends
+            ]
+        return lines
+
+    def _sends(self, operation: Operation, source: int, destination: int, tag: int, size: int) -> bool:
+        """Whether an operation of an NPU sends such a message to another."""
+        if not isinstance(operation, Send) or (operation.tag, operation.bytes) != (tag, size):
+            return False
+        return peer_of(operation, source, self._platform.npus) == destination
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""
@@ -482,12 +516,19 @@ class _Simulation:
             return f"operation {index} ({'write' if operation.write else 'read'} of {operation.bytes} bytes{memory}{where})"
         if isinstance(operation, (Send, Receive)):
             return f"operation {index} ({type(operation).__name__.lower()} of {operation.bytes} bytes{where}{_quoted(operation.name)})"
-        what = (
-            f"{operation.collective} of {operation.bytes} bytes" if isinstance(operation, Communicate) else type(operation).__name__.lower()
-        )
+        what = type(operation).__name__.lower()
+        if isinstance(operation, Communicate):
+            algorithm = f" by {operation.algorithm}" if operation.algorithm else ""
+            what = f"{operation.collective} of {operation.bytes} bytes{algorithm}"
         if not isinstance(operation, Wait) and operation.name:
             return f"operation {index} ({what}{_quoted(operation.name)})"
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
+
+
+def _shown(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = [f"and {len(lines) - _LINES_OF_A_DEADLOCK} more"] if len(lines) > _LINES_OF_A_DEADLOCK else []
+    return [*lines[:_LINES_OF_A_DEADLOCK], *more]
 
 
 def _quoted(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tomli
@@ -93,16 +93,26 @@ def parse_toml(text: str, path: str) -> Table:
         raise InputError(f"{path}: {error}") from None
 
 
-def parse_json(text: str, path: str, pairs: Callable[[list[tuple[str, Any]]], Table] | None = None) -> Any:
-    """What a JSON file holds; `pairs` makes the table of an object's keys and values. Raises InputError naming the file and line."""
+def parse_json(text: str, path: str) -> Any:
+    """What a JSON file holds. Raises InputError naming the file and line, or a key that stands twice in an object."""
     try:
-        return json.loads(text, object_pairs_hook=pairs)
+        return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     except RecursionError:
         raise InputError(f"{path}: nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Table:
+    """An object in which no key stands twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} is given twice")
+    return table
 
 
 def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -109,6 +110,8 @@ class System(abc.ABC):
     rendezvous: bool = False
     replay_only: bool = False
     """Operations of a trace take the time that it recorded, collectives too."""
+    node_algorithms: Mapping[int, str] = MappingProxyType({})
+    """The collective algorithms (`NAME` or `NAME?key=value`) of single nodes of a trace, by their ids. They go before all others."""
     bus: BusOptions | None = None
     reduce_ps: Callable[[int], int] | None = None
     """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""

@@ -131,11 +131,11 @@ ColumnView::ColumnView(std::string_view bytes, std::size_t rows) : data_(bytes.d
   if (width_ * rows != bytes.size() || (width_ != 1 && width_ != 4 && width_ != 8)) throw std::invalid_argument("a broken column");
 }
 
-ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) {
+ProgramColumns make_program(const TraceColumns& trace) {
   const std::vector<std::uint64_t>& id = trace.id;
   const std::vector<std::uint32_t>& order = trace.order;
   const std::size_t count = id.size();
-  if (count >= kNone || trace.type.size() != count || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
+  if (count >= kNone || trace.computing.size() != count || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
   Dependencies dependencies(trace.control_end, trace.control, trace.data_end, trace.data, count);
   ProgramColumns made;
   // By id; where a node waits for one of a later id, in an order in which it comes after that.
@@ -163,7 +163,7 @@ ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing) 
   made.after_end.reserve(count);
   made.after.reserve(trace.control.size() + trace.data.size());
   for (const std::uint32_t row : rows) {
-    const bool does = computing >> (static_cast<unsigned char>(trace.type[row]) & 31) & 1;
+    const bool does = trace.computing[row] != 0;
     made.kind_of.push_back((does ? computes : others).of(row));
     made.work_of.push_back(does ? works.of(row) : kNone);
     dependencies.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });

@@ -49,13 +49,13 @@ struct TraceColumns {
   std::vector<std::uint32_t> control;
   std::vector<std::uint64_t> data_end;
   std::vector<std::uint32_t> data, order;
-  std::string_view type;                 // a byte each
   std::vector<std::string_view> device;  // what nodes that compute are like, and the others too
   std::vector<std::string_view> others;  // what the others are like
   std::vector<std::string_view> work;    // what nodes compute
+  std::string_view computing;            // a byte each: whether a node computes
 };
 
-// Nodes of type t compute if bit t of `computing` is set. Raises std::invalid_argument.
-ProgramColumns make_program(const TraceColumns& trace, std::uint32_t computing);
+// Raises std::invalid_argument.
+ProgramColumns make_program(const TraceColumns& trace);
 
 }  // namespace chakra

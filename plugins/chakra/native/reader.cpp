@@ -280,6 +280,10 @@ void Reader::finish() {
                  std::to_string(pending_.size()) + " bytes");
   }
   check_ids();
+  if (!control_) {
+    std::vector<std::uint64_t>().swap(control_ids_);
+    std::fill(columns.control_end.begin(), columns.control_end.end(), 0);
+  }
   resolve(control_ids_, columns.control_end, columns.control, true);
   resolve(data_ids_, columns.data_end, columns.data, false);
   sort();
@@ -337,36 +341,47 @@ void Reader::resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>
   std::vector<std::uint64_t>().swap(ids);
 }
 
+template <typename Action>
+void Reader::each_dependency(std::size_t row, bool control, const Action& action) const {
+  const Columns& c = columns;
+  for (std::uint64_t at = row ? c.control_end[row - 1] : 0; control && at < c.control_end[row]; ++at) action(c.control[at]);
+  for (std::uint64_t at = row ? c.data_end[row - 1] : 0; at < c.data_end[row]; ++at) action(c.data[at]);
+}
+
 // Finds an order in which every node comes after what it depends on.
 void Reader::sort() {
-  const Columns& c = columns;
-  const std::size_t count = c.id.size();
-  const auto each_dependency = [&](std::size_t row, const auto& action) {
-    for (std::uint64_t at = row ? c.control_end[row - 1] : 0; at < c.control_end[row]; ++at) action(c.control[at]);
-    for (std::uint64_t at = row ? c.data_end[row - 1] : 0; at < c.data_end[row]; ++at) action(c.data[at]);
-  };
+  const std::size_t count = columns.id.size();
   bool in_order = true;
   for (std::size_t row = 0; row < count && in_order; ++row) {
-    each_dependency(row, [&](std::uint32_t other) { in_order = in_order && other < row; });
+    each_dependency(row, true, [&](std::uint32_t other) { in_order = in_order && other < row; });
   }
   if (in_order) return;
-  std::vector<std::uint32_t> waits(count, 0);  // dependencies that are not in the order yet
+  std::vector<std::uint32_t> waits;
+  columns.order = sorted(true, waits);
+  if (columns.order.size() != count) throw Broken(circle(waits));
+}
+
+// Rows in an order of their dependencies, of control or by data alone, as far as there is one; `waits` are those that then are left.
+std::vector<std::uint32_t> Reader::sorted(bool control, std::vector<std::uint32_t>& waits) const {
+  const Columns& c = columns;
+  const std::size_t count = c.id.size();
+  waits.assign(count, 0);
   std::vector<std::uint64_t> child_end(count + 1, 0);
   for (std::size_t row = 0; row < count; ++row) {
-    each_dependency(row, [&](std::uint32_t other) { ++waits[row], ++child_end[other + 1]; });
+    each_dependency(row, control, [&](std::uint32_t other) { ++waits[row], ++child_end[other + 1]; });
   }
   std::partial_sum(child_end.begin(), child_end.end(), child_end.begin());
   std::vector<std::uint32_t> children(child_end[count]);
   std::vector<std::uint64_t> next(child_end.begin(), child_end.end() - 1);
   for (std::size_t row = 0; row < count; ++row) {
-    each_dependency(row, [&](std::uint32_t other) { children[next[other]++] = static_cast<std::uint32_t>(row); });
+    each_dependency(row, control, [&](std::uint32_t other) { children[next[other]++] = static_cast<std::uint32_t>(row); });
   }
   using Entry = std::pair<std::uint64_t, std::uint32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   for (std::size_t row = 0; row < count; ++row) {
     if (!waits[row]) ready.emplace(c.id[row], static_cast<std::uint32_t>(row));
   }
-  std::vector<std::uint32_t>& order = columns.order;
+  std::vector<std::uint32_t> order;
   order.reserve(count);
   while (!ready.empty()) {
     const std::uint32_t row = ready.top().second;
@@ -376,10 +391,13 @@ void Reader::sort() {
       if (!--waits[children[at]]) ready.emplace(c.id[children[at]], children[at]);
     }
   }
-  if (order.size() == count) return;
-  // What is left waits for a cycle: from the first of it, dependencies that are left lead there.
+  return order;
+}
+
+// What is left waits for a cycle: from the first of it, dependencies that are left lead there.
+std::string Reader::circle(const std::vector<std::uint32_t>& waits) const {
   std::vector<std::uint32_t> path;
-  std::vector<std::size_t> seen(count, 0);
+  std::vector<std::size_t> seen(waits.size(), 0);
   std::uint32_t row = 0;
   while (!waits[row]) ++row;
   while (!seen[row]) {
@@ -387,7 +405,7 @@ void Reader::sort() {
     seen[row] = path.size();
     std::uint32_t following = row;
     bool found = false;
-    each_dependency(row, [&](std::uint32_t other) {
+    each_dependency(row, true, [&](std::uint32_t other) {
       if (waits[other] && !found) following = other, found = true;
     });
     row = following;
@@ -396,7 +414,10 @@ void Reader::sort() {
   std::string message = "dependencies in a circle: " + label(path[0]);
   for (std::size_t place = 1; place < path.size() && place < kCycleShown; ++place) message += ", which waits for " + label(path[place]);
   if (path.size() > kCycleShown) message += ", and " + std::to_string(path.size() - kCycleShown) + " more";
-  throw Broken(message + ", which waits for the first");
+  message += ", which waits for the first";
+  std::vector<std::uint32_t> left;
+  if (sorted(false, left).size() == waits.size()) message += "; data dependencies alone have none (dependencies=data follows only those)";
+  return message;
 }
 
 // What to call a node in messages: its id, and the beginning of its name in one line.

@@ -25,8 +25,8 @@ struct Columns {
 class Reader {
  public:
   // `offset`: where in the file the nodes begin. `keep`: keep the fields for which there is no column. `lenient`: leave out control
-  // dependencies on nodes that are not in the file.
-  Reader(std::uint64_t offset, bool keep, bool lenient) : offset_(offset), keep_(keep), lenient_(lenient) {}
+  // dependencies on nodes that are not in the file. `control`: follow control dependencies; else nodes have none.
+  Reader(std::uint64_t offset, bool keep, bool lenient, bool control) : offset_(offset), keep_(keep), lenient_(lenient), control_(control) {}
 
   // The next bytes of the file.
   void feed(std::string_view bytes);
@@ -55,10 +55,14 @@ class Reader {
   void check_ids();
   bool find(std::uint64_t id, std::uint32_t& row) const;
   void resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>& ends, std::vector<std::uint32_t>& rows, bool control);
+  template <typename Action>
+  void each_dependency(std::size_t row, bool control, const Action& action) const;
   void sort();
+  std::vector<std::uint32_t> sorted(bool control, std::vector<std::uint32_t>& waits) const;
+  std::string circle(const std::vector<std::uint32_t>& waits) const;
 
   std::uint64_t offset_;
-  bool keep_, lenient_;
+  bool keep_, lenient_, control_;
   bool broken_ = false;
   std::string pending_;  // the beginning of a message that is not complete
   std::vector<std::uint64_t> control_ids_, data_ids_;

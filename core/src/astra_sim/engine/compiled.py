@@ -293,6 +293,10 @@ class CompiledEngine:
         """The tasks that have not ended: NPU, number, and whether it was ready."""
         return self._machine.unfinished()
 
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+        return sorted(self._machine.unreceived())
+
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
         states = []

@@ -218,6 +218,9 @@ class Engine(Protocol):
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it was ready."""
 
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
 

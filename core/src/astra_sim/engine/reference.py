@@ -403,6 +403,10 @@ class ReferenceEngine:
         """The tasks that have not ended: NPU, number, and whether it was ready."""
         return [(npu, task.number, task.ready_at >= 0) for npu, tasks in sorted(self._tasks.items()) for task in tasks if task.ended_at < 0]
 
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+        return sorted((*key, mailbox.arrived) for key, mailbox in self._mailboxes.items() if mailbox.arrived)
+
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
         tasks = [task for tasks in self._parts.values() for task in tasks if task.run and task.started_at >= 0 > task.ended_at]

@@ -12,6 +12,7 @@ from astra_sim.schedule import RankProgram, Request, Schedule, Step, rank, recei
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
+from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Trace
 
@@ -28,6 +29,7 @@ class CustomCollectiveOptions:
     prefix: str = option(
         help="the trace of rank N is the file PREFIX.N.et; its messages are as large as it says, whatever the collective is"
     )
+    dependencies: str = option("both", choices=DEPENDENCIES, help="what nodes wait for: control and data dependencies, or data alone")
 
 
 def custom_collective(request: Request, options: CustomCollectiveOptions) -> Schedule:
@@ -39,7 +41,7 @@ def custom_collective(request: Request, options: CustomCollectiveOptions) -> Sch
     found = len(find_ranks(options.prefix))
     if found and found != request.ranks:
         raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {found} ranks")
-    traces = load_ranks(options.prefix, request.ranks)
+    traces = load_ranks(options.prefix, request.ranks, dependencies=options.dependencies)
     ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
     _match(ranks)
     _resolve_waits_for_sends(ranks, alike=len(traces.programs) == 1)

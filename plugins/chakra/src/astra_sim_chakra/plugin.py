@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from astra_sim import CollectiveProvider, FileFormat, Provider, hookimpl
 
+_CUSTOM = "astra_sim_chakra.custom_collective"
+
 
 @hookimpl
 def astra_commands() -> list[Provider]:
@@ -18,12 +20,12 @@ def astra_commands() -> list[Provider]:
 
 @hookimpl
 def astra_collectives() -> list[CollectiveProvider]:
+    factory, options = f"{_CUSTOM}:custom_collective", f"{_CUSTOM}:CustomCollectiveOptions"
     return [
-        CollectiveProvider(
-            "chakra",
-            "From Chakra traces, one of every rank, with messages as large as they say",
-            "astra_sim_chakra.custom_collective:custom_collective",
-            "astra_sim_chakra.custom_collective:CustomCollectiveOptions",
+        CollectiveProvider(name, summary, factory, options, whole_platform=whole, scales=False)
+        for name, whole, summary in (
+            ("chakra", False, "From Chakra traces, one of every rank, with messages as large as they say"),
+            ("one_chakra", True, "The same over the whole platform, whatever its dimensions are"),
         )
     ]
 

@@ -7,7 +7,7 @@ ids, dependencies and durations differ. `native/program.cpp` does the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import attrs
 from astra_sim.rows import Column, Dependencies, column, view
@@ -17,7 +17,7 @@ from astra_sim_chakra.trace import Trace
 
 _DEVICE = ("type", "is_cpu_op")
 _OTHERS = (*_DEVICE, "tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "group", "involved")
-_WORK = ("is_cpu_op", "duration_ns", "num_ops", "tensor_size")
+_WORK = (*_DEVICE, "duration_ns", "num_ops", "tensor_size")
 
 
 @attrs.frozen(eq=False)
@@ -36,20 +36,20 @@ class ProgramColumns:
     after: Dependencies
 
 
-def program_columns(trace: Trace, computing: Collection[int], *, compiled: bool | None = None) -> ProgramColumns:
-    """The columns of a program, of which nodes of the types `computing` compute.
+def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = (), *, compiled: bool | None = None) -> ProgramColumns:
+    """The columns of a program; `computing` has a byte for each row, which says whether the node computes.
 
-    `compiled`: use the compiled part (None: where it is installed).
+    `apart`: further columns of the trace in which nodes are alike that do not compute. `compiled`: use the compiled part (None: where it
+    is installed).
     """
     core = compiled_part() if compiled is not False else None
     if core is None:
-        return _in_python(trace, computing)
+        return _in_python(trace, computing, apart)
     order = b"" if isinstance(trace.order, range) else memoryview(trace.order).tobytes()  # type: ignore[arg-type]
     dependencies = (trace.control.end, trace.control.rows, trace.data.end, trace.data.rows)
-    alike = [[getattr(trace, name).tobytes() for name in names] for names in (_DEVICE, _OTHERS, _WORK)]
-    mask = sum(1 << kind for kind in set(computing))
+    alike = [[column.tobytes() for column in columns] for columns in _alike(trace, apart)]
     rows, kinds, kind_of, works, work_of, after_end, after = core.program(
-        trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, trace.type.tobytes(), *alike, mask
+        trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, *alike, computing
     )
     return ProgramColumns(
         view(rows, "I") if rows else range(len(trace)),
@@ -61,7 +61,13 @@ def program_columns(trace: Trace, computing: Collection[int], *, compiled: bool 
     )
 
 
-def _in_python(trace: Trace, computing: Collection[int]) -> ProgramColumns:
+def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
+    """In which columns nodes that compute are alike, the others, and works."""
+    device, others, work = ([getattr(trace, name) for name in names] for names in (_DEVICE, _OTHERS, _WORK))
+    return [device, [*others, *apart], work]
+
+
+def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:
     waits = trace.all_dependencies()
     ids = trace.id.tolist()
     rows: Sequence[int] = range(len(ids))
@@ -71,11 +77,11 @@ def _in_python(trace: Trace, computing: Collection[int]) -> ProgramColumns:
     if any(place[other] >= place[row] for row in rows for other in waits[row]):
         rows = list(trace.order)
         place = _places(rows)
-    device, others, work = (list(zip(*(getattr(trace, name) for name in names), strict=True)) for names in (_DEVICE, _OTHERS, _WORK))
+    device, others, work = (list(zip(*columns, strict=True)) for columns in _alike(trace, apart))
     kinds, works = _Numbers(), _Numbers()
     kind_of, work_of = [], []
     for row in rows:
-        does = trace.type[row] in computing
+        does = computing[row] != 0
         kind_of.append(kinds.of(device[row] if does else others[row], row))
         work_of.append(works.of(work[row], row) if does else -1)
     work_of = [len(works.firsts) if number < 0 else number for number in work_of]

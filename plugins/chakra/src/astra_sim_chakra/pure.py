@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from astra_sim_chakra.schema import LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, MEMBERS, NodeType
 from astra_sim_chakra.wire import LENGTH, VARINT, Broken, Field, expect, fields, packed_varints, raw_attribute, read_varint, text, utf8
@@ -41,21 +41,23 @@ COLUMNS = {
 _UNSET = {"is_cpu_op": -1, "num_ops": -1, "tensor_size": -1, "comm_type": -1, "comm_priority": 0, "comm_size": -1, "comm_src": -1}
 _UNSET |= {"comm_dst": -1, "comm_tag": 0, "group": -1, "involved": -1}
 _CYCLE_SHOWN = 10
+_KINDS = ("control", "data")
 
 
 class Reader:
     """Takes the bytes of a file, from `offset` on, piece by piece. Everything it raises is a Broken.
 
     `keep`: keep the fields for which there is no column. `lenient`: leave out control dependencies on nodes that are not in the file;
-    `left_out` counts them.
+    `left_out` counts them. `control`: follow control dependencies; else nodes have none.
     """
 
-    def __init__(self, offset: int, keep: bool, lenient: bool) -> None:
+    def __init__(self, offset: int, keep: bool, lenient: bool, control: bool) -> None:
         self.groups: list[str] = []
         self.involved_dims: list[list[bool]] = []
         self._offset = offset
         self._keep = keep
         self._lenient = lenient
+        self._control = control
         self.left_out = 0
         self._pending = b""
         self._columns = {name: array(code) for name, code in COLUMNS.items()}
@@ -93,6 +95,9 @@ class Reader:
             size = len(self._pending)
             raise Broken(f"byte {self._offset}: the file ends in the middle of a message, of which it has {size} bytes")
         rows = self._rows()
+        if not self._control:
+            self._control_ids = array("Q")
+            self._columns["control_end"] = array("Q", bytes(8 * len(rows)))
         for name, ids in (("control", self._control_ids), ("data", self._data_ids)):
             self._columns[name] = self._resolved(name, ids, rows)
         self._columns["order"] = self._order()
@@ -226,8 +231,8 @@ class Reader:
             begin, ends[row] = end, len(resolved)
         return resolved
 
-    def _dependencies_of(self, row: int) -> Iterator[int]:
-        for name in ("control", "data"):
+    def _dependencies_of(self, row: int, kinds: Sequence[str] = _KINDS) -> Iterator[int]:
+        for name in kinds:
             ends = self._columns[f"{name}_end"]
             yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
 
@@ -236,10 +241,18 @@ class Reader:
         ids = self._columns["id"]
         if all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
             return array("I")
+        order, waits = self._sorted(_KINDS)
+        if len(order) < len(ids):
+            raise Broken(self._circle(waits))
+        return order
+
+    def _sorted(self, kinds: Sequence[str]) -> tuple[array[int], list[int]]:
+        """Rows in an order of these kinds of dependencies, as far as there is one, and how many each row then still waits for."""
+        ids = self._columns["id"]
         children: list[list[int]] = [[] for _ in ids]
         waits = [0] * len(ids)
         for row in range(len(ids)):
-            for other in self._dependencies_of(row):
+            for other in self._dependencies_of(row, kinds):
                 children[other].append(row)
                 waits[row] += 1
         ready = [(ids[row], row) for row in range(len(ids)) if not waits[row]]
@@ -252,9 +265,7 @@ class Reader:
                 waits[child] -= 1
                 if not waits[child]:
                     heapq.heappush(ready, (ids[child], child))
-        if len(order) < len(ids):
-            raise Broken(self._circle(waits))
-        return order
+        return order, waits
 
     def _circle(self, waits: list[int]) -> str:
         """What is left waits for a cycle: from the first of it, dependencies that are left lead there."""
@@ -268,7 +279,9 @@ class Reader:
         path = path[seen[row] :]
         message = "dependencies in a circle: " + ", which waits for ".join(self._label(row) for row in path[:_CYCLE_SHOWN])
         more = f", and {len(path) - _CYCLE_SHOWN} more" if len(path) > _CYCLE_SHOWN else ""
-        return f"{message}{more}, which waits for the first"
+        by_data, _ = self._sorted(("data",))
+        hint = "" if len(by_data) < len(waits) else "; data dependencies alone have none (dependencies=data follows only those)"
+        return f"{message}{more}, which waits for the first{hint}"
 
     def _label(self, row: int) -> str:
         ends = self._columns["name_end"]

@@ -48,11 +48,11 @@ def rank_path(prefix: str, rank: int) -> str:
     return f"{prefix}.{rank}.et"
 
 
-def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False) -> RankTraces:
+def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both") -> RankTraces:
     """The traces of all ranks: files `<prefix>.<rank>.et`, rank 0 and on.
 
-    `ranks`: how many there must be (None: as many as there are). `keep` as for `load_trace`. Raises InputError: as `load_trace`, where a
-    file is missing or there are too many, and where a peer is no rank.
+    `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError:
+    as `load_trace`, where a file is missing or there are too many, and where a peer is no rank.
     """
     prefix = os.fspath(prefix)
     found = find_ranks(prefix)
@@ -75,7 +75,7 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
         of_bytes = _file_digest(path)
         trace = by_bytes.get(of_bytes)
         if trace is None:
-            trace = load_trace(path, keep=keep)
+            trace = load_trace(path, keep=keep, dependencies=dependencies)
         relative = _relative(trace, rank, count, path)
         # Of ranks with the same program only one trace is kept, that of the first.
         state = hashlib.sha256(trace.digest)

@@ -18,26 +18,30 @@ from astra_sim_chakra.schema import MAX_MESSAGE_BYTES
 from astra_sim_chakra.trace import Metadata, Trace, make_trace
 from astra_sim_chakra.wire import LENGTH, Broken, expect, fields, read_attribute, text
 
+DEPENDENCIES = ("both", "data")
+"""What of a trace is followed: control and data dependencies, as ASTRA-sim 2.x does, or data alone, as Chakra 1.0.0's feeder does."""
+
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
 
 
-def load_trace(path: str | os.PathLike[str], *, keep: bool = False, compiled: bool | None = None) -> Trace:
+def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
     """The trace in a file.
 
-    `keep`: keep fields and attributes for which there is no column, so that they can be written again. `compiled`: use the compiled
-    reader (None: where it is installed). Raises InputError, naming the file, the node and what would be right.
+    `keep`: keep fields and attributes for which there is no column, so that they can be written again. `dependencies`: "both", or
+    "data" to leave out control dependencies. `compiled`: use the compiled reader (None: where it is installed).
+    Raises InputError, naming the file, the node and what would be right.
     """
     name = os.fspath(path)
     with open_trace(name) as stream:
-        return _read(stream, name, keep, compiled)
+        return _read(stream, name, keep, dependencies, compiled)
 
 
 def parse_trace(data: bytes, name: str, *, keep: bool = False, compiled: bool | None = None) -> Trace:
     """The trace in the bytes of a file; `name` stands for the file in messages. Raises InputError."""
     with _translated(name):
-        return _read(_unpacked(io.BytesIO(data)), name, keep, compiled)
+        return _read(_unpacked(io.BytesIO(data)), name, keep, "both", compiled)
 
 
 @contextmanager
@@ -87,14 +91,16 @@ def compiled_part() -> Any:
     return _core
 
 
-def _read(stream: IO[bytes], name: str, keep: bool, compiled: bool | None) -> Trace:
+def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled: bool | None) -> Trace:
     core = compiled_part() if compiled is not False else None
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")
     metadata, offset = read_metadata(stream)
     # MLCommons' converter from PyTorch leaves nodes out that nothing waits for, and forgets them in the control dependencies of others.
     from_pytorch = metadata.get("schema") is not None and metadata.get("pid") is not None
-    reader = pure.Reader(offset, keep, from_pytorch) if core is None else core.Reader(offset, keep, from_pytorch)
+    if dependencies not in DEPENDENCIES:
+        raise InputError(f"dependencies is {dependencies!r}; {' or '.join(DEPENDENCIES)} is right")
+    reader = (pure if core is None else core).Reader(offset, keep, from_pytorch, dependencies == "both")
     while piece := stream.read(_PIECE):
         reader.feed(piece)
     reader.finish()

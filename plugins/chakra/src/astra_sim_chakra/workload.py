@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
 from astra_sim.boundary import Lazily, call, picoseconds
 from astra_sim.components import Context
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
 from astra_sim.groups import members_of
 from astra_sim.models import MissingWork, Work
-from astra_sim.rows import Rows, column
+from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import load_ranks, rank_path
+from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Trace, given
 
@@ -35,11 +37,17 @@ class ChakraOptions:
     """Options of a workload of traces."""
 
     prefix: str = option(help="the trace of rank N is the file PREFIX.N.et")
+    dependencies: str = option(
+        "both",
+        choices=DEPENDENCIES,
+        help="what nodes wait for: both, control and data dependencies, as in ASTRA-sim 2.x; "
+        "data: these alone, as with the feeder of Chakra 1.0.0",
+    )
 
 
 def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     """The graph of all ranks' traces; ranks that do the same share a program. Raises InputError naming file and node."""
-    traces = load_ranks(options.prefix, context.platform.npus)
+    traces = load_ranks(options.prefix, context.platform.npus, dependencies=options.dependencies)
     alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for rank, number in enumerate(traces.program_of):
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
@@ -77,9 +85,9 @@ class _Builder:
         trace = self._trace
         if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
-        replay = self._context.replay_only
-        computing = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
-        columns = program_columns(trace, computing)
+        computing = self._computing()
+        algorithms = self._context.node_algorithms
+        columns = program_columns(trace, computing, [self._chosen(algorithms)] if algorithms else ())
         durations = [*self._durations(columns.works), -1]
         times = column(map(durations.__getitem__, columns.work_of), "q")
         kinds = [self._operation(row, computing) for row in columns.kinds]
@@ -93,32 +101,63 @@ class _Builder:
 
         return Rows(kinds, columns.kind_of, columns.after, make, times)
 
-    def _operation(self, row: int, computing: Collection[int]) -> Operation:
+    def _computing(self) -> bytes:
+        """For each row whether its node computes, or takes the time that was recorded, as all do where the trace is replayed."""
+        trace, replay = self._trace, self._context.replay_only
+        kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
+        found = bytearray(trace.type.tobytes().translate(bytes(kind in kinds for kind in range(256))))
+        for row in compress(range(len(trace)), map(NodeType.COMM_COLL_NODE.__eq__, trace.type)):
+            found[row] = found[row] or self._takes_recorded_time(row)
+        return bytes(found)
+
+    def _takes_recorded_time(self, row: int) -> bool:
+        """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or the call of one on the host, which sends nothing."""
+        trace = self._trace
+        is_call = trace.is_cpu_op[row] == 1 and trace.comm_type[row] < 0 and trace.comm_size[row] < 0
+        return is_call or trace.comm_type[row] == CollectiveType.BROADCAST
+
+    def _chosen(self, algorithms: Mapping[int, str]) -> Column:
+        """For each row which algorithm is chosen for that node alone: its number, from 1 on, or 0."""
+        numbers = {id_: number for number, id_ in enumerate(algorithms, 1)}
+        return column((numbers.get(id_, 0) for id_ in self._trace.id), "I")
+
+    def _unit(self, row: int) -> Unit:
+        """What a node keeps busy that takes a time of its own: a receive nothing, as in ASTRA-sim 2.x."""
+        trace = self._trace
+        if trace.is_cpu_op[row] == 1:
+            return Unit.CPU
+        if trace.type[row] == NodeType.COMP_NODE:
+            return Unit.ACCELERATOR
+        return Unit.NONE if trace.type[row] == NodeType.COMM_RECV_NODE else Unit.COMMUNICATION
+
+    def _operation(self, row: int, computing: bytes) -> Operation:
         """An operation, but for what it waits for and its name; if it computes, but for its time."""
         trace, kind = self._trace, self._trace.type[row]
-        if kind in computing:
-            return Compute((), PS_PER_NS, cpu=trace.is_cpu_op[row] == 1)
+        if computing[row]:
+            return Compute((), PS_PER_NS, unit=self._unit(row))
         if kind == NodeType.INVALID_NODE:
             raise self._error(row, "its type is INVALID_NODE, which cannot be run")
         if kind == NodeType.METADATA_NODE:
             return Compute((), 0)
         if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
-            return MemoryAccess((), self._needed(row, "tensor_size"), kind == NodeType.MEM_STORE_NODE, True)
-        size = self._needed(row, "comm_size")
+            (size,) = self._needed(row, "tensor_size")
+            return MemoryAccess((), size, kind == NodeType.MEM_STORE_NODE, True)
         if kind == NodeType.COMM_COLL_NODE:
-            return self._collective(row, size)
+            return self._collective(row)
         sends = kind == NodeType.COMM_SEND_NODE
-        distance = self._needed(row, "comm_dst" if sends else "comm_src")
+        peer = "comm_dst" if sends else "comm_src"
+        size, distance = self._needed(row, "comm_size", peer)
         if not distance:
-            raise self._error(row, f"{'comm_dst' if sends else 'comm_src'} is the rank itself; another one is right")
+            raise self._error(row, f"{peer} is the rank itself; another one is right")
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row])
 
-    def _collective(self, row: int, size: int) -> Communicate:
+    def _collective(self, row: int) -> Communicate:
         trace = self._trace
-        kind = CollectiveType(self._needed(row, "comm_type"))
-        if kind not in _COLLECTIVES:
-            known = ", ".join(known.name for known in _COLLECTIVES)
-            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right")
+        if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
+            kind = CollectiveType(trace.comm_type[row])
+            known = ", ".join(known.name for known in (*_COLLECTIVES, CollectiveType.BROADCAST))
+            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right (any with system.replay_only=true)")
+        number, size = self._needed(row, "comm_type", "comm_size")
         scaled = int(size * self._context.run.comm_scale)
         group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
         group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")
@@ -131,10 +170,11 @@ class _Builder:
         dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
         if not dimensions:
             raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
-        return Communicate((), _COLLECTIVES[kind], scaled, dimensions, -1, Pass.FORWARD, group=group)
+        algorithm = self._context.node_algorithms.get(trace.id[row], "")
+        return Communicate((), _COLLECTIVES[CollectiveType(number)], scaled, dimensions, -1, Pass.FORWARD, group=group, algorithm=algorithm)
 
     def _durations(self, rows: Sequence[int]) -> list[int]:
-        """Picoseconds that nodes compute: as recorded (0 is a nanosecond), or as the compute model says."""
+        """Picoseconds that nodes take: as recorded (0 is a nanosecond), or, if they compute, as the compute model says."""
         trace, context = self._trace, self._context
         found: list[int] = []
         here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(found)])}")
@@ -144,6 +184,9 @@ class _Builder:
         def ask() -> None:
             for row in rows:
                 nanoseconds: float = trace.duration_ns[row] or 1
+                if trace.type[row] != NodeType.COMP_NODE:
+                    found.append(picoseconds(nanoseconds * PS_PER_NS, time))
+                    continue
                 if not context.replay_only and trace.is_cpu_op[row] != 1:
                     work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
                     nanoseconds = context.compute.duration_ns(work)
@@ -155,11 +198,12 @@ class _Builder:
             raise InputError(f"{here}: {error}") from None
         return found
 
-    def _needed(self, row: int, column: str) -> int:
-        value: int = getattr(self._trace, column)[row]
-        if value < 0:
-            raise self._error(row, f"{column} is missing")
-        return value
+    def _needed(self, row: int, *columns: str) -> tuple[int, ...]:
+        values: tuple[int, ...] = tuple(getattr(self._trace, column)[row] for column in columns)
+        missing = [column for column, value in zip(columns, values, strict=True) if value < 0]
+        if missing:
+            raise self._error(row, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        return values
 
     def _error(self, row: int, what: str) -> InputError:
         return InputError(f"{self._path}: {self._trace.label(row)}: {what}")

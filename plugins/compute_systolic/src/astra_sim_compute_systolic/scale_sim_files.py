@@ -8,12 +8,26 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn
 from astra_sim.models import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
+_KNOWN = frozenset(
+    "run_name interfacebandwidth arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsramszkb dataflow bandwidth"
+    # What follows moves addresses and sizes of traces, or belongs to what `_ONLY_IN_3` switches on.
+    " ifmapoffset filteroffset ofmapoffset memorybanks topologycsvloc readrequestbuffer writerequestbuffer"
+    " ifmapsrambankbandwidth ifmapsrambanknum ifmapsrambankport filtersrambankbandwidth filtersrambanknum filtersrambankport"
+    " sparserep optimizedmapping blocksize nonzeroelems randomnumbergeneratorseed".split()
+)
+"""Keys, as the parser gives them."""
+_ONLY_IN_3 = {
+    "sparsitysupport": "leave out operations on zeros",
+    "useramulatortrace": "take DRAM times from a trace of Ramulator",
+    "ifmapcustomlayout": "stall on conflicts of SRAM banks",
+    "filtercustomlayout": "stall on conflicts of SRAM banks",
+}
 _MAX_SIDE = 1 << 20
 _MAX_NUMBER = 999_999_999
 
@@ -50,8 +64,20 @@ def read_configuration(text: str, path: str) -> Configuration:
     rows, columns = (reader.number(_ARRAY, key, _MAX_SIDE) for key in ("ArrayHeight", "ArrayWidth"))
     array = SystolicArray(rows, columns, Dataflow(dataflow))
     srams = Srams(*(1024 * reader.number(_ARRAY, key) for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB")))
+    _warn_of_others(parser, path)
     name = parser.get("general", "run_name", fallback="scale_run")
     return Configuration(name, array, srams, reader.number(_ARRAY, "Bandwidth") if mode == "USER" else None)
+
+
+def _warn_of_others(parser: configparser.ConfigParser, path: str) -> None:
+    """Name what would count in SCALE-Sim 3 and does not here, and what is not known."""
+    for section in parser.sections():
+        for key, value in parser.items(section):
+            if key in _ONLY_IN_3:
+                if value.strip().lower() == "true":
+                    warn(f"{path}: {key} has no effect: SCALE-Sim 3 would {_ONLY_IN_3[key]}; here cycles are those of SCALE-Sim 2")
+            elif key not in _KNOWN:
+                warn(f"{path}: {key} in [{section}] is not known, and has no effect")
 
 
 def read_compute(text: str, path: str) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ _ARRANGEMENTS = {
     "MEMORY_POOL": "pool",
 }
 _KEYS = {"remote-mem-latency": "latency_ns", "remote-mem-bw": "bandwidth_gb_per_s"}
-_PER_NODE = {"num-nodes": None, "num-npus-per-node": "npus_per_node"}
+_PER_NODE = {"num-nodes": "nodes", "num-npus-per-node": "npus_per_node"}
 
 
 def recognises(text: str) -> bool:
@@ -41,7 +41,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, known)}")
         option = known[key]
-        if option is not None and (option != "npus_per_node" or section["arrangement"] == "per_node"):
+        if option is not None and (key not in _PER_NODE or section["arrangement"] == "per_node"):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise InputError(f"{path}: {key} is {value!r}; a number is right")
             section[option] = value

@@ -22,6 +22,7 @@ class RemoteOptions:
     bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of one remote memory", unit="10^9 bytes/s")
     latency_ns: float = option(0.0, minimum=0, help="latency of an access", unit="ns")
     npus_per_node: int | None = option(None, minimum=1, help="NPUs that share one, for per_node")
+    nodes: int | None = option(None, minimum=1, help="how many nodes there are at most, for per_node; none: as many as are needed")
     local_bandwidth_bytes_per_ns: float = option(500_000.0, above=0, help="bandwidth of local memory", unit="bytes/ns = GB/s")
     local_latency_ns: float = option(0.0, minimum=0, help="latency of local memory", unit="ns")
 
@@ -51,7 +52,10 @@ class RemoteMemory(Memory):
         return int(self._options.latency_ns + int(size / bandwidth)) * PS_PER_NS
 
     def remote_port(self, npu: int) -> int | None:
-        """The memory at which an NPU's accesses queue: that of its node, or the one of the pool."""
+        """The memory at which an NPU's accesses queue: that of its node, or the one of the pool. Raises InputError where it has no node."""
         if self._options.arrangement == "per_node":
-            return npu // (self._options.npus_per_node or 1)
+            per_node, nodes = self._options.npus_per_node or 1, self._options.nodes
+            if nodes is not None and npu >= per_node * nodes:
+                raise InputError(f"NPU {npu} has no node: nodes is {nodes}, with npus_per_node {per_node}; more nodes are right")
+            return npu // per_node
         return 0 if self._options.arrangement == "pool" else None

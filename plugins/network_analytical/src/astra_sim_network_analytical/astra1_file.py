@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from astra_sim import InputError
+from astra_sim.errors import warn
 from astra_sim.specs import parse_json
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
@@ -26,6 +27,8 @@ _OPTIONAL = (
 )
 _OTHER = ("topology-name", "dimensions-count", "topologies-per-dim", "dimension-type")
 
+_ONLY_NAME = "Hierarchical"
+
 
 def recognises(text: str) -> bool:
     """A JSON object, or what wants to be one and speaks of dimensions."""
@@ -34,11 +37,13 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The sections `platform` and `network`. Raises InputError."""
-    table = parse_json(text, path, _once)
+    table = parse_json(text, path)
     known = {*_OTHER, *(key for key, _, _ in (*_REQUIRED, *_OPTIONAL))}
     for key in table:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}; known: {', '.join(sorted(known))}")
+    if table.get("topology-name", _ONLY_NAME) != _ONLY_NAME:
+        warn(f"{path}: topology-name is {table['topology-name']!r:.80}: ASTRA-sim would stop, for it knows {_ONLY_NAME!r} alone")
     count = table.get("dimensions-count")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"{path}: dimensions-count is {count!r}; a whole number of at least 1 is right")
@@ -55,15 +60,6 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     if "dimension-type" in table:
         _fill(dimensions, "packaging", [_PACKAGING.get(str(v), "node") for v in _list(table, "dimension-type", count, path)])
     return {"platform": {"dimensions": dimensions}, "network": {"plugin": "analytical"}}
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no key stands twice."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
-        raise ValueError(f"the key {twice!r} is given twice")
-    return table
 
 
 def _fill(dimensions: list[dict[str, Any]], option: str, values: list[Any]) -> None:

@@ -221,13 +221,13 @@ class Session(SystemSession):
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
         group = self._part_of_platform(operation)
-        if group is not None:
-            return self._issue_in_group(operation, group)
+        if operation.algorithm or group is not None:
+            return self._issue_in_one(operation, self._only_stage(operation, group))
         stages = self._stages[operation.collective]
         priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
-        sizes = self.chunk_sizes(operation, self._system.context.platform.npus)
+        sizes = self._chunks(operation, self._system.context.platform.npus, stages)
         self._order.begin(operation.collective, now_ps)
         chunks: list[ChunkPlan] = []
         size, rest = sizes[0], sum(sizes)
@@ -247,20 +247,26 @@ class Session(SystemSession):
         members = operation.group
         return Group(members) if members is not None and len(members) < self._system.context.platform.npus else None
 
-    def _issue_in_group(self, operation: Communicate, group: Group) -> list[ChunkPlan]:
-        """Members in the order in which they are listed are one dimension; chunks go through the queues of the first."""
-        if group.size == 1:
+    def _only_stage(self, operation: Communicate, group: Group | None) -> Stage:
+        """All NPUs, or members in the order in which they are listed, as one dimension; chunks go through the queues of the first."""
+        if operation.algorithm:
+            algorithm = self._system.context.algorithm(operation.algorithm, "algorithm of one collective")
+        else:
+            algorithm = self.group_algorithm(operation.collective)
+        return Stage(0, group or self._system.context.platform.whole(), algorithm)
+
+    def _issue_in_one(self, operation: Communicate, stage: Stage) -> list[ChunkPlan]:
+        if stage.logical.size == 1:
             return []
         priority = URGENT_PRIORITY if operation.urgent else None
-        stage = Stage(0, group, self.group_algorithm(operation.collective))
-        sizes = self.chunk_sizes(operation, group.size)
+        sizes = self._chunks(operation, stage.logical.size, [stage])
         return [ChunkPlan(priority, (self._phase(operation.collective, operation.collective, stage, size),)) for size in sizes]
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""
         group = self._part_of_platform(operation)
-        if group is not None:
-            return not self._takes_turns(Stage(0, group, self.group_algorithm(operation.collective)))
+        if operation.algorithm or group is not None:
+            return not self._takes_turns(self._only_stage(operation, group))
         stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
         return not self._order.has_memory and not any(map(self._takes_turns, stages))
 
@@ -270,6 +276,10 @@ class Session(SystemSession):
     def group_algorithm(self, collective: Collective) -> Algorithm:
         """The algorithm of a collective in a communicator group."""
         return self._system.algorithms[collective][0]
+
+    def _chunks(self, operation: Communicate, npus: int, stages: Sequence[Stage]) -> list[int]:
+        """Bytes of the chunks of a collective: one where an algorithm has messages of its own sizes. Raises InputError."""
+        return self.chunk_sizes(operation, npus) if all(stage.algorithm.scales for stage in stages) else [operation.bytes]
 
     def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
         """Bytes of the chunks of a collective, all equal but for the last. Raises InputError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn
 
 from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
@@ -44,20 +44,13 @@ def _single(value: str) -> float:
     return rounded
 
 
-def _ignored(convert: Callable[[str], Any]) -> Callable[[str], None]:
-    """Check a value that has no effect on the answer."""
-
-    def check(value: str) -> None:
-        convert(value)
-
-    return check
-
-
 def _algorithms(value: str) -> list[str]:
     return [algorithm(part) for part in value.split("_")]
 
 
-_GAP = "gap_denominator"
+_GAP, _BOOST, _LOGS = "gap-denominator", "boost-mode", "seprate-log"
+"""Keys that are no options of the system layer."""
+
 _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "scheduling-policy": ("scheduling_policy", _choice(POLICIES)),
     "endpoint-delay": ("endpoint_delay_ns", _whole),
@@ -68,15 +61,28 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(QUEUE_ORDERS)),
     "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(DIMENSION_ORDERS)),
     "gap-denominator": (_GAP, _whole),
-    "boost-mode": ("", _ignored(_whole)),
+    "boost-mode": (_BOOST, _whole),
     "model-shared-bus": ("shared_bus", lambda value: _whole(value) == 1),
     "L": ("bus_latency_ns", _truncated),
     "o": ("bus_overhead_ns", _truncated),
     "g": ("bus_gap_ns", _truncated),
     "G": ("bus_gap_per_byte_ns", _single),
     "local-reduction-delay": ("bus_reduction_delay", _whole),
-    "seprate-log": ("", _ignored(_whole)),
+    "seprate-log": (_LOGS, _whole),
 }
+
+
+def _warn_of_boost(table: dict[str, Any], path: str) -> None:
+    """Boost mode simulates the NPUs in rings with NPU 0. That gives the same answer (and is no faster than what is done here), but for
+    a shared bus, trees, algorithms over the whole platform and Themis.
+    """
+    names = [name for key in ALGORITHM_KEYS.values() for name in table.get(key, ())]
+    disturbed = [name for name in names if name.startswith(("one_", "double_binary_tree"))]
+    disturbed += ["model-shared-bus"] if table.get("shared_bus") else []
+    disturbed += ["Themis"] if table.get("inter_dimension_scheduling", "").startswith("offline_greedy") else []
+    if disturbed:
+        what = ", ".join(dict.fromkeys(disturbed))
+        warn(f"{path}: {_BOOST} is 1: ASTRA-sim would leave out NPUs, which changes times there with {what}; here all count")
 
 
 def recognises(text: str) -> bool:
@@ -104,8 +110,11 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             converted = convert(value[0])
         except ValueError as error:
             raise InputError(f"{path}:{value[1]}: {key} is {value[0]!r}; {error}") from None
-        if option:
-            table[option] = converted
+        table[option] = converted
+    if table.pop(_BOOST, 0) == 1:
+        _warn_of_boost(table, path)
+    if table.pop(_LOGS, 1) == 0:
+        warn(f"{path}: {_LOGS} is 0: ASTRA-sim would write no EndToEnd.csv, detailed.csv and utilization; here --output writes them")
     gap = table.pop(_GAP, None)
     if gap is not None and table.get("inter_dimension_scheduling", "").startswith("offline_greedy"):
         table["inter_dimension_scheduling"] += f"?gap_denominator={gap}"

@@ -29,6 +29,9 @@ class Astra2Options(Astra1Options):
         "auto", help="algorithm in communicator groups; auto: that of the only dimension, or ring where algorithms of several are given"
     )
     group_endpoint_delay_ns: int = option(10, minimum=0, help="endpoint delay in communicator groups", unit="ns")
+    node_algorithms: dict[str, str] = option(
+        factory=dict, help="collective algorithms of single nodes of a trace, by their ids, over all NPUs or all of the node's group"
+    )
     local_memory_gb_per_s: float | None = option(
         None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"
     )
@@ -46,6 +49,9 @@ class Astra2System(Astra1System):
         self.one_at_a_time = options.one_at_a_time
         self.group_algorithms = {collective: self._group_algorithm(collective) for collective in Collective}
         self.replay_only = options.replay_only
+        self.node_algorithms = {_node_id(key): value for key, value in options.node_algorithms.items()}
+        for spec in options.node_algorithms.values():
+            context.algorithm(spec, "node_algorithms")
         bandwidth = options.local_memory_gb_per_s
         if bandwidth is not None:
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)
@@ -59,6 +65,12 @@ class Astra2System(Astra1System):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session."""
         return _Session(self, dimensions)
+
+
+def _node_id(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 20:
+        raise InputError(f"node_algorithms: {text!r} is no id of a node; a whole number of at least 0 is right")
+    return int(text)
 
 
 class _Session(Session):
@@ -90,14 +102,15 @@ class _Session(Session):
 
     def endpoint_ps_of(self, algorithm: Algorithm) -> int | None:
         """A collective that is given as a trace has no endpoint delay."""
-        return 0 if algorithm.name == "chakra" else None
+        return None if algorithm.scales else 0
 
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
         if not operation.dimensions:
             raise InputError("no dimension is involved; at least one is right")
         stage = self._stages[operation.collective][0]
-        if operation.group is None and stage.algorithm.whole_platform and stage.dimension not in operation.dimensions:
+        apart = operation.group is not None or operation.algorithm
+        if not apart and stage.algorithm.whole_platform and stage.dimension not in operation.dimensions:
             raise InputError(
                 f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(operation.dimensions)} without the first are"
                 " involved; an algorithm for each dimension is right"

@@ -8,9 +8,10 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.specs import parse_json
+from astra_sim.specs import parse_json, read_text
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
+from astra_sim_systems.node_file import read_text_mapping
 
 _DIMENSION_ORDERS = {
     "ascending": "ascending",
@@ -72,8 +73,12 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "local-mem-bw": ("local_memory_gb_per_s", _number),
 }
 _CUSTOM = {f"{key}-custom": option for key, option in ALGORITHM_KEYS.items()}
+_PER_NODE = "per-node-custom-implementation"
 _OTHERS = {"peak-perf": _number, "roofline-enabled": _flag, "trace-enabled": _flag, "replay-only": _flag, "track-local-mem": _flag}
-_WITHOUT_EFFECT = ("local-mem-trace-filename", "boost-mode", "per-node-custom-implementation")
+_MEMORY_TRACE = "local-mem-trace-filename"
+_WITHOUT_EFFECT = (_MEMORY_TRACE, "boost-mode")
+"""Keys that say nothing by themselves; ASTRA-sim 2.x does not read the second."""
+
 _NEEDED = ("preferred-dataset-splits", *ALGORITHM_KEYS)
 
 
@@ -101,35 +106,61 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if option:
             system[option] = converted
         others[key] = converted
-        if key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT):
+        if key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT, _PER_NODE):
             warn(f"{path}: {key} is not known, and has no effect")
-    needed = _NEEDED if _CUSTOM.keys().isdisjoint(table) else _NEEDED[:1]
+    needed = _NEEDED if {*_CUSTOM, _PER_NODE}.isdisjoint(table) else _NEEDED[:1]
     for key in needed:
         if key not in table:
             raise InputError(f"{path}: {key} is missing")
     for key, option in _CUSTOM.items():
         if key in table:
             system[option] = _custom(f"{path}: {key}", table[key])
+    if _PER_NODE in table:
+        system["node_algorithms"] = _per_node(f"{path}: {_PER_NODE}", table[_PER_NODE])
     if system.get("local_memory_gb_per_s") == 0:
         raise InputError(f"{path}: local-mem-bw is 0; more than 0 is right")
+    _warn_of_logs(others, path)
     sections = {"system": system}
-    if others.get("roofline-enabled"):
-        for key in ("peak-perf", "local-mem-bw"):
-            if not others.get(key):
-                raise InputError(f"{path}: {key} is {others.get(key, 'missing')!r}; roofline-enabled needs more than 0")
-        sections["compute"] = {
-            "plugin": "roofline",
-            "rule": "astra2",
-            "peak_tera_ops_per_s": others["peak-perf"],
-            "memory_bandwidth_gb_per_s": others["local-mem-bw"],
-        }
-    elif others.get("replay-only"):
+    if others.get("replay-only"):
         sections["compute"] = {"plugin": "recorded"}
         system["replay_only"] = True
+    elif others.get("roofline-enabled"):
+        sections["compute"] = _roofline(others, path)
     return sections
 
 
+def _roofline(values: dict[str, Any], path: str) -> dict[str, Any]:
+    for key in ("peak-perf", "local-mem-bw"):
+        if not values.get(key):
+            raise InputError(f"{path}: {key} is {values.get(key, 'missing')!r}; roofline-enabled needs more than 0")
+    return {
+        "plugin": "roofline",
+        "rule": "astra2",
+        "peak_tera_ops_per_s": values["peak-perf"],
+        "memory_bandwidth_gb_per_s": values["local-mem-bw"],
+    }
+
+
+def _warn_of_logs(values: dict[str, Any], path: str) -> None:
+    """Say what ASTRA-sim would write beside the answer."""
+    if values.get("trace-enabled"):
+        warn(f"{path}: trace-enabled has no effect: ASTRA-sim would log when each node begins and ends; --output writes figures instead")
+    if values.get("track-local-mem"):
+        name = values.get(_MEMORY_TRACE, "local_mem_trace")
+        warn(
+            f"{path}: track-local-mem has no effect: ASTRA-sim would log the most memory that the tensors of each NPU take"
+            f" and write its course ({_MEMORY_TRACE} {name!r})"
+        )
+
+
 def _custom(where: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not value or not all(isinstance(prefix, str) for prefix in value):
-        raise InputError(f"{where} is {value!r}; a list of path prefixes is right")
-    return [f"chakra?prefix={prefix}" for prefix in value]
+    if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
+        raise InputError(f"{where} is {value!r}; a list of one path prefix is right, whose traces run over all dimensions")
+    return [f"one_chakra?prefix={value[0]}"]
+
+
+def _per_node(where: str, value: Any) -> dict[str, str]:
+    """The algorithms in the YAML file of that name: the path prefix of an algorithm for ids of nodes. Raises InputError with the line."""
+    if not isinstance(value, str):
+        raise InputError(f"{where} is {value!r}; the path of a YAML file is right")
+    return {id_: f"chakra?prefix={prefix}" for id_, prefix in read_text_mapping(read_text(value), value).items()}
