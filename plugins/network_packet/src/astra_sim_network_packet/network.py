@@ -174,7 +174,7 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
             )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)
-        rules = settings.sized(2000 * longest / clock_ps).rules(garnet.vnets, clock_ps)
-        return lambda: garnet_topologies.build(garnet, rules, 8 * settings.flit_bytes)
+        settings = settings.sized(2000 * longest / clock_ps)
+        return lambda: garnet_topologies.build(garnet, settings, clock_ps)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=settings.allocation == "combined")
     return lambda: fabric.build(platform, settings, shape)

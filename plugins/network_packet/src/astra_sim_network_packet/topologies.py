@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,12 +22,17 @@ MAX_POSITIONS = 4096
 
 @attrs.frozen
 class Link:
-    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency."""
+    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency.
+
+    Routes take the way whose links' costs add up to least. A packet that takes a `dateline` goes over to the next class of virtual channels.
+    """
 
     source: int
     sink: int
     width: float = 1.0
     length: float = 1.0
+    cost: int = 1
+    dateline: bool = False
 
 
 @attrs.frozen
@@ -40,7 +46,7 @@ class Graph:
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on a shortest way."""
+        """Links on a shortest way (one of least cost)."""
         return self._distances(source)[destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
@@ -69,24 +75,27 @@ class Graph:
 
 @functools.lru_cache(maxsize=16)
 def _all_distances(graph: Graph) -> list[list[int]]:
-    """From every NPU to every place, in links; -1 where there is no way."""
+    """From every NPU to every place, the links of a way of least cost; -1 where there is no way."""
     places = graph.size + graph.switches
-    neighbours: list[list[int]] = [[] for _ in range(places)]
+    leaving: list[list[Link]] = [[] for _ in range(places)]
     for link in graph.links:
-        neighbours[link.source].append(link.sink)
-    found = []
-    for source in range(graph.size):
-        distances = [-1] * places
-        distances[source] = 0
-        queue = collections.deque([source])
-        while queue:
-            place = queue.popleft()
-            for other in neighbours[place]:
-                if distances[other] < 0:
-                    distances[other] = distances[place] + 1
-                    queue.append(other)
-        found.append(distances)
-    return found
+        leaving[link.source].append(link)
+    return [_distances_from(source, leaving) for source in range(graph.size)]
+
+
+def _distances_from(source: int, leaving: Sequence[Sequence[Link]]) -> list[int]:
+    """Dijkstra's algorithm; of ways of one cost, the one of fewest links."""
+    distances = [-1] * len(leaving)
+    queue = [(0, 0, source)]
+    while queue:
+        cost, hops, place = heapq.heappop(queue)
+        if distances[place] >= 0:
+            continue
+        distances[place] = hops
+        for link in leaving[place]:
+            if distances[link.sink] < 0:
+                heapq.heappush(queue, (cost + link.cost, hops + 1, link.sink))
+    return distances
 
 
 @attrs.frozen
@@ -112,6 +121,15 @@ class LinkOptions:
 def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0) -> list[Link]:
     """Two links."""
     return [Link(a, b, width, length), Link(b, a, width, length)]
+
+
+def _global_links(a: int, b: int, length: float) -> list[Link]:
+    """Two links between groups of a dragonfly.
+
+    Two of them cost more than one with a link of the group at either end, so that a route takes one at most. They are datelines: packets
+    that have come by one take links of a group in another class than those on their way to one.
+    """
+    return [Link(source, sink, length=length, cost=3, dateline=True) for source, sink in ((a, b), (b, a))]
 
 
 # -- Mesh ----------------------------------------------------------------------------------------------------------------
@@ -179,7 +197,7 @@ class DragonflyOptions(LinkOptions):
 
 
 def dragonfly(options: DragonflyOptions) -> list[Dimension]:
-    """A dragonfly with minimal routes. Global links go round robin over the routers of a group."""
+    """A dragonfly with minimal routes: one global link at most. Global links go round robin over the routers of a group."""
     a, p, h = options.routers, options.npus, options.global_links
     groups = options.groups if options.groups is not None else a * h + 1
     if groups - 1 > a * h:
@@ -195,7 +213,7 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     for first in range(groups):
         for second in range(first + 1, groups):
             near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
-            links += both_ways(size + first * a + near // h, size + second * a + far // h, length=options.global_latency_factor)
+            links += _global_links(size + first * a + near // h, size + second * a + far // h, options.global_latency_factor)
     return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
 
 
