@@ -83,7 +83,7 @@ ChannelSpec channel_of(const nb::dict& table) {
     set("vnets", spec.vnets);
     set("cost", spec.cost);
     set("ring", spec.ring);
-    set("dateline", spec.dateline);
+    set("order", spec.order);
     set("source_port", spec.source_port);
     set("sink_port", spec.sink_port);
     return spec;
@@ -96,9 +96,11 @@ std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::
     return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
 }
 
-std::vector<std::pair<std::pair<int, int>, std::pair<int, int>>> dependencies(const Shape& shape) {
-    std::vector<std::pair<std::pair<int, int>, std::pair<int, int>>> found;
-    for (const Dependency& d : shape.dependencies()) found.push_back({{d.channel, d.first_vc}, {d.next_channel, d.next_first_vc}});
+nb::list dependencies(const Network& network, std::size_t domain) {
+    nb::list found;
+    for (const Dependency& d : network.shape(domain).dependencies()) {
+        found.append(nb::make_tuple(nb::make_tuple(d.channel, d.first_vc, d.end_vc), nb::make_tuple(d.next_channel, d.next_first_vc, d.next_end_vc)));
+    }
     return found;
 }
 
@@ -238,7 +240,6 @@ NB_MODULE(_core, m) {
         .def("make_routes", &Shape::make_routes)
         .def_prop_ro("vc_classes", &Shape::vc_classes)
         .def("finish", &Shape::finish, "vcs"_a)
-        .def("dependencies", &dependencies)
         .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
         .def_prop_ro("channels", &Shape::channels);
 
@@ -253,6 +254,8 @@ NB_MODULE(_core, m) {
         .def("advance", &advance, "until"_a.none())
         .def("check", &Network::check)
         .def_prop_ro("clock_ps", &Network::clock_ps)
+        .def_prop_ro("domains", &Network::domains)
+        .def("dependencies", &dependencies, "domain"_a)
         .def("statistics", &statistics);
 
     m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");

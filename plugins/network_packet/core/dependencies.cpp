@@ -15,14 +15,13 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 using Graph = std::vector<std::vector<int>>;  // by vertex, those that follow
 
-// Vertices without which the graph has no circle: those where a depth-first search comes back to its own path. Not looked at: `removed`.
-std::vector<int> circle_heads(const Graph& graph, const std::vector<bool>& removed) {
+// Whether a depth-first search comes back to its own path.
+bool has_circle(const Graph& graph) {
     enum class Seen : std::uint8_t { no, on_path, done };
     std::vector<Seen> seen(graph.size(), Seen::no);
-    std::vector<bool> is_head(graph.size(), false);
     std::vector<std::pair<int, std::size_t>> path;  // vertex, and the next of its followers to look at
     for (int start = 0; start < static_cast<int>(graph.size()); ++start) {
-        if (seen[at(start)] != Seen::no || removed[at(start)]) continue;
+        if (seen[at(start)] != Seen::no) continue;
         seen[at(start)] = Seen::on_path;
         path.emplace_back(start, 0);
         while (!path.empty()) {
@@ -33,20 +32,13 @@ std::vector<int> circle_heads(const Graph& graph, const std::vector<bool>& remov
                 continue;
             }
             const int follower = graph[at(vertex)][next++];
-            if (removed[at(follower)] || seen[at(follower)] == Seen::done) continue;
-            if (seen[at(follower)] == Seen::on_path) {
-                is_head[at(follower)] = true;
-                continue;
-            }
+            if (seen[at(follower)] == Seen::on_path) return true;
+            if (seen[at(follower)] == Seen::done) continue;
             seen[at(follower)] = Seen::on_path;
             path.emplace_back(follower, 0);
         }
     }
-    std::vector<int> heads;
-    for (int vertex = 0; vertex < static_cast<int>(graph.size()); ++vertex) {
-        if (is_head[at(vertex)]) heads.push_back(vertex);
-    }
-    return heads;
+    return false;
 }
 
 }  // namespace
@@ -64,27 +56,25 @@ void Shape::each_way(int d, int r, int wanted, Visit visit) const {
     }
 }
 
-// Rings have their datelines. Elsewhere, those given are kept if there are circles at all, and some are added if these leave any.
 void Shape::make_classes() {
     classes_.assign(sizes.size(), 1);
     if (rules.vc_classes == VcClasses::none && !rules.bubble) return;
     for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
-        std::vector<bool> datelines(channel.size(), false);
-        bool ring = false;
-        for (int c = 0; c < channels(); ++c) {
-            if (channel[at(c)].dimension != d) continue;
-            ring = ring || channel[at(c)].ring;
-            datelines[at(c)] = channel[at(c)].dateline;
-        }
-        if (ring) {
-            classes_[at(d)] = rules.bubble ? 1 : 2;
-            continue;
-        }
-        const Graph graph = followers(d);
-        if (circle_heads(graph, std::vector<bool>(channel.size(), false)).empty()) continue;
-        for (int c : circle_heads(graph, datelines)) channel[at(c)].dateline = true;
-        classes_[at(d)] = 1 + most_datelines(d);
+        const bool ring = std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.ring; });
+        if (ring && rules.bubble) continue;
+        if (!ring && !has_circle(followers(d))) continue;
+        order_links(d);
+        classes_[at(d)] = ring ? 2 : most_classes(d);
         if (classes_[at(d)] > std::numeric_limits<std::uint8_t>::max()) throw std::invalid_argument("the routes need too many virtual channels");
+    }
+}
+
+// Where no order is given: links to routers of higher numbers before those to lower ones, along them. So a packet changes its class where it
+// turns from down to up (as up*/down* routing forbids, Schroeder et al. 1991).
+void Shape::order_links(int d) {
+    for (ChannelSpec& spec : channel) {
+        if (spec.dimension != d || spec.order >= 0) continue;
+        spec.order = spec.source < spec.sink ? spec.source : 2 * routers() - spec.source;
     }
 }
 
@@ -117,25 +107,32 @@ std::vector<std::vector<int>> Shape::followers(int d) const {
     return graph;
 }
 
-// Datelines that a packet takes in a dimension, at most.
-int Shape::most_datelines(int d) const {
+// Classes of virtual channels that a packet has in a dimension, at most.
+int Shape::most_classes(int d) const {
     const int size = sizes[at(d)];
-    int most = 0;
-    std::vector<int> datelines(router.size());
+    int most = 1;
+    std::vector<int> classes(channel.size());  // from a channel on
     for (int wanted = 0; wanted < size; ++wanted) {
         auto far = [&](int r) { return distance_[at(d)][at(r * size + wanted)]; };
         std::vector<int> nearest_first;
         for (int r = 0; r < routers(); ++r) {
-            datelines[at(r)] = 0;
             if (far(r) > 0) nearest_first.push_back(r);
         }
         std::stable_sort(nearest_first.begin(), nearest_first.end(), [&](int a, int b) { return far(a) < far(b); });
         for (int r : nearest_first) {
             each_way(d, r, wanted, [&](int c) {
-                datelines[at(r)] = std::max(datelines[at(r)], datelines[at(channel[at(c)].sink)] + channel[at(c)].dateline);
+                classes[at(c)] = 1;
+                const int next = channel[at(c)].sink;
+                if (far(next) == 0) return;
+                each_way(d, next, wanted, [&](int follower) {
+                    const int turns = channel[at(follower)].order <= channel[at(c)].order;
+                    classes[at(c)] = std::max(classes[at(c)], classes[at(follower)] + turns);
+                });
             });
         }
-        for (int r : node_router) most = std::max(most, datelines[at(r)]);
+        for (int r : node_router) {
+            if (far(r) > 0) each_way(d, r, wanted, [&](int c) { most = std::max(most, classes[at(c)]); });
+        }
     }
     return most;
 }
@@ -167,7 +164,9 @@ std::vector<Dependency> Shape::dependencies() const {
                     if (vnet < way.first_vnet || vnet >= way.first_vnet + way.vnets) return;
                     const int after = next_class(in, out, node, before);
                     if (channel[at(in)].dimension >= 0) {
-                        found.push_back({in, vcs_of(in, vnet, before).first, out, vcs_of(out, vnet, after).first});
+                        const auto [first, end] = vcs_of(in, vnet, before);
+                        const auto [next_first, next_end] = vcs_of(out, vnet, after);
+                        found.push_back({in, first, end, out, next_first, next_end});
                     }
                     take(out, after);
                 });

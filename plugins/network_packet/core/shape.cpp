@@ -122,7 +122,6 @@ void Shape::make_links() {
         made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
         if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = static_cast<std::uint8_t>(classes_[at(spec.dimension)]);
         made.ring = spec.ring;
-        made.dateline = spec.dateline;
     }
     auto number_vcs = [this](int c) {
         link[at(c)].vc_base = all_vcs;
@@ -149,7 +148,8 @@ int Shape::next_class(int in, int out, int node, int before) const {
     const Link& way = link[at(out)];
     if (way.classes == 1) return 0;
     const bool enters = link[at(in)].dimension != way.dimension;
-    if (!way.ring || rules.vc_classes == VcClasses::at_crossing) return (enters ? 0 : before) + way.dateline;
+    const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
+    if (!at_entry) return enters ? 0 : before + (channel[at(out)].order <= channel[at(in)].order);
     if (!enters) return before;
     return router[at(node_router[at(node)])].coordinates[at(way.dimension)] < router[at(way.source)].coordinates[at(way.dimension)];
 }

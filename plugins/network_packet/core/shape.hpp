@@ -19,7 +19,7 @@ enum class Allocation {
 
 enum class VcClasses {
     none,
-    at_crossing,  // a packet goes over to the next class of virtual channels when it takes a dateline
+    at_crossing,  // a packet goes over to the next class of virtual channels when it takes a link that is not later in the order of links
     at_entry,     // on a ring of links both ways it picks its class when it enters the dimension (BookSim); elsewhere as at_crossing
 };
 
@@ -76,7 +76,7 @@ struct ChannelSpec {
     int vnets = 1;
     int cost = 1;           // in routes: of several ways, the one whose costs add up to least is the shortest
     bool ring = false;      // part of a ring of links
-    bool dateline = false;  // a packet that takes it goes over to the next class of virtual channels
+    int order = -1;         // place in an order of the dimension's links which keeps their routes from deadlock; -1: none is given
     int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
     int sink_port = 0;
 };
@@ -110,16 +110,18 @@ struct Link {
     std::uint16_t sink_place = 0;  // its place among the inputs of its sink
     std::uint16_t first_vnet = 0;
     std::uint8_t classes = 1;  // into which the virtual channels of each virtual network are divided
-    bool ring : 1 = false;
-    bool dateline : 1 = false;
+    bool ring = false;
 };
 
-// Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next.
+// Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next. Past the
+// last: `end_vc`.
 struct Dependency {
     int channel = 0;
     int first_vc = 0;
+    int end_vc = 0;
     int next_channel = 0;
     int next_first_vc = 0;
+    int next_end_vc = 0;
     auto operator<=>(const Dependency&) const = default;
 };
 
@@ -236,7 +238,8 @@ private:
     // dependencies.cpp
     void make_classes();
     std::vector<std::vector<int>> followers(int d) const;
-    int most_datelines(int d) const;
+    void order_links(int d);
+    int most_classes(int d) const;
     // Calls visit(channel) for every channel that a packet for position `wanted` of a dimension may take from router `at`.
     template <class Visit>
     void each_way(int d, int at, int wanted, Visit visit) const;

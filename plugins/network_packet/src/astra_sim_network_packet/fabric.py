@@ -66,7 +66,6 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                     npu + place * platform.strides[d] if place < dimension.size else first_switch[d][npu] + place - dimension.size
                     for place in (link.source, link.sink)
                 ]
-                wraps = ring and abs(link.source - link.sink) > 1
                 shape.add_channel(
                     {
                         **time.link(dimension, link),
@@ -78,7 +77,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                         "vnets": vnets - d if lanes_by_dimension else 1,
                         "cost": link.cost,
                         "ring": ring,
-                        "dateline": link.dateline or wraps,
+                        "order": link.order,
                         "name": " to ".join(f"NPU {end}" if end < platform.npus else f"switch {end - platform.npus}" for end in ends),
                     }
                 )

@@ -257,7 +257,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
         key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
         if key not in known:
-            known[key] = _ring(vnet, members, of_ring, ports, wires, rules, settings)
+            known[key] = _ring(vnet, step, members, of_ring, ports, wires, rules, settings)
         made.add_domain(known[key], members)
     if switched:
         to_switches = [link for link in links if link.vnet < 0]
@@ -296,7 +296,7 @@ class _Wires:
 
 
 def _ring(
-    vnet: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
+    vnet: int, step: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
 ) -> Shape:
     count = len(members)
     shape = Shape.make(rules, [[place] for place in range(count)], [count], list(range(count)))
@@ -318,7 +318,7 @@ def _ring(
                 "dimension": 0,
                 "first_vnet": vnet,
                 "ring": True,
-                "dateline": ends["sink"] == 0 or (ends["source"] == 0 and ends["sink"] == count - 1),
+                "order": ends["sink"] if step > 0 else count - 1 - ends["sink"],
                 "name": name,
             }
         )

@@ -24,7 +24,9 @@ MAX_POSITIONS = 4096
 class Link:
     """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency.
 
-    Routes take the way whose links' costs add up to least. A packet that takes a `dateline` goes over to the next class of virtual channels.
+    Routes take the way whose links' costs add up to least. `order` is a place in an order of the links: a packet that takes one that is not
+    later goes over to the next class of virtual channels. Where none (-1) is given and routes could wait for each other in a circle, the
+    core finds one.
     """
 
     source: int
@@ -32,7 +34,7 @@ class Link:
     width: float = 1.0
     length: float = 1.0
     cost: int = 1
-    dateline: bool = False
+    order: int = -1
 
 
 @attrs.frozen
@@ -118,18 +120,9 @@ class LinkOptions:
         return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
 
 
-def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0) -> list[Link]:
+def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:
     """Two links."""
-    return [Link(a, b, width, length), Link(b, a, width, length)]
-
-
-def _global_links(a: int, b: int, length: float) -> list[Link]:
-    """Two links between groups of a dragonfly.
-
-    Two of them cost more than one with a link of the group at either end, so that a route takes one at most. They are datelines: packets
-    that have come by one take links of a group in another class than those on their way to one.
-    """
-    return [Link(source, sink, length=length, cost=3, dateline=True) for source, sink in ((a, b), (b, a))]
+    return [Link(a, b, width, length, cost, order), Link(b, a, width, length, cost, order)]
 
 
 # -- Mesh ----------------------------------------------------------------------------------------------------------------
@@ -197,7 +190,10 @@ class DragonflyOptions(LinkOptions):
 
 
 def dragonfly(options: DragonflyOptions) -> list[Dimension]:
-    """A dragonfly with minimal routes: one global link at most. Global links go round robin over the routers of a group."""
+    """A dragonfly with minimal routes: one global link at most. Global links go round robin over the routers of a group.
+
+    Packets that have come by a global link take the links of a group in another class of virtual channels than those on their way to one.
+    """
     a, p, h = options.routers, options.npus, options.global_links
     groups = options.groups if options.groups is not None else a * h + 1
     if groups - 1 > a * h:
@@ -206,14 +202,16 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     links: list[Link] = []
     for router in range(groups * a):
         for npu in range(p):
-            links += both_ways(router * p + npu, size + router)
+            links += [Link(router * p + npu, size + router, order=0), Link(size + router, router * p + npu, order=3)]
         group = router // a
         for other in range(router + 1, (group + 1) * a):
-            links += both_ways(size + router, size + other)
+            links += both_ways(size + router, size + other, order=1)
     for first in range(groups):
         for second in range(first + 1, groups):
             near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
-            links += _global_links(size + first * a + near // h, size + second * a + far // h, options.global_latency_factor)
+            ends = size + first * a + near // h, size + second * a + far // h
+            # Two global links cost more than one with a link of the group at either end.
+            links += both_ways(*ends, length=options.global_latency_factor, cost=3, order=2)
     return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
 
 
@@ -232,8 +230,9 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     if topology.name == "ring":
         if size == 2:
             return 0, both_ways(0, 1, width), False
-        right = [Link(place, (place + 1) % size, width) for place in range(size)]
-        left = [Link(place, (place - 1) % size, width) for place in range(size)]
+        # The order of either direction begins at the link between the ends of the row of positions, the dateline.
+        right = [Link(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size)]
+        left = [Link(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size)]
         return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
     if topology.name == "fully_connected":
         return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
