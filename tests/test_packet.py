@@ -100,7 +100,8 @@ def loads(draw: st.DrawFn) -> tuple[str, str, list[tuple[int, int, int, int]]]:
         st.one_of(st.integers(1, 20_000), st.integers(1, 2_000_000)),
     )
     messages = draw(st.lists(message, min_size=1, max_size=12))
-    return platform, draw(st.sampled_from(sorted(OPTIONS))), [(t, s, (s + d) % npus, b) for t, s, d, b in messages]
+    options = draw(st.sampled_from(sorted(set(OPTIONS) - ({"bubble"} if platform == "dragonfly" else set()))))
+    return platform, options, [(t, s, (s + d) % npus, b) for t, s, d, b in messages]
 
 
 @settings(deadline=None, max_examples=150)
@@ -268,10 +269,9 @@ def test_what_takes_a_message_to_no_place_is_an_error() -> None:
     ("options", "words"),
     [
         ({"packet_bytes": 16}, "packet_bytes is 16, less than a flit of 256 bytes"),
-        ({"vcs": 1}, "2 virtual channels at least, and vcs is 1"),
+        ({"vcs": 1}, "the routes of a ring of 5 NPUs need 2 classes of virtual channels; vcs is 1"),
         ({"flow_control": "cut_through", "buffers": 2}, "need room for a packet of 16 flits"),
         ({"preset": "booksim", "deadlock_freedom": "bubble"}, "takes combined allocation"),
-        ({"preset": "booksim", "routing": "adaptive"}, "dimension_order is right"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], words: str) -> None:

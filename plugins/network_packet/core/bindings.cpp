@@ -39,10 +39,9 @@ Rules rules_of(const nb::dict& table) {
         word("vc_classes"), {{"none", VcClasses::none}, {"at_crossing", VcClasses::at_crossing}, {"at_entry", VcClasses::at_entry}});
     rules.choice = choice<RouteChoice>(
         word("choice"),
-        {{"first", RouteChoice::first}, {"random_entry", RouteChoice::random_entry}, {"adaptive", RouteChoice::adaptive}});
+        {{"first", RouteChoice::first}, {"random", RouteChoice::random}, {"adaptive", RouteChoice::adaptive}});
     number("clock_ps", rules.clock_ps);
     number("vnets", rules.vnets);
-    number("vcs", rules.vcs);
     number("buffers", rules.buffers);
     number("router_latency", rules.router_latency);
     number("routing_delay", rules.routing_delay);
@@ -82,8 +81,9 @@ ChannelSpec channel_of(const nb::dict& table) {
     set("serializer", spec.serializer);
     set("first_vnet", spec.first_vnet);
     set("vnets", spec.vnets);
+    set("cost", spec.cost);
     set("ring", spec.ring);
-    set("dateline", spec.dateline);
+    set("order", spec.order);
     set("source_port", spec.source_port);
     set("sink_port", spec.sink_port);
     return spec;
@@ -94,6 +94,14 @@ std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::
     std::vector<RouterSpec> routers(coordinates.size());
     for (std::size_t r = 0; r < coordinates.size(); ++r) routers[r].coordinates = coordinates[r];
     return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
+}
+
+nb::list dependencies(const Network& network, std::size_t domain) {
+    nb::list found;
+    for (const Dependency& d : network.shape(domain).dependencies()) {
+        found.append(nb::make_tuple(nb::make_tuple(d.channel, d.first_vc, d.end_vc), nb::make_tuple(d.next_channel, d.next_first_vc, d.next_end_vc)));
+    }
+    return found;
 }
 
 // Runs `action`. Returns whether it came to its end; if not, a Python exception is set.
@@ -164,12 +172,16 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table)
     set("hot_share", options.hot_share);
     set("hot_node", options.hot_node);
     set("to_self", options.to_self);
-    Traffic traffic(options, shape->lanes());
+    Traffic traffic(options, *shape);
     Domain domain(shape);
+    std::vector<std::string> waiting;
     bool interrupted = false;
     {
         nb::gil_scoped_release unlocked;
-        interrupted = !uninterrupted([&] { traffic.run(domain); });
+        interrupted = !uninterrupted([&] {
+            traffic.run(domain);
+            waiting = traffic.deadlock(domain);
+        });
     }
     if (interrupted) throw nb::python_error();
     nb::list periods;
@@ -189,8 +201,7 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table)
     found["drained"] = traffic.drained;
     found["cycles"] = traffic.cycles;
     found["flit_hops"] = domain.statistics().total(Statistics::kFlitHops);
-    found["moving"] = domain.next() != kNever;
-    found["waiting"] = domain.next() == kNever && domain.outstanding() > 0 ? domain.waiting() : std::vector<std::string>{};
+    found["waiting"] = waiting;
     found["channels"] = channels;
     return found;
 }
@@ -226,7 +237,9 @@ NB_MODULE(_core, m) {
             shape.router.at(static_cast<std::size_t>(router)).spray = std::move(channels);
         })
         .def("set_dividers", &Shape::set_dividers)
-        .def("finish", &Shape::finish)
+        .def("make_routes", &Shape::make_routes)
+        .def_prop_ro("vc_classes", &Shape::vc_classes)
+        .def("finish", &Shape::finish, "vcs"_a)
         .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
         .def_prop_ro("channels", &Shape::channels);
 
@@ -241,6 +254,8 @@ NB_MODULE(_core, m) {
         .def("advance", &advance, "until"_a.none())
         .def("check", &Network::check)
         .def_prop_ro("clock_ps", &Network::clock_ps)
+        .def_prop_ro("domains", &Network::domains)
+        .def("dependencies", &dependencies, "domain"_a)
         .def("statistics", &statistics);
 
     m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");

@@ -1,7 +1,8 @@
 // A router that gives a head its output virtual channel together with the switch (Garnet).
 //
 // Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
-// inputs. In a virtual network, of the packets at an input port that go to the same output only the oldest that has a flit may ask.
+// inputs. Of the packets at an input port that may take the same virtual channels of the same output, only the oldest that has a flit may
+// ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
 
 #include "domain.hpp"
 
@@ -69,14 +70,13 @@ int Domain::choose_vc(int r, int input, Cycle now) {
     each_occupied(c, [&](int number) {
         const ReceiverVc& vc = receivers_[vc_index(c, number)];
         if (vc.buffer.front().time > arrived_by) return;
-        const int vnet = number / rules.vcs;
         for (Candidate& other : candidates_) {
-            if (other.out == vc.out && other.vnet == vnet) {
-                if (vc.since < other.since) other = {vc.out, vnet, number, vc.since};
+            if (other.out == vc.out && other.first_vc == vc.first_vc) {
+                if (vc.since < other.since) other = {vc.out, vc.first_vc, number, vc.since};
                 return;
             }
         }
-        candidates_.push_back({vc.out, vnet, number, vc.since});
+        candidates_.push_back({vc.out, vc.first_vc, number, vc.since});
     });
     int chosen = -1;
     int nearest = all;

@@ -104,7 +104,7 @@ void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64
     const std::int64_t packets = (size + rules.packet_bytes - 1) / rules.packet_bytes;
     const std::int64_t last = size - (packets - 1) * rules.packet_bytes;
     const auto flits = static_cast<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
-    const int l = shape_->lane_of(source, vnet);
+    const int l = shape_->lane_towards(source, destination, vnet);
     steady_.forget();
     const bool first = lanes_[static_cast<std::size_t>(l)].messages.empty();
     Message& message = new_message(l, packets);
@@ -143,6 +143,20 @@ void Domain::create(Cycle created, int lane, int destination, int flits) {
 }
 
 void Domain::attach(Traffic* traffic) { traffic_ = traffic; }
+
+void Domain::drop_messages() {
+    for (Lane& lane : lanes_) {
+        while (!lane.messages.empty()) {
+            Message& message = messages_[lane.messages.front()];
+            message.missing -= std::exchange(message.unmade, 0);
+            if (message.missing == 0) {
+                free_messages_.push_back(lane.messages.front());
+                --outstanding_;
+            }
+            lane.messages.pop();
+        }
+    }
+}
 
 void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
     if (passing_ > 0) steady_.pass(*this, std::exchange(passing_, 0));

@@ -117,6 +117,8 @@ public:
 
     // Synthetic traffic makes messages by itself.
     void attach(Traffic* traffic);
+    // Forgets all messages, or parts of them, that have not been made into packets.
+    void drop_messages();
     void create(Cycle created, int lane, int destination, int flits);
     void schedule_lane(int lane, Cycle time) { schedule(shape_->routers() + lane, time); }
 
@@ -152,7 +154,6 @@ private:
     // routing.cpp
     void set_route(int r, int in, ReceiverVc& vc, Packet& packet);
     int route(int r, int in, Packet& packet);
-    std::pair<int, int> allowed_vcs(int c, const Packet& packet) const;
 
     // lane.cpp
     void run_lane(int l, Cycle now);
@@ -241,7 +242,7 @@ private:
     };
     struct Candidate {
         int out = 0;
-        int vnet = 0;
+        int first_vc = 0;
         int vc = 0;
         Cycle since = 0;
     };

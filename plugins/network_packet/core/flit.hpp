@@ -32,7 +32,7 @@ struct Packet {
     Cycle injected = 0;         // when its head left the source
     std::int32_t hops = 0;      // links between routers crossed so far
     std::uint16_t vnet = 0;
-    std::uint8_t vc_class = 0;  // half of the virtual channels where a dateline divides them
+    std::uint8_t vc_class = 0;  // class of virtual channels, where datelines divide them
 };
 
 struct Message {

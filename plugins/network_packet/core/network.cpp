@@ -86,7 +86,10 @@ bool Network::awake(int npu, Cycle cycle) {
         if (other.instance < 0) continue;
         Domain& domain = *group_of(at(other.instance)).domain;
         domain.catch_up(cycle);
-        if (domain.awake(domain.shape().lane_of(other.node, vnet), cycle)) return true;
+        const Shape::Lanes& lanes = domain.shape().lanes_of(other.node, vnet);
+        for (int lane = lanes.first; lane < lanes.end(); ++lane) {
+            if (domain.awake(lane, cycle)) return true;
+        }
     }
     return false;
 }

@@ -19,7 +19,7 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 void Domain::set_route(int r, int in, ReceiverVc& vc, Packet& packet) {
     vc.out = route(r, in, packet);
     vc.out_port = static_cast<std::int16_t>(link(vc.out).source_port);
-    const auto [first, end] = allowed_vcs(vc.out, packet);
+    const auto [first, end] = shape_->vcs_of(vc.out, packet.vnet, packet.vc_class);
     vc.first_vc = static_cast<std::int16_t>(first);
     vc.end_vc = static_cast<std::int16_t>(end);
     vc.out_vc = -1;
@@ -29,18 +29,16 @@ void Domain::set_route(int r, int in, ReceiverVc& vc, Packet& packet) {
 int Domain::route(int r, int in, Packet& packet) {
     const Shape& shape = *shape_;
     const RouterSpec& router = shape.router[static_cast<std::size_t>(r)];
-    int out = shape.first_hop(r, packet.destination, packet.vnet);
-    const Link* way = &link(out);
-    if (way->dimension < 0) return out;
-    const Link& from = link(in);
+    int out = shape.first_hop(r, in, packet.destination, packet.vnet);
+    if (link(out).dimension < 0) return out;
     if (!router.spray.empty()) {
         out = router.spray[routers_[static_cast<std::size_t>(r)].sprayed++ % router.spray.size()];
     } else if (shape.rules.choice == RouteChoice::first || !shape.several_ways(r, packet.destination)) {
         // There is nothing to choose.
-    } else if (shape.rules.choice == RouteChoice::random_entry && from.dimension != way->dimension) {
+    } else if (shape.rules.choice == RouteChoice::random) {
         const std::vector<int> all = shape.next_hops(r, packet.destination);
-        if (all.size() > 1) out = all[next_random(routers_[static_cast<std::size_t>(r)].random) >> 33 & (all.size() - 1)];
-    } else if (shape.rules.choice == RouteChoice::adaptive) {
+        out = all[(next_random(routers_[static_cast<std::size_t>(r)].random) >> 33) % all.size()];
+    } else {
         std::int64_t most = -1;
         for (int candidate : shape.next_hops(r, packet.destination)) {
             take_credits(candidate, now_);
@@ -54,27 +52,9 @@ int Domain::route(int r, int in, Packet& packet) {
             }
         }
     }
-    way = &link(out);
     ++packet.hops;
-    if (way->ring && shape.rules.vc_classes != VcClasses::none) {
-        const auto d = static_cast<std::size_t>(way->dimension);
-        const RouterSpec& target = shape.router[static_cast<std::size_t>(shape.node_router[static_cast<std::size_t>(packet.destination)])];
-        if (from.dimension != way->dimension) {
-            const bool upper = shape.rules.vc_classes == VcClasses::at_entry && target.coordinates[d] < router.coordinates[d];
-            packet.vc_class = upper ? 1 : 0;
-        }
-        if (shape.rules.vc_classes == VcClasses::at_crossing && way->dateline) packet.vc_class = 1;
-    }
+    packet.vc_class = static_cast<std::uint8_t>(shape.next_class(in, out, packet.destination, packet.vc_class));
     return out;
-}
-
-// First and past-the-last virtual channel of channel `c` that a packet may take.
-std::pair<int, int> Domain::allowed_vcs(int c, const Packet& packet) const {
-    const Link& way = link(c);
-    const int vcs = shape_->rules.vcs;
-    const int first = (packet.vnet - way.first_vnet) * vcs;
-    if (!way.ring || shape_->rules.vc_classes == VcClasses::none) return {first, first + vcs};
-    return packet.vc_class == 0 ? std::pair{first, first + vcs - vcs / 2} : std::pair{first + vcs / 2, first + vcs};
 }
 
 }  // namespace astra::packet

@@ -1,7 +1,6 @@
 #include "shape.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 #include <stdexcept>
 
@@ -14,14 +13,6 @@ constexpr Cycle kLook = 64;  // sources of synthetic traffic are looked at this 
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// Which of several shortest ways to take: by destination, so that destinations spread over them, and at each distance differently.
-std::size_t spread(int destination, int distance, std::size_t ways) {
-    if (ways == 1) return 0;
-    std::uint64_t mixed = static_cast<std::uint64_t>(destination);
-    for (int i = 1; i < distance; ++i) mixed /= ways;
-    return mixed % ways;
-}
-
 }  // namespace
 
 Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
@@ -29,7 +20,7 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       router(std::move(routers)),
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
-      lane_of_(node_router.size() * at(rules.vnets), -1) {}
+      lanes_of_(node_router.size() * at(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
     const int number = channels();
@@ -51,7 +42,9 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
     lane.push_back(spec);
     for (int v = 0; v < rules.vnets; ++v) {
         const ChannelSpec& out = channel[at(spec.out)];
-        if (v >= out.first_vnet && v < out.first_vnet + out.vnets) lane_of_[at(node * rules.vnets + v)] = number;
+        if (v < out.first_vnet || v >= out.first_vnet + out.vnets) continue;
+        Lanes& lanes = lanes_of_[at(node * rules.vnets + v)];
+        if (lanes.count++ == 0) lanes.first = number;
     }
 }
 
@@ -69,26 +62,35 @@ void Shape::set_dividers(const std::vector<int>& of_routers) {
     for (const LaneSpec& spec : lane) divider.push_back(of_routers[at(node_router[at(spec.node)])]);
 }
 
-void Shape::finish() {
+void Shape::make_routes() {
     number_ports();
     for (const RouterSpec& spec : router) {
         if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
         coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
     }
-    make_links();
     make_tables();
     make_hops();
+    make_classes();
+}
+
+// Cycles in which a unit handles what it has, at most.
+Cycle Shape::handling() const {
+    return rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay;
+}
+
+void Shape::finish(int vcs) {
+    for (int classes : classes_) {
+        if (rules.vc_classes != VcClasses::none && classes > vcs) throw std::invalid_argument("there are more classes than virtual channels");
+    }
+    rules.vcs = vcs;
+    make_links();
     for (const ChannelSpec& spec : channel) {
         const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
-        const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
-                               rules.interface_credit_delay;
-        horizon = std::max(horizon, 2 * wires + handling);
+        horizon = std::max(horizon, 2 * wires + handling());
     }
     if (divider.empty()) return;
     const Cycle slowest = *std::max_element(divider.begin(), divider.end());
-    const Cycle handling = rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay +
-                           rules.interface_credit_delay;
-    horizon += kLook + slowest * (4 + handling);
+    horizon += kLook + slowest * (4 + handling());
 }
 
 void Shape::number_ports() {
@@ -118,8 +120,8 @@ void Shape::make_links() {
         made.source_port = static_cast<std::uint16_t>(spec.source_port);
         made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
         made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
+        if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = static_cast<std::uint8_t>(classes_[at(spec.dimension)]);
         made.ring = spec.ring;
-        made.dateline = spec.dateline;
     }
     auto number_vcs = [this](int c) {
         link[at(c)].vc_base = all_vcs;
@@ -136,85 +138,28 @@ void Shape::make_links() {
     for (const LaneSpec& spec : lane) number_vcs(spec.in);
 }
 
-// Breadth first, backwards from all routers that have the wanted coordinate, over the links of one dimension.
-void Shape::make_tables() {
-    for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
-        const int size = sizes[at(d)];
-        std::vector<std::uint16_t> next(router.size() * at(size), kNoWay);
-        std::vector<int> distance(router.size() * at(size), -1);
-        for (int wanted = 0; wanted < size; ++wanted) {
-            std::deque<int> reached;
-            for (int r = 0; r < routers(); ++r) {
-                if (router[at(r)].coordinates[at(d)] == wanted) {
-                    distance[at(r * size + wanted)] = 0;
-                    reached.push_back(r);
-                }
-            }
-            while (!reached.empty()) {
-                const int r = reached.front();
-                reached.pop_front();
-                for (int c : router[at(r)].inputs) {
-                    const ChannelSpec& spec = channel[at(c)];
-                    if (spec.dimension != d || distance[at(spec.source * size + wanted)] >= 0) continue;
-                    distance[at(spec.source * size + wanted)] = distance[at(r * size + wanted)] + 1;
-                    reached.push_back(spec.source);
-                }
-            }
-            for (int r = 0; r < routers(); ++r) {
-                const int here = distance[at(r * size + wanted)];
-                if (here <= 0) continue;
-                std::vector<std::uint16_t> shortest;
-                const std::vector<int>& outputs = router[at(r)].outputs;
-                for (std::size_t place = 0; place < outputs.size(); ++place) {
-                    const ChannelSpec& spec = channel[at(outputs[place])];
-                    if (spec.dimension != d || distance[at(spec.sink * size + wanted)] != here - 1) continue;
-                    shortest.push_back(static_cast<std::uint16_t>(place));
-                }
-                const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
-                next[at(r * size + wanted)] = shortest[spread(wanted, here, shortest.size())] | several;
-            }
-        }
-        table_.push_back(std::move(next));
-        distance_.push_back(std::move(distance));
-    }
+int Shape::lane_towards(int source, int destination, int vnet) const {
+    const Lanes& lanes = lanes_of(source, vnet);
+    const std::uint16_t place = hop(node_router[at(source)], destination) & kPlace;
+    return place == kHere || place == kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
-void Shape::make_hops() {
-    if (router.size() * node_router.size() > kMostHops) return;
-    std::vector<std::uint16_t> made;
-    for (int r = 0; r < routers(); ++r) {
-        for (int node = 0; node < nodes(); ++node) made.push_back(look_up(r, node));
-    }
-    hop_ = std::move(made);
-}
-
-std::uint16_t Shape::look_up(int r, int node) const {
-    const int d = differing_dimension(r, node);
-    if (d < 0) return kHere;
-    const int wanted = coordinate_[at(node_router[at(node)]) * sizes.size() + at(d)];
-    return table_[at(d)][at(r * sizes[at(d)] + wanted)];
-}
-
-std::vector<int> Shape::next_hops(int r, int node) const {
-    std::vector<int> found;
-    const int d = differing_dimension(r, node);
-    if (d < 0) return found;
-    const int size = sizes[at(d)];
-    const int wanted = router[at(node_router[at(node)])].coordinates[at(d)];
-    const int here = distance_[at(d)][at(r * size + wanted)];
-    for (int c : router[at(r)].outputs) {
-        const ChannelSpec& spec = channel[at(c)];
-        if (spec.dimension == d && distance_[at(d)][at(spec.sink * size + wanted)] == here - 1) found.push_back(c);
-    }
-    return found;
+int Shape::next_class(int in, int out, int node, int before) const {
+    const Link& way = link[at(out)];
+    if (way.classes == 1) return 0;
+    const bool enters = link[at(in)].dimension != way.dimension;
+    const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
+    if (!at_entry) return enters ? 0 : before + (channel[at(out)].order <= channel[at(in)].order);
+    if (!enters) return before;
+    return router[at(node_router[at(node)])].coordinates[at(way.dimension)] < router[at(way.source)].coordinates[at(way.dimension)];
 }
 
 int Shape::hops(int source, int destination, int vnet) const {
-    if (lane_of(source, vnet) < 0 || lane_of(destination, vnet) < 0) return -1;
+    if (lanes_of(source, vnet).count == 0 || lanes_of(destination, vnet).count == 0) return -1;
     int r = node_router[at(source)];
     for (int count = 0; count <= routers(); ++count) {
         if (differing_dimension(r, destination) < 0) return count;
-        const int c = !router[at(r)].spray.empty() ? router[at(r)].spray.front() : first_hop(r, destination, vnet);
+        const int c = !router[at(r)].spray.empty() ? router[at(r)].spray.front() : first_hop(r, -1, destination, vnet);
         if (c < 0) return -1;
         r = channel[at(c)].sink;
     }

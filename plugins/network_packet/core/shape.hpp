@@ -1,8 +1,10 @@
 // The part of a network that never changes: routers, interfaces, channels, routing tables and timing rules.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "flit.hpp"
@@ -17,14 +19,14 @@ enum class Allocation {
 
 enum class VcClasses {
     none,
-    at_crossing,  // a packet goes over to the upper half of the virtual channels when it crosses a dateline
-    at_entry,     // it picks its half when it enters a dimension (BookSim)
+    at_crossing,  // a packet goes over to the next class of virtual channels when it takes a link that is not later in the order of links
+    at_entry,     // on a ring of links both ways it picks its class when it enters the dimension (BookSim); elsewhere as at_crossing
 };
 
 enum class RouteChoice {
-    first,        // of several shortest ways, always the one through the first port
-    random_entry, // a random one
-    adaptive,     // the one with most free credits
+    first,     // of several shortest ways, always the same
+    random,    // a random one
+    adaptive,  // the one with most free credits
 };
 
 struct Rules {
@@ -33,7 +35,7 @@ struct Rules {
     RouteChoice choice = RouteChoice::first;
     std::int64_t clock_ps = 1000;
     int vnets = 1;
-    int vcs = 1;      // virtual channels of each virtual network
+    int vcs = 1;      // virtual channels of each virtual network; `finish` sets it
     int buffers = 1;  // flits of a virtual channel
     int router_latency = 1;    // combined: cycles from arrival to the link
     int routing_delay = 1;     // staged: cycles of route computation
@@ -72,8 +74,9 @@ struct ChannelSpec {
     int serializer = 0;   // cycles at each end of a narrow link
     int first_vnet = 0;
     int vnets = 1;
+    int cost = 1;           // in routes: of several ways, the one whose costs add up to least is the shortest
     bool ring = false;      // part of a ring of links
-    bool dateline = false;  // the one at which the ring is thought to begin
+    int order = -1;         // place in an order of the dimension's links which keeps their routes from deadlock; -1: none is given
     int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
     int sink_port = 0;
 };
@@ -106,21 +109,40 @@ struct Link {
     std::uint16_t sink_port = 0;
     std::uint16_t sink_place = 0;  // its place among the inputs of its sink
     std::uint16_t first_vnet = 0;
+    std::uint8_t classes = 1;  // into which the virtual channels of each virtual network are divided
     bool ring = false;
-    bool dateline = false;
+};
+
+// Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next. Past the
+// last: `end_vc`.
+struct Dependency {
+    int channel = 0;
+    int first_vc = 0;
+    int end_vc = 0;
+    int next_channel = 0;
+    int next_first_vc = 0;
+    int next_end_vc = 0;
+    auto operator<=>(const Dependency&) const = default;
 };
 
 class Shape {
 public:
     Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
 
-    // Add a channel between routers (units) or an interface's pair of channels. All of them before `finish`.
+    // Add a channel between routers (units) or an interface's pair of channels. All of them before `make_routes`. The lanes of a node and
+    // virtual network follow one another.
     int add_channel(const ChannelSpec& spec, std::string name);
     void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
     // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
     void set_dividers(const std::vector<int>& of_routers);
-    // Ports, routing tables. Throws std::invalid_argument if a node cannot be reached.
-    void finish();
+    // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
+    // another.
+    void make_routes();
+    // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. With bubbles, rings need
+    // one. Without any means against deadlock all are 1. After `make_routes`.
+    const std::vector<int>& vc_classes() const { return classes_; }
+    // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more.
+    void finish(int vcs);
 
     int routers() const { return static_cast<int>(router.size()); }
     int lanes() const { return static_cast<int>(lane.size()); }
@@ -130,13 +152,21 @@ public:
     bool is_router(int unit) const { return unit < routers(); }
     // Number of virtual channels of a channel.
     int vc_count(int c) const { return channel[static_cast<std::size_t>(c)].vnets * rules.vcs; }
-    int lane_of(int node, int vnet) const { return lane_of_[static_cast<std::size_t>(node * rules.vnets + vnet)]; }
+    // A node's lanes in a virtual network: the first, or -1, and how many.
+    struct Lanes {
+        int first = -1;
+        int count = 0;
+        int end() const { return first + count; }
+    };
+    const Lanes& lanes_of(int node, int vnet) const { return lanes_of_[static_cast<std::size_t>(node * rules.vnets + vnet)]; }
+    // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
+    int lane_towards(int source, int destination, int vnet) const;
 
-    // The next channel of the shortest way in the first dimension in which router and node differ; -1: no way; the node's own
-    // interface if they do not differ.
-    int first_hop(int at, int node, int vnet) const {
+    // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
+    // the channel `in` through which a packet has come, if they do not differ.
+    int first_hop(int at, int in, int node, int vnet) const {
         const std::uint16_t place = hop(at, node) & kPlace;
-        if (place == kHere) return lane[static_cast<std::size_t>(lane_of(node, vnet))].in;
+        if (place == kHere) return interface_at(in, node, vnet);
         return place == kNoWay ? -1 : router[static_cast<std::size_t>(at)].outputs[place];
     }
     // All next channels of shortest ways in that dimension.
@@ -145,6 +175,19 @@ public:
     bool several_ways(int at, int node) const {
         return (hop(at, node) & kSeveral) != 0;
     }
+    // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
+    int next_class(int in, int out, int node, int before) const;
+    // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
+    std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
+        const Link& way = link[static_cast<std::size_t>(c)];
+        const int first = (vnet - way.first_vnet) * rules.vcs;
+        if (way.classes == 1) return {first, first + rules.vcs};
+        auto begin = [&](int k) { return first + (rules.vcs * k + way.classes - 1) / way.classes; };
+        return {begin(vc_class), begin(vc_class + 1)};
+    }
+    // All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is
+    // free from deadlock (Dally and Seitz).
+    std::vector<Dependency> dependencies() const;
     int hops(int source, int destination, int vnet) const;
 
     Rules rules;
@@ -174,10 +217,32 @@ private:
     std::uint16_t hop(int at, int node) const {
         return hop_.empty() ? look_up(at, node) : hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
     }
+    int interface_at(int in, int node, int vnet) const {
+        const Lanes& lanes = lanes_of(node, vnet);
+        const int place = lanes.count == 1 ? 0 : link[static_cast<std::size_t>(in)].sink_place % lanes.count;
+        return lane[static_cast<std::size_t>(lanes.first + place)].in;
+    }
     void number_ports();
     void make_links();
     void make_tables();
     void make_hops();
+    Cycle handling() const;
+    // tables.cpp
+    void measure_distances(int d);
+    void check_ways(int d) const;
+    std::vector<int> heights(int d) const;
+    // Calls visit(place) for every output of a router, by place, that is on a shortest way to position `wanted` of a dimension.
+    template <class Visit>
+    void each_shortest(int d, int at, int wanted, Visit visit) const;
+    std::vector<std::size_t> strides(int d, const std::vector<int>& height) const;
+    // dependencies.cpp
+    void make_classes();
+    std::vector<std::vector<int>> followers(int d) const;
+    void order_links(int d);
+    int most_classes(int d) const;
+    // Calls visit(channel) for every channel that a packet for position `wanted` of a dimension may take from router `at`.
+    template <class Visit>
+    void each_way(int d, int at, int wanted, Visit visit) const;
     int differing_dimension(int at, int node) const {
         const std::size_t count = sizes.size();
         const int* const here = &coordinate_[static_cast<std::size_t>(at) * count];
@@ -188,11 +253,25 @@ private:
         return -1;
     }
 
-    std::vector<int> lane_of_;
+    std::vector<Lanes> lanes_of_;        // [node * virtual networks + virtual network]
+    std::vector<int> classes_;           // of virtual channels, by dimension
     std::vector<int> coordinate_;       // [router * dimensions + dimension]
     std::vector<std::uint16_t> hop_;    // [router * nodes + node]: what look_up says; empty on large networks
     std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
-    std::vector<std::vector<int>> distance_;         // the same: links still to cross in the dimension
+    std::vector<std::vector<int>> distance_;         // the same: the cost of the links still to cross in the dimension, or -1
 };
+
+template <class Visit>
+void Shape::each_shortest(int d, int at, int wanted, Visit visit) const {
+    const int size = sizes[static_cast<std::size_t>(d)];
+    const std::vector<int>& distance = distance_[static_cast<std::size_t>(d)];
+    const int here = distance[static_cast<std::size_t>(at * size + wanted)];
+    if (here <= 0) return;
+    const std::vector<int>& outputs = router[static_cast<std::size_t>(at)].outputs;
+    for (std::size_t place = 0; place < outputs.size(); ++place) {
+        const ChannelSpec& spec = channel[static_cast<std::size_t>(outputs[place])];
+        if (spec.dimension == d && distance[static_cast<std::size_t>(spec.sink * size + wanted)] == here - spec.cost) visit(place);
+    }
+}
 
 }  // namespace astra::packet

@@ -10,12 +10,13 @@ namespace astra::packet {
 
 namespace {
 
+constexpr double kAlways = -27;  // a logarithm of less than 1e-11
 constexpr Cycle kLook = 63;  // a lane is looked at this often while it waits for its next packet
 
 }  // namespace
 
-Traffic::Traffic(TrafficOptions options, int lanes)
-    : periods(static_cast<std::size_t>(options.periods)), options_(std::move(options)), next_(static_cast<std::size_t>(lanes)) {
+Traffic::Traffic(TrafficOptions options, const Shape& shape)
+    : periods(static_cast<std::size_t>(options.periods)), options_(std::move(options)), next_(static_cast<std::size_t>(shape.lanes())) {
     std::uint64_t seed = options_.seed;
     for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
         seed += 0x9E3779B97F4A7C15ULL;
@@ -24,8 +25,11 @@ Traffic::Traffic(TrafficOptions options, int lanes)
         mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
         word = mixed ^ (mixed >> 31);
     }
-    log_idle_ = std::log1p(-std::min(options_.rate / options_.packet_flits, 1.0 - 1e-12));
-    for (Cycle& first : next_) first = gap() - 1;
+    for (const LaneSpec& lane : shape.lane) {
+        const double rate = options_.rate / options_.packet_flits / shape.lanes_of(lane.node, lane.vnet).count;
+        log_idle_.push_back(std::log1p(-std::min(rate, 1.0 - 1e-12)));
+    }
+    for (int lane = 0; lane < shape.lanes(); ++lane) next_[static_cast<std::size_t>(lane)] = gap(lane) - 1;
 }
 
 std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
@@ -43,10 +47,11 @@ std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
 
 double Traffic::uniform() { return (static_cast<double>(random() >> 11) + 0.5) * 0x1.0p-53; }
 
-// Cycles to the next packet of a node that makes one with the same probability in every cycle.
-Cycle Traffic::gap() {
-    if (options_.rate >= options_.packet_flits) return 1;
-    return 1 + static_cast<Cycle>(std::min(std::log(uniform()) / log_idle_, 1e15));
+// Cycles to the next packet of a lane that makes one with the same probability in every cycle.
+Cycle Traffic::gap(int lane) {
+    const double log_idle = log_idle_[static_cast<std::size_t>(lane)];
+    if (log_idle < kAlways) return 1;
+    return 1 + static_cast<Cycle>(std::min(std::log(uniform()) / log_idle, 1e15));
 }
 
 int Traffic::destination(int source) {
@@ -75,7 +80,7 @@ void Traffic::create(Domain& domain, int lane, Cycle now) {
             periods[static_cast<std::size_t>(period)].offered_flits += options_.packet_flits;
             ++pending_;
         }
-        next += gap();
+        next += gap(lane);
     }
     domain.schedule_lane(lane, std::min(next, now + kLook));
 }
@@ -111,6 +116,18 @@ void Traffic::run(Domain& domain) {
     }
     drained = pending_ == 0;
     domain.attach(nullptr);
+}
+
+std::vector<std::string> Traffic::deadlock(Domain domain) const {
+    domain.drop_messages();
+    Interruptible interruptible;
+    std::vector<std::uint64_t> arrived;
+    while (domain.next() != kNever) {
+        interruptible.step();
+        domain.run(domain.next(), arrived);
+        arrived.clear();
+    }
+    return domain.outstanding() > 0 ? domain.waiting() : std::vector<std::string>{};
 }
 
 }  // namespace astra::packet

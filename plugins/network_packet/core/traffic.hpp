@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "flit.hpp"
@@ -9,6 +10,7 @@
 namespace astra::packet {
 
 class Domain;
+class Shape;
 
 // By source, the destinations of its packets: one, or several of which one is drawn. `always` is the share of packets that go to the first
 // (hot spot) before one is drawn.
@@ -37,13 +39,16 @@ struct PeriodFigures {
 
 class Traffic {
 public:
-    Traffic(TrafficOptions options, int lanes);
+    // A node's rate is divided among its lanes.
+    Traffic(TrafficOptions options, const Shape& shape);
 
     // Makes the packets of a lane that are due, and asks to be called again in time.
     void create(Domain& domain, int lane, Cycle now);
     void received(const Message& message, const Packet& packet, Cycle now);
     // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached.
     void run(Domain& domain);
+    // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
+    std::vector<std::string> deadlock(Domain domain) const;
 
     std::vector<PeriodFigures> periods;
     std::int64_t hops = 0;
@@ -55,7 +60,7 @@ public:
 private:
     std::uint64_t random();
     double uniform();
-    Cycle gap();
+    Cycle gap(int lane);
     int destination(int source);
     int period_of(Cycle time) const;
 
@@ -63,7 +68,7 @@ private:
     std::vector<Cycle> next_;
     std::int64_t pending_ = 0;  // measured packets that have not arrived
     std::uint64_t state_[4];
-    double log_idle_ = 0;
+    std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
 };
 
 }  // namespace astra::packet

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Sequence
+
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
 
@@ -29,8 +32,8 @@ def clock_of(settings: Settings, platform: Platform) -> int:
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
     """The whole platform as one domain.
 
-    An interface has a lane (and a virtual network) for each dimension, or only one. A message uses that of the last dimension in which its
-    ends differ. Raises InputError.
+    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in which
+    its ends differ. Raises InputError.
     """
     dimensions = platform.dimensions
     vnets = len(dimensions) if lanes_by_dimension else 1
@@ -51,7 +54,6 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     if sum(len(links) * len(groups[d]) for d, (_, links, _) in enumerate(graphs)) > MAX_CHANNELS:
         raise InputError(f"the platform has more than {MAX_CHANNELS} links, too many for flits")
     dividers = settings.dividers(len(coordinates))
-    settings = settings.sized(2000 * longest / clock_ps + 8 * (max(dividers) - 1))
     rules = settings.rules(vnets, clock_ps)
     shape = Shape.make(rules, coordinates, [dimension.size for dimension in dimensions], list(range(platform.npus)))
     time = _Time(settings, clock_ps)
@@ -64,7 +66,6 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                     npu + place * platform.strides[d] if place < dimension.size else first_switch[d][npu] + place - dimension.size
                     for place in (link.source, link.sink)
                 ]
-                wraps = ring and abs(link.source - link.sink) > 1
                 shape.add_channel(
                     {
                         **time.link(dimension, link),
@@ -74,24 +75,60 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                         "dimension": d,
                         "first_vnet": d if lanes_by_dimension else 0,
                         "vnets": vnets - d if lanes_by_dimension else 1,
+                        "cost": link.cost,
                         "ring": ring,
-                        "dateline": wraps,
+                        "order": link.order,
                         "name": " to ".join(f"NPU {end}" if end < platform.npus else f"switch {end - platform.npus}" for end in ends),
                     }
                 )
+    lanes = _lanes(platform, [links for _, links, _ in graphs], settings.interface_lanes, lanes_by_dimension)
     for npu in range(platform.npus):
         for vnet in range(vnets):
             ends_of = time.interface(dimensions[vnet] if lanes_by_dimension else None)
-            out, back = ports.between(npu, npu), ports.between(npu, npu)
-            shape.add_lane(
-                npu,
-                vnet,
-                {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
-                {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
-            )
+            for _ in range(lanes[npu][vnet]):
+                out, back = ports.between(npu, npu), ports.between(npu, npu)
+                shape.add_lane(
+                    npu,
+                    vnet,
+                    {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
+                    {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
+                )
     shape.set_dividers(dividers)
-    shape.finish()
+    try:
+        shape.make_routes()
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    settings = settings.sized(2000 * longest / clock_ps + 8 * (max(dividers) - 1), max(shape.vc_classes))
+    _check_classes(platform, settings, shape.vc_classes)
+    shape.finish(settings.vcs)
     return shape
+
+
+def _lanes(platform: Platform, links: Sequence[Sequence[Link]], lanes: int, by_dimension: bool) -> list[list[int]]:
+    """By NPU, how many lanes its interface has for each dimension (or in all): as given, or (0) one for each link. Raises InputError."""
+    virtual_networks = len(links) if by_dimension else 1
+    if lanes:
+        found = [[lanes] * virtual_networks for _ in range(platform.npus)]
+    else:
+        leaving = [collections.Counter(link.source for link in of_dimension) for of_dimension in links]
+        found = []
+        for npu in range(platform.npus):
+            counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
+            found.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
+    if sum(map(sum, found)) > MAX_CHANNELS:
+        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; a smaller interface_lanes is right")
+    return found
+
+
+def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int]) -> None:
+    """Raise InputError where what is to keep the network free from deadlock cannot."""
+    for dimension, needed in zip(platform.dimensions, classes, strict=True):
+        what = f"deadlock_freedom is {settings.deadlock_freedom!r}"
+        where = f"the routes of a {dimension.topology.name} of {dimension.size} NPUs"
+        if settings.deadlock_freedom == "bubble" and needed > 1:
+            raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; 'dateline' is right")
+        if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
+            raise InputError(f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right")
 
 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:

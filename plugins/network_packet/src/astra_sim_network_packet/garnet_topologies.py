@@ -15,6 +15,7 @@ from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
 from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet.options import Settings
 
 
 @attrs.frozen
@@ -232,8 +233,9 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
     return found
 
 
-def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Network:
+def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     """The network, as domains."""
+    rules = settings.rules(network.vnets, clock_ps)
     made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
     all_rings = rings(network)
@@ -245,17 +247,21 @@ def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Net
             for switch in range(network.npus, network.npus + network.links_per_tile):
                 links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
     ports = Ports(links, network.npus, network.vnets)
-    wires = _Wires(network, flit_width)
-    rules = {**rules, "credit_parts": wires.credits_matter(rules)}
+    wires = _Wires(network, 8 * settings.flit_bytes)
+    rules["credit_parts"] = wires.credits_matter(settings)
+    if rules["vc_classes"] == "at_entry":
+        # On a ring with one way round, which half a packet picks at entry does not keep it from the circle.
+        rules["vc_classes"] = "at_crossing"
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
         key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
         if key not in known:
-            known[key] = _ring(vnet, members, of_ring, ports, wires, rules)
+            known[key] = _ring(vnet, step, members, of_ring, ports, wires, rules, settings)
         made.add_domain(known[key], members)
     if switched:
-        made.add_domain(_switches(network, [link for link in links if link.vnet < 0], ports, wires, rules), list(range(network.npus)))
+        to_switches = [link for link in links if link.vnet < 0]
+        made.add_domain(_switches(network, to_switches, ports, wires, rules, settings), list(range(network.npus)))
     return made
 
 
@@ -273,14 +279,14 @@ class _Wires:
         parts = -(-self._flit_width // width)
         return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
 
-    def credits_matter(self, rules: dict[str, Any]) -> bool:
+    def credits_matter(self, settings: Settings) -> bool:
         """Whether some narrow link can come to wait for a credit within a long message. Otherwise it does not matter when they come."""
         for local in (True, False):
             link = self.link(local)
             parts = link["flit_cycles"]
-            loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + rules["router_latency"]
-            stalls_in_packet = rules["buffers"] < rules["packet_flits"] and rules["buffers"] * parts < loop + parts
-            if parts > 1 and (stalls_in_packet or (rules["vcs"] - 1) * rules["packet_flits"] * parts < 4 * loop):
+            loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + settings.options.router_latency
+            stalls_in_packet = settings.buffers < settings.packet_flits and settings.buffers * parts < loop + parts
+            if parts > 1 and (stalls_in_packet or (settings.vcs - 1) * settings.packet_flits * parts < 4 * loop):
                 return True
         return False
 
@@ -289,13 +295,16 @@ class _Wires:
         return {"latency_cycles": self._network.local_link_latency, "flit_cycles": 1}
 
 
-def _ring(vnet: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any]) -> Shape:
+def _ring(
+    vnet: int, step: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
+) -> Shape:
     count = len(members)
     shape = Shape.make(rules, [[place] for place in range(count)], [count], list(range(count)))
     place_of = {npu: place for place, npu in enumerate(members)}
     for place in range(count):
         ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
-        shape.add_lane(place, vnet, {**ends, "name": f"interface {place} to router"}, {**ends, "name": f"router to interface {place}"})
+        for _ in range(settings.interface_lanes or 1):
+            shape.add_lane(place, vnet, {**ends, "name": f"interface {place} to router"}, {**ends, "name": f"router to interface {place}"})
     for place, npu in enumerate(members):
         shape.set_ports(place, *ports.counts(npu))
     for link in links:
@@ -309,22 +318,26 @@ def _ring(vnet: int, members: Sequence[int], links: Sequence[Link], ports: Ports
                 "dimension": 0,
                 "first_vnet": vnet,
                 "ring": True,
-                "dateline": ends["sink"] == 0 or (ends["source"] == 0 and ends["sink"] == count - 1),
+                "order": ends["sink"] if step > 0 else count - 1 - ends["sink"],
                 "name": name,
             }
         )
-    shape.finish()
+    shape.make_routes()
+    shape.finish(settings.vcs)
     return shape
 
 
-def _switches(network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any]) -> Shape:
+def _switches(
+    network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
+) -> Shape:
     nodes, first = network.npus, network.local_rings
     coordinates = [[npu] for npu in range(nodes)] + [[-1]] * network.links_per_tile
     shape = Shape.make(rules, coordinates, [nodes], list(range(nodes)))
     for npu in range(nodes):
         for vnet in range(first, network.vnets):
             ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
-            shape.add_lane(npu, vnet, {**ends, "name": f"NPU {npu} to its router"}, {**ends, "name": f"router to NPU {npu}"})
+            for _ in range(settings.interface_lanes or network.links_per_tile):
+                shape.add_lane(npu, vnet, {**ends, "name": f"NPU {npu} to its router"}, {**ends, "name": f"router to NPU {npu}"})
     for router in range(len(coordinates)):
         shape.set_ports(router, *ports.counts(router))
     spray: dict[int, list[int]] = {npu: [] for npu in range(nodes)}
@@ -346,5 +359,6 @@ def _switches(network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires
             spray[link.source].append(channel)
     for npu, channels in spray.items():
         shape.set_spray(npu, channels)
-    shape.finish()
+    shape.make_routes()
+    shape.finish(settings.vcs)
     return shape

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import attrs
-from astra_sim import InputError
+from astra_sim import DeadlockError, InputError
 
 from astra_sim_network_packet._core import Shape, run_traffic
 
@@ -75,7 +75,7 @@ class Load:
 
 
 def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement) -> Load:
-    """Drive a network with random packets. Raises InputError for a rate that cannot be, and where the network deadlocks."""
+    """Drive a network with random packets. Raises InputError for a rate that cannot be, DeadlockError where the network deadlocks."""
     if not 0 < rate <= how.packet_flits:
         raise InputError(f"rate is {rate:g}; more than 0 and at most {how.packet_flits} flits per node and cycle is right")
     nodes = len(targets)
@@ -97,6 +97,9 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
             "to_self": True,
         },
     )
+    if found["waiting"]:
+        head = f"the network deadlocks at a rate of {rate:g} flits per node and cycle, and packets cannot arrive"
+        raise DeadlockError("\n  ".join([head, *found["waiting"]]), found["waiting"])
     periods = found["periods"]
     packets = sum(p[0] for p in periods)
     cycles = how.period * how.periods * nodes

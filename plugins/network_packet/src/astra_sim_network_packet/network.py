@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 from astra_sim import InputError
@@ -73,6 +73,17 @@ class PacketNetwork(EventNetwork):
         if problem:
             raise AssertionError(problem)
 
+    def dependencies(self) -> list[tuple[VcRange, VcRange]]:
+        """What packets may hold while they want something next: virtual channels of two links.
+
+        If they form no circle, the network cannot deadlock (Dally and Seitz 1987). With `deadlock_freedom = bubble` they do on rings.
+        """
+        return [
+            (VcRange(domain, *held), VcRange(domain, *wanted))
+            for domain in range(self._core.domains)
+            for held, wanted in self._core.dependencies(domain)
+        ]
+
     def statistics(self) -> dict[str, object]:
         """Figures of the run so far.
 
@@ -117,6 +128,15 @@ class PacketNetwork(EventNetwork):
         reports = {"links.csv": "\n".join([header, *rows]) + "\n", "links.txt": _heat_map(links)}
         picture = heat_map.svg(_side_by_side(links), _UNIT)
         return reports if picture is None else {**reports, "links.svg": picture}
+
+
+class VcRange(NamedTuple):
+    """Virtual channels `first` to `end` - 1 of a link, by its number in a domain."""
+
+    domain: int
+    link: int
+    first: int
+    end: int
 
 
 @attrs.frozen
@@ -176,7 +196,7 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
             )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)
-        rules = settings.sized(2000 * longest / clock_ps).rules(garnet.vnets, clock_ps)
-        return lambda: garnet_topologies.build(garnet, rules, 8 * settings.flit_bytes)
+        settings = settings.sized(2000 * longest / clock_ps)
+        return lambda: garnet_topologies.build(garnet, settings, clock_ps)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=settings.allocation == "combined")
     return lambda: fabric.build(platform, settings, shape)

@@ -19,6 +19,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 16,
         "clock_ps": 0,
         "full_last_packet": False,
+        "interface_lanes": 0,
     },
     "garnet": {
         "allocation": "combined",
@@ -29,6 +30,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 16,
         "clock_ps": 1000,
         "full_last_packet": True,
+        "interface_lanes": 1,
     },
     "booksim": {
         "allocation": "staged",
@@ -39,6 +41,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 8,
         "clock_ps": 1000,
         "full_last_packet": False,
+        "interface_lanes": 1,
     },
 }
 
@@ -77,6 +80,13 @@ class PacketOptions:
         1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles"
     )
     credit_delay: int | None = option(None, minimum=0, maximum=10_000, help="time a router takes for a credit", unit="cycles")
+    interface_lanes: int | None = option(
+        None,
+        minimum=0,
+        maximum=4096,
+        help="lanes of an interface for each dimension, each of a flit a cycle in and out; 0 (preset default): as many as the NPU has "
+        "links there",
+    )
     interface_latency_ns: float | None = option(None, minimum=0, help="latency between NPU and router; default: that of the NIC", unit="ns")
     flow_control: str = option(
         "wormhole", choices=("wormhole", "cut_through"), help="cut_through: a packet goes on only where all of it finds room"
@@ -85,7 +95,9 @@ class PacketOptions:
         "dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of the shortest ways, the emptier port"
     )
     deadlock_freedom: str | None = option(
-        None, choices=("none", "dateline", "bubble"), help="on rings: halves of the virtual channels, or a free buffer for who enters"
+        None,
+        choices=("none", "dateline", "bubble"),
+        help="classes of virtual channels where routes could wait for each other in a circle, or on rings a free buffer for who enters",
     )
     wait_for_tail_credit: bool = option(False, help="staged allocation: a virtual channel is free when its tail's credit is back")
     speculative: bool = option(False, help="staged allocation: heads ask for the switch while they ask for a virtual channel")
@@ -119,27 +131,29 @@ class Settings:
     buffers: int
     clock_ps: int
     full_last_packet: bool
+    interface_lanes: int
 
     @property
     def packet_flits(self) -> int:
         """Flits of a full packet."""
         return -(-self.packet_bytes // self.flit_bytes)
 
-    def sized(self, round_trip: float) -> Settings:
-        """The same with enough virtual channels, where their number is open, for packets on a link of so many cycles there and back."""
+    def sized(self, round_trip: float, classes: int = 1) -> Settings:
+        """The same with enough virtual channels, where their number is open, for packets on a link of so many cycles there and back.
+
+        The routes divide them into so many classes.
+        """
         if self.vcs:
             return self
-        halves = 2 if self.deadlock_freedom == "dateline" else 1
+        classes = max(classes, 2 if self.deadlock_freedom == "dateline" else 1)
         in_flight = 1 + math.ceil((round_trip + 8) / self.packet_flits)
-        return attrs.evolve(self, vcs=min(512, halves * max(2, in_flight)))
+        return attrs.evolve(self, vcs=min(512, classes * max(2, in_flight)))
 
     def check(self) -> None:
         """Raise InputError if the values do not go together."""
         options = self.options
         if self.packet_bytes < self.flit_bytes:
             raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; at least that is right")
-        if self.deadlock_freedom == "dateline" and self.vcs == 1:
-            raise InputError(f"deadlock_freedom is 'dateline', which takes 2 virtual channels at least, and vcs is {self.vcs}")
         if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
             raise InputError(
                 "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
@@ -148,8 +162,6 @@ class Settings:
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
         if needs_whole and self.buffers < self.packet_flits:
             raise InputError(f"buffers is {self.buffers}; cut_through and bubble need room for a packet of {self.packet_flits} flits")
-        if options.routing == "adaptive" and self.deadlock_freedom == "dateline" and self.allocation == "staged":
-            raise InputError("routing is 'adaptive', which the booksim preset does not offer; dimension_order is right")
 
     def _check_clocks(self) -> None:
         clocks = self.options.router_clock_ps
@@ -188,14 +200,13 @@ class Settings:
         staged = self.allocation == "staged"
         classes = "none" if self.deadlock_freedom != "dateline" else ("at_entry" if staged else "at_crossing")
         credit_delay = options.credit_delay if options.credit_delay is not None else int(staged)
-        choice = "adaptive" if options.routing == "adaptive" else ("random_entry" if staged else "first")
+        choice = "adaptive" if options.routing == "adaptive" else ("random" if staged else "first")
         return {
             "allocation": self.allocation,
             "vc_classes": classes,
             "choice": choice,
             "clock_ps": clock_ps,
             "vnets": vnets,
-            "vcs": self.vcs,
             "buffers": self.buffers,
             "router_latency": options.router_latency,
             "routing_delay": options.routing_delay,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,12 +22,19 @@ MAX_POSITIONS = 4096
 
 @attrs.frozen
 class Link:
-    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency."""
+    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency.
+
+    Routes take the way whose links' costs add up to least. `order` is a place in an order of the links: a packet that takes one that is not
+    later goes over to the next class of virtual channels. Where none (-1) is given and routes could wait for each other in a circle, the
+    core finds one.
+    """
 
     source: int
     sink: int
     width: float = 1.0
     length: float = 1.0
+    cost: int = 1
+    order: int = -1
 
 
 @attrs.frozen
@@ -40,7 +48,7 @@ class Graph:
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on a shortest way."""
+        """Links on a shortest way (one of least cost)."""
         return self._distances(source)[destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
@@ -69,24 +77,27 @@ class Graph:
 
 @functools.lru_cache(maxsize=16)
 def _all_distances(graph: Graph) -> list[list[int]]:
-    """From every NPU to every place, in links; -1 where there is no way."""
+    """From every NPU to every place, the links of a way of least cost; -1 where there is no way."""
     places = graph.size + graph.switches
-    neighbours: list[list[int]] = [[] for _ in range(places)]
+    leaving: list[list[Link]] = [[] for _ in range(places)]
     for link in graph.links:
-        neighbours[link.source].append(link.sink)
-    found = []
-    for source in range(graph.size):
-        distances = [-1] * places
-        distances[source] = 0
-        queue = collections.deque([source])
-        while queue:
-            place = queue.popleft()
-            for other in neighbours[place]:
-                if distances[other] < 0:
-                    distances[other] = distances[place] + 1
-                    queue.append(other)
-        found.append(distances)
-    return found
+        leaving[link.source].append(link)
+    return [_distances_from(source, leaving) for source in range(graph.size)]
+
+
+def _distances_from(source: int, leaving: Sequence[Sequence[Link]]) -> list[int]:
+    """Dijkstra's algorithm; of ways of one cost, the one of fewest links."""
+    distances = [-1] * len(leaving)
+    queue = [(0, 0, source)]
+    while queue:
+        cost, hops, place = heapq.heappop(queue)
+        if distances[place] >= 0:
+            continue
+        distances[place] = hops
+        for link in leaving[place]:
+            if distances[link.sink] < 0:
+                heapq.heappush(queue, (cost + link.cost, hops + 1, link.sink))
+    return distances
 
 
 @attrs.frozen
@@ -109,9 +120,9 @@ class LinkOptions:
         return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
 
 
-def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0) -> list[Link]:
+def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:
     """Two links."""
-    return [Link(a, b, width, length), Link(b, a, width, length)]
+    return [Link(a, b, width, length, cost, order), Link(b, a, width, length, cost, order)]
 
 
 # -- Mesh ----------------------------------------------------------------------------------------------------------------
@@ -179,7 +190,10 @@ class DragonflyOptions(LinkOptions):
 
 
 def dragonfly(options: DragonflyOptions) -> list[Dimension]:
-    """A dragonfly with minimal routes. Global links go round robin over the routers of a group."""
+    """A dragonfly with minimal routes: one global link at most. Global links go round robin over the routers of a group.
+
+    Packets that have come by a global link take the links of a group in another class of virtual channels than those on their way to one.
+    """
     a, p, h = options.routers, options.npus, options.global_links
     groups = options.groups if options.groups is not None else a * h + 1
     if groups - 1 > a * h:
@@ -188,14 +202,16 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     links: list[Link] = []
     for router in range(groups * a):
         for npu in range(p):
-            links += both_ways(router * p + npu, size + router)
+            links += [Link(router * p + npu, size + router, order=0), Link(size + router, router * p + npu, order=3)]
         group = router // a
         for other in range(router + 1, (group + 1) * a):
-            links += both_ways(size + router, size + other)
+            links += both_ways(size + router, size + other, order=1)
     for first in range(groups):
         for second in range(first + 1, groups):
             near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
-            links += both_ways(size + first * a + near // h, size + second * a + far // h, length=options.global_latency_factor)
+            ends = size + first * a + near // h, size + second * a + far // h
+            # Two global links cost more than one with a link of the group at either end.
+            links += both_ways(*ends, length=options.global_latency_factor, cost=3, order=2)
     return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
 
 
@@ -214,8 +230,9 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     if topology.name == "ring":
         if size == 2:
             return 0, both_ways(0, 1, width), False
-        right = [Link(place, (place + 1) % size, width) for place in range(size)]
-        left = [Link(place, (place - 1) % size, width) for place in range(size)]
+        # The order of either direction begins at the link between the ends of the row of positions, the dateline.
+        right = [Link(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size)]
+        left = [Link(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size)]
         return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
     if topology.name == "fully_connected":
         return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
