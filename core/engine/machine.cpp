@@ -1172,14 +1172,16 @@ void Machine::exchange() {
     outbox_.clear();
     quiet_until_ = -1;
   }
+  Time since = now_;  // deliveries come in order of time
   while (quiet_until_ != ASTRA_NEVER) {
     const Time until = queue_.empty() ? ASTRA_NEVER : queue_.time();
     if (until <= quiet_until_) return;
     Time time = 0;
-    if (!next_delivery(until, time)) {
+    if (!next_delivery(since, until, time)) {
       quiet_until_ = until;
       return;
     }
+    since = time;
     for (const std::uint64_t number : delivered_) {
       const auto found = under_way_.find(number);
       if (found == under_way_.end()) throw NotUnderWay(number);
@@ -1191,15 +1193,15 @@ void Machine::exchange() {
   }
 }
 
-// The next delivery until a time, in delivered_; false where there is none.
-bool Machine::next_delivery(Time until, Time& time) {
+// The next delivery between two times, in delivered_; false where there is none.
+bool Machine::next_delivery(Time since, Time until, Time& time) {
   delivered_.clear();
-  if (!table_) return host_->advance(now_, until, time, delivered_);
+  if (!table_) return host_->advance(since, until, time, delivered_);
   const std::uint64_t* numbers = nullptr;
   std::size_t count = 0;
   if (table_->advance(table_->state, until, &time, &numbers, &count) != 0) fail("advance failed");
   if (count == 0) return false;
-  if (time < now_ || time > until) throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + std::to_string(now_) + " to " + std::to_string(until) + " are right");
+  if (time < since || time > until) throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + std::to_string(since) + " to " + std::to_string(until) + " are right");
   delivered_.assign(numbers, numbers + count);
   return true;
 }

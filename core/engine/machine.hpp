@@ -26,8 +26,8 @@ class Host {
   virtual std::uint32_t place(std::uint32_t queue, const std::vector<Job>& jobs, std::uint32_t running, const Job& job) = 0;
   virtual Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) = 0;
   virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
-  // The next delivery until a time; false where there is none.
-  virtual bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
+  // The next delivery between two times; false where there is none.
+  virtual bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
 };
 
 struct TooLong : std::runtime_error {
@@ -103,6 +103,7 @@ class Machine : private BusHost {
   Time now() const { return now_; }
   std::uint64_t events() const { return events_; }
   std::uint64_t messages() const { return messages_; }
+  std::size_t undelivered() const { return under_way_.size(); }  // messages that an event network has
   void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
   std::vector<Time> ended_at() const;
   std::vector<PartRecord> parts(std::uint32_t npu) const;
@@ -366,7 +367,7 @@ class Machine : private BusHost {
   Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
   [[noreturn]] void fail(const char* what) const;
   void exchange();
-  bool next_delivery(Time until, Time& time);
+  bool next_delivery(Time since, Time until, Time& time);
   void finish_phase(std::uint32_t phase, const Rank& rank);
 
   // the bus

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim.boundary import call, picoseconds
 from astra_sim.classes import NpuClass, find_classes, peer_of
 from astra_sim.engine import (
     ACCESS,
@@ -188,6 +188,12 @@ def _ports(memory: Memory, npus: int) -> list[int]:
     return [-1 if port is None else numbers[port] for port in given]
 
 
+def _begin(network: EventNetwork) -> int:
+    """Begin a run on a network; returns its start in picoseconds. Raises PluginError where that is no time."""
+    what = f"network {type(network).__name__}: begin"
+    return picoseconds(call(what, network.begin), what)
+
+
 class _Simulation:
     """Puts a graph into the engine and runs it."""
 
@@ -206,6 +212,7 @@ class _Simulation:
         self._platform = platform
         self._system = system
         self._memory = memory
+        self._network = network
         self._session = system.session(graph.dimensions)
         self._scope = scope
         self._routes = Routes(platform)
@@ -216,7 +223,7 @@ class _Simulation:
             self._timer = PhaseTimer(network, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
         self._classes = classes
         self._npus = platform.npus if scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
-        self._start_ps: int = call(f"network {type(network).__name__}: begin", network.begin) if isinstance(network, EventNetwork) else 0
+        self._start_ps = _begin(network) if isinstance(network, EventNetwork) else 0
         self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
         self._programs = graph.programs(self._npus)
         if classes is not None:
@@ -410,7 +417,10 @@ class _Simulation:
     def _check_finished(self) -> None:
         engine = self._engine
         unfinished = engine.unfinished()
+        lost = self._lost_messages()
         if not unfinished:
+            if lost:
+                raise PluginError(lost)
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
@@ -434,9 +444,17 @@ class _Simulation:
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = letters + stuck + waiting
-        head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
+        head = f"{lost}{'; ' if lost else ''}the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
+
+    def _lost_messages(self) -> str:
+        """In words: how many messages the network was given and has not delivered, now that it has no more deliveries."""
+        lost = self._engine.undelivered
+        if not lost:
+            return ""
+        name = type(self._network).__name__
+        return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they have not arrived"
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""
