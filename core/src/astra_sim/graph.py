@@ -228,7 +228,7 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
-    """Raise ValueError where an operation waits for what is not before it, or names a dimension or NPU that does not exist."""
+    """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
     seen: set[int] = set()
     for program in graph.others:
         for npu in program.npus:
@@ -238,12 +238,18 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
     for operations in (graph.operations, *(program.operations for program in graph.others)):
         _check_waits(operations)
         for number, operation in enumerate(kinds_of(operations)):
-            wrong = _wrong_with(operation, graph, npus) if isinstance(operation, Communicate) else None
+            wrong = _wrong_with(operation, graph, npus)
             if wrong:
                 raise ValueError(f"operation {first_like(operations, number)} {wrong}")
 
 
-def _wrong_with(operation: Communicate, graph: ExecutionGraph, npus: int) -> str | None:
+def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
+    if isinstance(operation, (Compute, Wait)):
+        return None
+    if operation.bytes < 0:
+        return f"moves {operation.bytes} bytes; at least 0 is right"
+    if not isinstance(operation, Communicate):
+        return None
     for dimension in operation.dimensions:
         if not 0 <= dimension < len(graph.dimensions):
             return f"uses dimension {dimension} of {len(graph.dimensions)}"

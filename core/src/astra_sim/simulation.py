@@ -36,7 +36,7 @@ from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetr
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.rows import Column, Rows, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
-from astra_sim.system import ChunkPlan, PhasePlan, System
+from astra_sim.system import ChunkPlan, PhasePlan, System, check_chunks
 
 EVENTS_PER_REPORT = 100_000
 _LINES_OF_A_DEADLOCK = 20
@@ -295,6 +295,7 @@ class _Simulation:
         name = f"system {type(self._system).__name__}"
         try:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
+            call(name, check_chunks, chunks, operation.bytes)
             traffic = _Traffic([0] * len(self._payload))
             planned = [
                 [PlannedPhase(number, place, plan, self._cost(plan)) for place, plan in enumerate(chunk.phases)]
@@ -305,8 +306,6 @@ class _Simulation:
             raise type(error)(f"{self._name(index, program)}: {error}") from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._name(index, program)}: {error}", error.waiting) from None
-        if not all(parts):
-            raise PluginError(f"{name} planned a chunk without phases")
         self._planned.extend(chain.from_iterable(planned))
         self._traffic.append(traffic)
         return parts
