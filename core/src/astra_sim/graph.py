@@ -235,15 +235,15 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
             if not 0 < npu < npus or npu in seen:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
             seen.add(npu)
-    for operations in (graph.operations, *(program.operations for program in graph.others)):
-        _check_waits(operations)
-        for number, operation in enumerate(kinds_of(operations)):
-            wrong = _wrong_with(operation, graph, npus)
+    for program in graph.programs(npus):
+        _check_waits(program.operations)
+        for number, operation in enumerate(kinds_of(program.operations)):
+            wrong = _wrong_with(operation, graph, npus, program.npus)
             if wrong:
-                raise ValueError(f"operation {first_like(operations, number)} {wrong}")
+                raise ValueError(f"operation {first_like(program.operations, number)} {wrong}")
 
 
-def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
+def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int, running: Sequence[int]) -> str | None:
     if isinstance(operation, (Compute, Wait)):
         return None
     if operation.bytes < 0:
@@ -253,9 +253,14 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
     for dimension in operation.dimensions:
         if not 0 <= dimension < len(graph.dimensions):
             return f"uses dimension {dimension} of {len(graph.dimensions)}"
-    members = operation.group or ()
+    if operation.group is None:
+        return None
+    members = operation.group
     if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
         return f"is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
+    strangers = set(running).difference(members)
+    if strangers:
+        return f"is a collective of the group {list(members)}, and NPU {min(strangers)} runs it, which is no member"
     return None
 
 

@@ -149,5 +149,3 @@ def _least(request: Request) -> tuple[int, int]:
             return size, size * (n - 1)
         case _:
             return size * (n - 1) // n, size * (n - 1) // n
-
-

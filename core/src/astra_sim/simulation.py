@@ -419,7 +419,7 @@ class _Simulation:
         lost = self._lost_messages()
         if not unfinished:
             if lost:
-                raise PluginError(lost)
+                raise PluginError(lost.removesuffix("; "))
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
@@ -443,17 +443,17 @@ class _Simulation:
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = letters + stuck + waiting
-        head = f"{lost}{'; ' if lost else ''}the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
+        head = f"{lost}the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
 
     def _lost_messages(self) -> str:
-        """In words: how many messages the network was given and has not delivered, now that it has no more deliveries."""
+        """Before an error: how many messages the network was given and has not delivered, now that it has no more deliveries."""
         lost = self._engine.undelivered
         if not lost:
             return ""
         name = type(self._network).__name__
-        return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they have not arrived"
+        return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they did not arrive; "
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""

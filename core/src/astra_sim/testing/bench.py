@@ -23,35 +23,34 @@ from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSess
 
 
 @attrs.frozen
-class Circle:
-    """NPUs in a circle, with links both ways."""
+class Joined:
+    """A link from every NPU to every other: no message can be in the way of one on another link."""
 
     size: int
-    name: str = "circle"
+    name: str = "joined"
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on the shorter way round."""
-        distance = abs(source - destination)
-        return min(distance, self.size - distance)
+        """One."""
+        return 1
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """Any distance."""
-        return peer.operator == "shift"
+        """Always."""
+        return peer.operator != "rank"
 
     def links_per_message(self) -> int:
         """One."""
         return 1
 
     def links_per_npu(self) -> int:
-        """One each way."""
-        return 2
+        """One to each other NPU."""
+        return self.size - 1
 
     def links(self) -> list[tuple[int, int, float, float]]:
         """Source, target, bandwidth (bytes/ns) and latency (ns) of every link."""
-        return [(at, to % self.size, 25.0, 500.0) for at in range(self.size) for to in {(at + 1) % self.size, (at - 1) % self.size}]
+        return [(source, to, 25.0, 500.0) for source in range(self.size) for to in range(self.size) if source != to]
 
 
-PLATFORM = Platform(tuple(Dimension(Circle(size), size, 2, 25.0, 500.0) for size in (4, 2)))
+PLATFORM = Platform(tuple(Dimension(Joined(size), size, size - 1, 25.0, 500.0) for size in (4, 2)))
 """4 x 2 NPUs."""
 
 

@@ -12,7 +12,7 @@ import click
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider, load
-from astra_sim.testing.contracts import CONTRACTS, run_contract
+from astra_sim.testing.contracts import CONTRACTS, OptionsRefused, run_contract
 
 
 def check_component(kind: str, component: Provider | FileFormat) -> str:
@@ -40,11 +40,17 @@ def check_component(kind: str, component: Provider | FileFormat) -> str:
         return ""
     with tempfile.TemporaryDirectory(prefix="astra-check-") as folder:
         examples = component.load_examples(Path(folder))
-        for options in examples or ([] if required else [{}]):
+        for options in examples:
             _run(kind, component, options)
-    if examples or not required:
+    if examples:
         return ""
-    return f"its contract was not run: {', '.join(required)} must be given, and it offers no examples"
+    if required:
+        return f"its contract was not run: {', '.join(required)} must be given, and it offers no examples"
+    try:
+        run_contract(kind, component, {})
+    except OptionsRefused as error:
+        return f"its contract was not run: {error}; it offers no examples"
+    return ""
 
 
 def _run(kind: str, component: Provider, options: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ def _duration(model: Compute, work: Work) -> int:
 
 
 def check_memory(model: Memory) -> None:
-    """Raise AssertionError unless accesses and additions take no less time where they are larger. Raises PluginError where a time is none."""
+    """Raise AssertionError unless accesses and additions take no less time where they are larger, PluginError where a time is none."""
     for write in (False, True):
         _check_growing(f"to {'write' if write else 'read'}", lambda size, write=write: model.checked_ps(size, write))  # type: ignore[misc]
         try:

@@ -28,7 +28,9 @@ def check_queue_order(order: Order) -> None:
         started, job = draw.randint(0, len(jobs)), _job(draw)
         place = _place(order, jobs, started, job)
         queue = f"in a queue of {len(jobs)} jobs, {started} of which have started,"
-        require(type(place) is int and started <= place <= len(jobs), f"{queue} it gave place {place!r}; {started} to {len(jobs)} are right")
+        require(
+            type(place) is int and started <= place <= len(jobs), f"{queue} it gave place {place!r}; {started} to {len(jobs)} are right"
+        )
         again = _place(order, jobs, started, job)
         require(place == again, f"{queue} it gave place {place}, and when asked again {again!r}")
         *others, other = [each._replace(priority=3 * each.priority + 7) for each in (*jobs, job)]
@@ -87,5 +89,7 @@ def _chunks(
         require(sorted(way) == every, f"{asked} it gave the order {list(way)}; each of the dimensions {every} once is right")
         chunks.append((taken, list(way)))
         rest -= taken
-        require(len(chunks) <= 100 * _CHUNKS, f"{collective}: it cut {total} bytes into more than {100 * _CHUNKS} chunks of {size} asked for")
+        require(
+            len(chunks) <= 100 * _CHUNKS, f"{collective}: it cut {total} bytes into more than {100 * _CHUNKS} chunks of {size} asked for"
+        )
     return chunks

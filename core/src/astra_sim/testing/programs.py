@@ -8,7 +8,7 @@ from collections.abc import Callable
 from astra_sim.boundary import call
 from astra_sim.classes import peer_of
 from astra_sim.components import Context
-from astra_sim.errors import InputError
+from astra_sim.errors import PluginError
 from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.platform import Platform
@@ -36,7 +36,7 @@ def check_workload(graph: object, platform: Platform) -> ExecutionGraph:
     try:
         check_graph(graph, platform.npus)
     except ValueError as error:
-        raise InputError(str(error)) from None
+        raise PluginError(str(error)) from None
     require(any(program.operations for program in graph.programs(platform.npus)), "its graph has no operations")
     _check_messages(graph, platform)
     run_on_bench(graph, platform)

@@ -19,7 +19,9 @@ def check_dimensions(dimensions: object) -> Sequence[Dimension]:
     for number, dimension in enumerate(dimensions):
         where = f"dimension {number}"
         require(isinstance(dimension, Dimension), f"{where} is {dimension!r}, which is not a Dimension")
-        require(isinstance(dimension.topology, Topology), f"{where}: {dimension.topology!r} is not a topology: see astra_sim.platform.Topology")
+        require(
+            isinstance(dimension.topology, Topology), f"{where}: {dimension.topology!r} is not a topology: see astra_sim.platform.Topology"
+        )
         require(isinstance(dimension.topology.name, str), f"{where}: its name is {dimension.topology.name!r}; text is right")
         require(type(dimension.size) is int and dimension.size >= 1, f"{where}: its size is {dimension.size!r}; at least 1 is right")
         require(dimension.link_bandwidth > 0, f"{where}: its links have {dimension.link_bandwidth} bytes/ns; more than 0 is right")
@@ -33,14 +35,14 @@ def check_dimensions(dimensions: object) -> Sequence[Dimension]:
 
 
 def check_hops(dimension: Dimension) -> None:
-    """Raise AssertionError unless hops count from 1 and do not depend on the way round. The first 128 positions are looked at."""
+    """Raise AssertionError unless hops count from 1, alike whenever asked. The first 128 positions are looked at."""
     topology, ranks = dimension.topology, range(min(dimension.size, _MOST_RANKS))
     for a in ranks:
         for b in ranks:
             if a != b:
-                hops, back = topology.hops(a, b), topology.hops(b, a)
+                hops, again = topology.hops(a, b), topology.hops(a, b)
                 require(type(hops) is int and hops >= 1, f"hops({a}, {b}) is {hops!r}; a whole number of at least 1 is right")
-                require(hops == back, f"hops({a}, {b}) is {hops}, and hops({b}, {a}) is {back}; the same both ways is right")
+                require(hops == again, f"hops({a}, {b}) is {hops}, and when asked again {again}")
 
 
 def check_symmetry(dimension: Dimension) -> None:

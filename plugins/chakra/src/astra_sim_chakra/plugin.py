@@ -24,6 +24,7 @@ def astra_collectives() -> list[CollectiveProvider]:
             "From Chakra traces, one of every rank, with messages as large as they say",
             "astra_sim_chakra.custom_collective:custom_collective",
             "astra_sim_chakra.custom_collective:CustomCollectiveOptions",
+            examples="astra_sim_chakra.examples:collective",
         )
     ]
 
@@ -36,6 +37,7 @@ def astra_workloads() -> list[Provider]:
             "Chakra execution traces, one of every rank",
             "astra_sim_chakra.workload:chakra",
             "astra_sim_chakra.workload:ChakraOptions",
+            examples="astra_sim_chakra.examples:workload",
         )
     ]
 
