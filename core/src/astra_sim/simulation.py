@@ -295,7 +295,7 @@ class _Simulation:
         name = f"system {type(self._system).__name__}"
         try:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
-            call(name, check_chunks, chunks, operation.bytes)
+            call(name, check_chunks, chunks, operation.bytes, self._platform.npus)
             traffic = _Traffic([0] * len(self._payload))
             planned = [
                 [PlannedPhase(number, place, plan, self._cost(plan)) for place, plan in enumerate(chunk.phases)]

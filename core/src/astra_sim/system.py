@@ -73,10 +73,11 @@ class DimensionOrder(abc.ABC):
         """
 
 
-def check_chunks(chunks: Sequence[ChunkPlan], size: int) -> None:
+def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with what those before them leave.
 
-    No chunk at all is right: there may be nothing to do. The last chunk may be filled up.
+    No chunk at all is right: there may be nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
+    the platform's `npus`.
     """
     for number, chunk in enumerate(chunks):
         if not chunk.phases:
@@ -88,7 +89,8 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int) -> None:
                     f" and goes on with {after.collective} of {after.bytes} bytes"
                 )
     sizes = [chunk.phases[0].bytes for chunk in chunks]
-    if chunks and not size <= sum(sizes) < size + max(1, *sizes):
+    most = max(size + (max(sizes) - 1 if len(sizes) > 1 else 0), len(sizes) * npus)
+    if sizes and not size <= sum(sizes) <= most:
         raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in all for a collective of {size} bytes")
 
 

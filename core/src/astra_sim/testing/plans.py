@@ -69,7 +69,7 @@ def _planned(system: System, operation: Communicate, platform: Platform) -> list
     where = name_of(operation)
     chunks: list[ChunkPlan] = call(where, session.issue, operation, 0)
     try:
-        check_chunks(chunks, operation.bytes)
+        check_chunks(chunks, operation.bytes, platform.npus)
     except PluginError as error:
         raise PluginError(f"{where}: {error}") from None
     for chunk in chunks:
