@@ -7,7 +7,7 @@ NPUs that do the same share one program.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import lt, sub
 
@@ -235,15 +235,35 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
             if not 0 < npu < npus or npu in seen:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
             seen.add(npu)
-    for program in graph.programs(npus):
-        _check_waits(program.operations)
-        for number, operation in enumerate(kinds_of(program.operations)):
-            wrong = _wrong_with(operation, graph, npus, program.npus)
+    first = (npu for npu in range(npus) if npu not in seen)
+    for operations, running in ((graph.operations, first), *((program.operations, program.npus) for program in graph.others)):
+        _check_waits(operations)
+        groups: dict[tuple[int, ...], int] = {}
+        for number, operation in enumerate(kinds_of(operations)):
+            wrong = _wrong_with(operation, graph, npus)
             if wrong:
-                raise ValueError(f"operation {first_like(program.operations, number)} {wrong}")
+                raise ValueError(f"operation {first_like(operations, number)} {wrong}")
+            if isinstance(operation, Communicate) and operation.group is not None:
+                groups.setdefault(operation.group, number)
+        _check_members(operations, groups, running)
 
 
-def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int, running: Sequence[int]) -> str | None:
+def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, ...], int], running: Iterable[int]) -> None:
+    """Raise ValueError where a program has a collective of a group, of which one of the NPUs that run it is no member.
+
+    `groups` has the first operation of each. NPUs are looked at until one is no member, so not many more of them than members.
+    """
+    if not groups:
+        return
+    common = set.intersection(*map(set, groups))
+    stranger = next((npu for npu in running if npu not in common), None)
+    if stranger is not None:
+        members, number = next((group, number) for group, number in groups.items() if stranger not in group)
+        where = f"operation {first_like(operations, number)} is a collective of the group {list(members)}"
+        raise ValueError(f"{where}, and NPU {stranger} runs it, which is no member")
+
+
+def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
     if isinstance(operation, (Compute, Wait)):
         return None
     if operation.bytes < 0:
@@ -253,14 +273,9 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int, running:
     for dimension in operation.dimensions:
         if not 0 <= dimension < len(graph.dimensions):
             return f"uses dimension {dimension} of {len(graph.dimensions)}"
-    if operation.group is None:
-        return None
-    members = operation.group
+    members = operation.group or ()
     if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
         return f"is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
-    strangers = set(running).difference(members)
-    if strangers:
-        return f"is a collective of the group {list(members)}, and NPU {min(strangers)} runs it, which is no member"
     return None
 
 
