@@ -9,7 +9,7 @@ import astra_sim
 import pytest
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift, xor
 from astra_sim.testing import check_schedule
-from astra_sim.testing.components import check_collective
+from astra_sim.testing.collectives import check_collective
 from astra_sim_collectives.direct import DirectOptions, direct
 from astra_sim_collectives.double_binary_tree import double_binary_tree
 from astra_sim_collectives.halving_doubling import halving_doubling

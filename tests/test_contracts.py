@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from astra_sim.platform import Dimension, Platform
-from astra_sim.testing import contracts
+from astra_sim.plugins import KINDS, OURS, Plugins
+from astra_sim.testing import check_component, contracts
 from astra_sim_network_analytical.topologies import Ring
 from support import ROOT
 
+SHIPPED = [
+    (kind, name)
+    for plugins in [Plugins()]
+    for kind in contracts.CONTRACTS
+    for name in plugins.components(kind)
+    if any(info.name == plugins.owner(kind, name) and info.distribution.startswith(OURS) for info in plugins.infos())
+]
 LINK = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
+
+
+@pytest.mark.parametrize(("kind", "name"), SHIPPED, ids=":".join)
+def test_every_component_keeps_the_contract_of_its_kind_with_its_examples(kind: str, name: str) -> None:
+    assert check_component(kind, Plugins().get(kind, name)) == ""
+
+
+def test_there_is_a_contract_for_every_kind() -> None:
+    assert set(KINDS) - set(contracts.CONTRACTS) == {"format", "command"}
+    assert {kind for kind, _ in SHIPPED} == set(contracts.CONTRACTS)
 
 
 class TestRing(contracts.CollectiveContract):

@@ -1431,16 +1431,20 @@ def in_a_ring(program: Callable[[int, int], RankProgram]) -> Callable[[Request],
     )
 
 
+SOME = ["unnamed"]
+"""Data of which only the bytes are known: they are not compared with what the collective needs."""
+
+
 @pytest.mark.parametrize("symmetry", [True, False], ids=["one for all", "every NPU"])
 @cases(
     {
-        "receives what nobody sends": (in_a_ring(lambda up, down: RankProgram((receive(rank(down), 8),))), "rank 0", "receives"),
+        "receives what nobody sends": (in_a_ring(lambda up, down: RankProgram((receive(rank(down), 8),))), "rank 0", "sends 0 bytes"),
         "sends what nobody receives": (in_a_ring(lambda up, down: RankProgram((send(rank(up), 8),))), "rank 0", "sends"),
         "sends to itself": (everybody(exchange(shift(0), 8)), "itself"),
         "sends to itself around the ring": (everybody(exchange(shift(4), 8)), "itself"),
         "sends out of the group": (everybody(exchange(xor(8), 8)), "xor(8)", "4"),
         "sends another size than is received": (
-            in_a_ring(lambda up, down: RankProgram((send(rank(up), 8), receive(rank(down), 16)))),
+            in_a_ring(lambda up, down: RankProgram((send(rank(up), 8, pieces=SOME), receive(rank(down), 16)))),
             "8 bytes",
             "16 bytes",
         ),
@@ -1466,11 +1470,11 @@ def test_a_schedule_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize("symmetry", [True, False], ids=["one for all", "every NPU"])
 @cases(
     {
-        "too many credits": (everybody(exchange(shift(1), 8, after=99)), "NPU 0", "99 credits", "step 1 of 1"),
-        "too many messages": (everybody(exchange(shift(1), 8, after_arrivals=99)), "NPU 0", "99 messages", "step 1 of 1"),
-        "no credit at the start": (everybody(exchange(shift(1), 8), starts=0), "NPU 0", "1 credits", "step 1 of 1"),
+        "too many credits": (everybody(exchange(shift(1), 8, after=99, pieces=SOME)), "NPU 0", "99 credits", "step 1 of 1"),
+        "too many messages": (everybody(exchange(shift(1), 8, after_arrivals=99, pieces=SOME)), "NPU 0", "99 messages", "step 1 of 1"),
+        "no credit at the start": (everybody(exchange(shift(1), 8, pieces=SOME), starts=0), "NPU 0", "1 credits", "step 1 of 1"),
         "each other": (
-            in_a_ring(lambda up, down: RankProgram((receive(rank(down), 8, after=0), send(rank(up), 8, after=2)))),
+            in_a_ring(lambda up, down: RankProgram((receive(rank(down), 8, after=0), send(rank(up), 8, after=2, pieces=SOME)))),
             "NPU 0 waits for a message of 8 bytes from NPU",
         ),
     }
@@ -1514,7 +1518,7 @@ class Free(Compute):
 
 
 def stuck(request):
-    return Schedule.shared(request, [exchange(shift(1), 8, after=99)])
+    return Schedule.shared(request, [exchange(shift(1), 8, after=99, pieces=["unnamed"])])
 
 
 @click.command()

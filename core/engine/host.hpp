@@ -30,8 +30,8 @@ class Host {
   virtual std::uint32_t place(std::uint32_t queue, const std::deque<Job>& jobs, std::uint32_t running, const Job& job) = 0;
   virtual Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) = 0;
   virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
-  // The next delivery until a time; false where there is none.
-  virtual bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
+  // The next delivery between two times; false where there is none.
+  virtual bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
 };
 
 struct TooLong : std::runtime_error {

@@ -1113,14 +1113,16 @@ void Machine::exchange() {
     outbox_.clear();
     quiet_until_ = -1;
   }
+  Time since = now_;  // deliveries come in order of time
   while (quiet_until_ != ASTRA_NEVER) {
     const Time until = queue_.empty() ? ASTRA_NEVER : queue_.time();
     if (until <= quiet_until_) return;
     Time time = 0;
-    if (!next_delivery(until, time)) {
+    if (!next_delivery(since, until, time)) {
       quiet_until_ = until;
       return;
     }
+    since = time;
     for (const std::uint64_t number : delivered_) {
       const auto found = under_way_.find(number);
       if (found == under_way_.end()) throw NotUnderWay(number);
@@ -1132,10 +1134,10 @@ void Machine::exchange() {
   }
 }
 
-// The next delivery until a time, in delivered_; false where there is none.
-bool Machine::next_delivery(Time until, Time& time) {
+// The next delivery between two times, in delivered_; false where there is none.
+bool Machine::next_delivery(Time since, Time until, Time& time) {
   delivered_.clear();
-  return table_ ? table_->advance(now_, until, time, delivered_) : host_->advance(now_, until, time, delivered_);
+  return table_ ? table_->advance(since, until, time, delivered_) : host_->advance(since, until, time, delivered_);
 }
 
 // A rank has finished its part of a phase.

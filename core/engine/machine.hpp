@@ -80,6 +80,7 @@ class Machine : private BusHost {
   Time now() const { return now_; }
   std::uint64_t events() const { return events_; }
   std::uint64_t messages() const { return messages_; }
+  std::size_t undelivered() const { return under_way_.size(); }  // messages that an event network has
   void times(std::uint32_t npu, std::vector<Time>& ready, std::vector<Time>& ended) const;
   // The sends of an observed NPU that have begun, by number of the task, and when.
   std::vector<std::pair<std::uint32_t, Time>> sends(std::uint32_t npu) const;
@@ -334,7 +335,7 @@ class Machine : private BusHost {
   void end_letter(const Waiting& task);
   Time delay_of(std::int32_t source, std::int32_t destination, std::int64_t bytes);
   void exchange();
-  bool next_delivery(Time until, Time& time);
+  bool next_delivery(Time since, Time until, Time& time);
   void finish_phase(std::uint32_t phase, const Rank& rank);
 
   // the bus

@@ -321,6 +321,7 @@ NB_MODULE(_compiled, module) {
       .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
       .def_prop_ro("events", [](Machine& self) { return self.own().events(); })
       .def_prop_ro("messages", [](Machine& self) { return self.own().messages(); })
+      .def_prop_ro("undelivered", [](Machine& self) { return self.own().undelivered(); })
       .def("times",
            [](Machine& self, std::int64_t npu) {
              std::vector<astra::Time> ready, ended;

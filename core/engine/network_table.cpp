@@ -30,15 +30,15 @@ void NetworkTable::inject(Time now, const std::vector<astra_message>& messages) 
   if (called("inject", table_->inject, table_->state, now, messages.data(), messages.size()) != 0) fail("inject");
 }
 
-bool NetworkTable::advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) const {
+bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) const {
   const std::uint64_t* answer = nullptr;
   std::size_t count = 0;
   if (called("advance", table_->advance, table_->state, until, &time, &answer, &count) != 0) fail("advance");
   if (count == 0) return false;
   if (!answer) throw NetworkFailure("advance answered " + std::to_string(count) + " messages without their numbers (NULL)");
-  if (time < now || time > until) {
-    const std::string right = until == ASTRA_NEVER ? std::to_string(now) + " or later is right"
-                                                   : std::to_string(now) + " to " + std::to_string(until) + " are right";
+  if (time < since || time > until) {
+    const std::string right = until == ASTRA_NEVER ? std::to_string(since) + " or later is right"
+                                                   : std::to_string(since) + " to " + std::to_string(until) + " are right";
     throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + right);
   }
   numbers.assign(answer, answer + count);

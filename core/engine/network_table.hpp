@@ -17,8 +17,8 @@ class NetworkTable {
   // Picoseconds of a message; negative where the network reports an error.
   Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const;
   void inject(Time now, const std::vector<astra_message>& messages) const;
-  // The next delivery until a time; false where there is none.
-  bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) const;
+  // The next delivery between two times; false where there is none.
+  bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) const;
   // Raise what the network says of its last error, or that a function failed.
   [[noreturn]] void fail(const char* function) const;
 

@@ -20,6 +20,7 @@ from astra_sim.platform import Dimension, Platform
 from astra_sim.plugins import Plugins
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
+from astra_sim.schedule_bytes import check_bytes
 from astra_sim.single_precision import scaled
 from astra_sim.specs import PREFIX, Table, parse_spec
 from astra_sim.system import System
@@ -47,16 +48,20 @@ class Algorithm:
             schedule = call(f"collective {self.name!r}", self._make, request)
             if not isinstance(schedule, Schedule):
                 raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
-            try:
-                schedule.check(request.ranks)
-            except ScheduleError as error:
-                raise ScheduleError(f"collective {self.name!r}: {error}") from None
+            call(f"collective {self.name!r}", self._check, schedule, request)
             self._steps += sum(len(program.steps) for program in schedule.programs)
             if self._steps > _STEPS_KEPT:
                 self._schedules.clear()
                 self._steps = 0
             self._schedules[request] = schedule
         return schedule
+
+    def _check(self, schedule: Schedule, request: Request) -> None:
+        try:
+            schedule.check(request.ranks)
+            check_bytes(schedule, request)
+        except ScheduleError as error:
+            raise ScheduleError(f"collective {self.name!r}: {error}") from None
 
 
 @attrs.frozen(eq=False)

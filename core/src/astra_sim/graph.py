@@ -7,7 +7,7 @@ NPUs that do the same share one program.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import lt, sub
 
@@ -245,22 +245,48 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
-    """Raise ValueError where an operation waits for what is not before it, or names a dimension or NPU that does not exist."""
+    """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
     seen: set[int] = set()
     for program in graph.others:
         for npu in program.npus:
             if not 0 < npu < npus or npu in seen:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
             seen.add(npu)
-    for operations in (graph.operations, *(program.operations for program in graph.others)):
+    first = (npu for npu in range(npus) if npu not in seen)
+    for operations, running in ((graph.operations, first), *((program.operations, program.npus) for program in graph.others)):
         _check_waits(operations)
+        groups: dict[tuple[int, ...], int] = {}
         for number, operation in enumerate(kinds_of(operations)):
-            wrong = _wrong_with(operation, graph, npus) if isinstance(operation, Communicate) else None
+            wrong = _wrong_with(operation, graph, npus)
             if wrong:
                 raise ValueError(f"operation {first_like(operations, number)} {wrong}")
+            if isinstance(operation, Communicate) and operation.group is not None:
+                groups.setdefault(operation.group, number)
+        _check_members(operations, groups, running)
 
 
-def _wrong_with(operation: Communicate, graph: ExecutionGraph, npus: int) -> str | None:
+def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, ...], int], running: Iterable[int]) -> None:
+    """Raise ValueError where a program has a collective of a group, of which one of the NPUs that run it is no member.
+
+    `groups` has the first operation of each. NPUs are looked at until one is no member, so not many more of them than members.
+    """
+    if not groups:
+        return
+    common = set.intersection(*map(set, groups))
+    stranger = next((npu for npu in running if npu not in common), None)
+    if stranger is not None:
+        members, number = next((group, number) for group, number in groups.items() if stranger not in group)
+        where = f"operation {first_like(operations, number)} is a collective of the group {list(members)}"
+        raise ValueError(f"{where}, and NPU {stranger} runs it, which is no member")
+
+
+def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
+    if isinstance(operation, (Compute, Wait)):
+        return None
+    if operation.bytes < 0:
+        return f"moves {operation.bytes} bytes; at least 0 is right"
+    if not isinstance(operation, Communicate):
+        return None
     for dimension in operation.dimensions:
         if not 0 <= dimension < len(graph.dimensions):
             return f"uses dimension {dimension} of {len(graph.dimensions)}"

@@ -69,7 +69,10 @@ def show_component(name: str, as_json: bool) -> None:
 
 
 def check_components(name: str | None, as_json: bool) -> bool:
-    """Load components and check what can be checked without an experiment. Returns whether all are well."""
+    """Load components and run their contracts. Returns whether all are well.
+
+    A component whose contract could not be run "loads": it has options without a default, and offers no examples.
+    """
     from astra_sim.testing import check_component
 
     plugins = shared_plugins()
@@ -81,23 +84,25 @@ def check_components(name: str | None, as_json: bool) -> bool:
         broken = [infos[name]] if infos[name].error is not None else []
     else:
         chosen, broken = _find(plugins, name), []
-    results = [{"kind": "plugin", "name": _title(info), "problem": info.error} for info in broken]
+    results = [{"kind": "plugin", "name": _title(info), "problem": info.error, "note": None} for info in broken]
     for kind, component in chosen:
+        problem = note = None
         try:
-            check_component(kind, component)
-            problem = None
+            note = check_component(kind, component) or None
         except AstraError as error:
             problem = str(error)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        results.append({"kind": kind, "name": component.name, "problem": problem})
+        results.append({"kind": kind, "name": component.name, "problem": problem, "note": note})
     if as_json:
         click.echo(json.dumps(results))
     else:
         for result in results:
-            click.echo(f"{'ok' if result['problem'] is None else 'FAILED':7}{result['kind']} {result['name']}")
-            if result["problem"] is not None:
-                click.echo(f"       {result['problem']}")
+            state = "FAILED" if result["problem"] is not None else "ok" if result["note"] is None else "loads"
+            click.echo(f"{state:7}{result['kind']} {result['name']}")
+            for text in (result["problem"], result["note"]):
+                if text is not None:
+                    click.echo(f"       {text}")
     return all(result["problem"] is None for result in results)
 
 

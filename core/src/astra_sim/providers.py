@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,15 +15,23 @@ from astra_sim.errors import PluginError
 Reference = str | Callable[..., Any]
 """An object, or where to import it from when it is first used: "package.module:object"."""
 
+Examples = Sequence[Mapping[str, Any]] | Reference
+"""Options to try a component with, each as it could stand in an experiment file; or a function of an empty folder that gives them."""
+
 
 @attrs.frozen
 class Provider:
-    """A component. `options` is an attrs class whose fields are made with `astra_sim.option`; None: it has no options."""
+    """A component. `options` is an attrs class whose fields are made with `astra_sim.option`; None: it has no options.
+
+    With each of the `examples` the contract of its kind is run by `astra plugins check`, without any with the defaults. Examples that
+    need files are a function that writes them into the folder it is given, which is deleted afterwards.
+    """
 
     name: str
     summary: str
     factory: Reference
     options: Reference | None = None
+    examples: Examples = attrs.field(default=(), kw_only=True, eq=False)
 
     def load_factory(self) -> Callable[..., Any]:
         """The implementation. Raises PluginError where it cannot be imported."""
@@ -36,6 +45,16 @@ class Provider:
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
+
+    def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
+        """The examples, whose files are written into an empty folder. Raises PluginError where they are none."""
+        what = f"examples of plugin {self.name!r}"
+        given: Any = self.examples
+        if isinstance(given, str) or callable(given):
+            given = call(what, load(given, what), folder)
+        if not isinstance(given, (list, tuple)) or not all(isinstance(options, Mapping) for options in given):
+            raise PluginError(f"{what} are {given!r}; a list of tables of options is right")
+        return list(given)
 
 
 @attrs.frozen

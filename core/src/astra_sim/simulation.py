@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim.boundary import call, picoseconds
 from astra_sim.classes import NpuClass, find_classes, peer_of
 from astra_sim.engine import (
     ACCESS,
@@ -50,7 +50,7 @@ from astra_sim.platform import Group, LogicalDimension
 from astra_sim.routes import Routes
 from astra_sim.rows import Column, Rows, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
-from astra_sim.system import ChunkPlan, PhasePlan, System
+from astra_sim.system import ChunkPlan, PhasePlan, System, check_chunks
 
 EVENTS_PER_REPORT = 100_000
 _LINES_OF_A_DEADLOCK = 20
@@ -219,6 +219,12 @@ def _ports(memory: Memory, npus: int) -> list[int]:
     return [-1 if port is None else numbers[port] for port in given]
 
 
+def _begin(network: EventNetwork) -> int:
+    """Begin a run on a network; returns its start in picoseconds. Raises PluginError where that is no time."""
+    what = f"network {type(network).__name__}: begin"
+    return picoseconds(call(what, network.begin), what)
+
+
 class _Simulation:
     """Puts a graph into the engine and runs it."""
 
@@ -247,7 +253,7 @@ class _Simulation:
             self._timer = PhaseTimer(network, self._routes, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
         self._classes = classes
         self._npus = self._platform.npus if scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
-        self._start_ps: int = call(f"network {type(network).__name__}: begin", network.begin) if isinstance(network, EventNetwork) else 0
+        self._start_ps = _begin(network) if isinstance(network, EventNetwork) else 0
         self._engine = make_engine(self._npus, network, system.endpoint_ps, reduce_ps, system.rendezvous, system.bus)
         self._programs = graph.programs(self._npus)
         if classes is not None:
@@ -319,6 +325,7 @@ class _Simulation:
         name = f"system {type(self._system).__name__}"
         try:
             chunks: list[ChunkPlan] = call(name, self._session.issue, operation, now)
+            call(name, check_chunks, chunks, operation.bytes, self._platform.npus)
             traffic = _Traffic([0] * len(self._payload))
             planned = [
                 [PlannedPhase(number, place, plan, self._cost(plan), self._sent(plan)) for place, plan in enumerate(chunk.phases)]
@@ -329,8 +336,6 @@ class _Simulation:
             raise type(error)(f"{self._name(index, program)}: {error}") from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._name(index, program)}: {error}", error.waiting) from None
-        if not all(parts):
-            raise PluginError(f"{name} planned a chunk without phases")
         self._planned.extend(chain.from_iterable(planned))
         self._traffic.append(traffic)
         return parts
@@ -456,7 +461,10 @@ class _Simulation:
     def _check_finished(self) -> None:
         engine = self._engine
         unfinished, unreceived = engine.unfinished(), self._unreceived()
+        lost = self._lost_messages()
         if not unfinished:
+            if lost:
+                raise PluginError(lost.removesuffix("; "))
             if unreceived:
                 head = "messages have arrived for which no receive is there"
                 raise RunError("\n  ".join([head, *_shown(unreceived)]))
@@ -483,7 +491,7 @@ class _Simulation:
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = letters + unreceived + stuck + waiting
-        head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
+        head = f"{lost}the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         raise DeadlockError("\n  ".join([head, *_shown(waiting)]), waiting)
 
     def _unreceived(self) -> list[str]:
@@ -505,6 +513,14 @@ class _Simulation:
         if not isinstance(operation, Send) or (operation.tag, operation.bytes) != (tag, size):
             return False
         return peer_of(operation, source, self._platform.npus) == destination
+
+    def _lost_messages(self) -> str:
+        """Before an error: how many messages the network was given and has not delivered, now that it has no more deliveries."""
+        lost = self._engine.undelivered
+        if not lost:
+            return ""
+        name = type(self._network).__name__
+        return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they did not arrive; "
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 
 import attrs
 
 from astra_sim.engine import Order
 from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Schedule
@@ -71,6 +73,27 @@ class DimensionOrder(abc.ABC):
 
         Dimensions that are not `usable` are passed over.
         """
+
+
+def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
+    """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with what those before them leave.
+
+    No chunk at all is right: there may be nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
+    the platform's `npus`.
+    """
+    for number, chunk in enumerate(chunks):
+        if not chunk.phases:
+            raise PluginError(f"it planned chunk {number} without phases")
+        for before, after in pairwise(chunk.phases):
+            if after.bytes != before.schedule.output_bytes:
+                raise PluginError(
+                    f"chunk {number} has {before.schedule.output_bytes} bytes after its {before.collective} of {before.bytes} bytes,"
+                    f" and goes on with {after.collective} of {after.bytes} bytes"
+                )
+    sizes = [chunk.phases[0].bytes for chunk in chunks]
+    most = max(size + (max(sizes) - 1 if len(sizes) > 1 else 0), len(sizes) * npus)
+    if sizes and not size <= sum(sizes) <= most:
+        raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in all for a collective of {size} bytes")
 
 
 class SystemSession(abc.ABC):

@@ -121,6 +121,11 @@ class CompiledEngine:
         """Messages that were sent."""
         return self._machine.messages
 
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+        return self._machine.undelivered
+
     # -- building ------------------------------------------------------------------------------------------------------
 
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
@@ -360,9 +365,9 @@ class CompiledEngine:
         assert isinstance(self._network, EventNetwork)
         inject(self._network, now, [Message(*message) for message in messages])
 
-    def _advance(self, now: int, until: int | None) -> tuple[int, list[int]] | None:
+    def _advance(self, since: int, until: int | None) -> tuple[int, list[int]] | None:
         assert isinstance(self._network, EventNetwork)
-        delivery = advance(self._network, now, until)
+        delivery = advance(self._network, since, until)
         if delivery is None:
             return None
         for number in delivery[1]:

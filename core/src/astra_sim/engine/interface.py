@@ -162,6 +162,10 @@ class Engine(Protocol):
     def messages(self) -> int:
         """Messages that were sent."""
 
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
 
@@ -230,8 +234,8 @@ def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None
     call(f"network {type(network).__name__}: inject", network.inject, now, messages)
 
 
-def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Sequence[int]] | None:
-    """Take the next delivery from a network. Raises PluginError if it answers with what is none."""
+def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int]] | None:
+    """Take the next delivery from a network, not before `since`. Raises PluginError if it answers with what is none."""
     what = f"network {type(network).__name__}"
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
@@ -239,8 +243,8 @@ def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Se
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
         raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
     time, numbers = delivery
-    if type(time) is not int or time < now or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        right = f"{now} or later is right" if until is None else f"{now} to {until} are right"
+    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
+        right = f"{since} or later is right" if until is None else f"{since} to {until} are right"
         raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
@@ -250,7 +254,8 @@ def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Se
 
 def not_under_way(network: object, number: object) -> PluginError:
     """The error where a network delivers what it does not have."""
-    return PluginError(f"network {type(network).__name__}: message {number!r} was delivered, which is not under way")
+    why = "which is not under way: it was never sent, or has arrived before"
+    return PluginError(f"network {type(network).__name__}: message {number!r} was delivered, {why}")
 
 
 def too_long(now: int) -> RunError:

@@ -361,6 +361,11 @@ class ReferenceEngine:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+        return len(self._under_way)
+
     def times(self, npu: int) -> tuple[list[int], list[int]]:
         """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
         tasks = self._tasks[npu]
@@ -910,15 +915,17 @@ class ReferenceEngine:
             inject(network, self.now, self._outbox)
             self._outbox = []
             self._quiet_until = -1
+        since = self.now  # deliveries come in order of time
         while self._quiet_until is not None:
             until = self._heap[0][0] if self._heap else None
             if until is not None and until <= self._quiet_until:
                 return
-            delivery = advance(network, self.now, until)
+            delivery = advance(network, since, until)
             if delivery is None:
                 self._quiet_until = until
                 return
             time, numbers = delivery
+            since = time
             for number in numbers:
                 message = self._under_way.pop(number, None)
                 if message is None:

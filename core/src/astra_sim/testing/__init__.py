@@ -1,7 +1,7 @@
 """Checks for plugin authors: whether a component keeps its contract.
 
 `check_schedule` moves real pieces along a collective's schedule. The classes of `astra_sim.testing.contracts` are test classes
-for pytest: subclass one, name your component, and its tests run.
+for pytest: subclass one, name your component, and its tests run. `check_component` runs them with the examples that a provider offers.
 """
 
 from astra_sim.testing.components import check_component

@@ -5,7 +5,7 @@ n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs th
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
 A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
-rank r has the k from r * k on. Two names have a meaning of their own:
+rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.schedule_bytes`):
 
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
 * `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable
 
+from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
-
-ALL = "all"
-UNNAMED = "unnamed"
+from astra_sim.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
+from astra_sim.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
 """What a rank holds: for each piece, how often it holds which rank's contribution."""
@@ -29,51 +29,46 @@ def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
     """Run a schedule and check its outcome. Returns what each rank holds at the end.
 
     After an all-reduce every rank holds every rank's contribution to every piece exactly once; after a reduce-scatter the ranks hold one
-    complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Raises
-    AssertionError if not, or if a rank does not finish.
+    complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Every message is as
+    large as its pieces. Raises AssertionError if not, or if a rank does not finish.
     """
-    cut = _cut(schedule)
+    cut = cut_of(schedule)
+    try:
+        contents = _checked(schedule, request, cut)
+        check_bytes(schedule, request)
+    except ScheduleError as error:
+        raise AssertionError(str(error)) from None
+    return contents
+
+
+def _checked(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
+    """The same, but for the bytes that the collective needs in all."""
     contents = _move(schedule, request, cut)
     n = schedule.ranks
     if any(UNNAMED in held for held in contents):
         for rank, held in enumerate(contents):
             missing = [other for other in range(n) if other not in held.get(UNNAMED, Counter([rank]))]
-            _require(not missing, f"rank {rank} never hears of ranks {missing}")
+            require(not missing, f"rank {rank} never hears of ranks {missing}")
         return contents
     complete = Counter(range(n))
     for rank, held in enumerate(contents):
         if request.collective is Collective.ALL_REDUCE:
             for piece in range(n * cut):
-                _require(held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}")
+                require(held[piece] == complete, f"rank {rank} holds {_words(held[piece])} of piece {piece}")
         elif request.collective is Collective.ALL_GATHER:
             for piece in range(n * cut):
-                _require(held.get(piece) == Counter([piece // cut]), f"rank {rank} does not hold piece {piece}")
+                require(held.get(piece) == Counter([piece // cut]), f"rank {rank} does not hold piece {piece}")
         elif request.collective is Collective.ALL_TO_ALL:
             for source in range(n):
                 for piece in range(rank * cut, (rank + 1) * cut):
                     whole = held.get((source, piece)) == Counter([source])
-                    _require(whole, f"rank {rank} does not hold what rank {source} has for it")
+                    require(whole, f"rank {rank} does not hold what rank {source} has for it")
     if request.collective is Collective.REDUCE_SCATTER:
         whole_of = [{piece for piece in range(n * cut) if held[piece] == complete} for held in contents]
         for rank, pieces in enumerate(whole_of):
-            _require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; {'one' if cut == 1 else cut} is right")
-        _require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
+            require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; {'one' if cut == 1 else cut} is right")
+        require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
     return contents
-
-
-def _cut(schedule: Schedule) -> int:
-    """Pieces for each rank: one, or as many as the steps name."""
-    if schedule.is_shared:
-        return 1
-    names = {name for program in schedule.programs for step in program.steps for k in range(step.times) for name in step.pieces_of(k)}
-    numbers = [name[-1] if isinstance(name, tuple) else name for name in names]
-    return max((number // schedule.ranks + 1 for number in numbers if isinstance(number, int)), default=1)
-
-
-def _require(condition: bool, message: str) -> None:
-    """As assert, also where Python runs with -O."""
-    if not condition:
-        raise AssertionError(message)
 
 
 def _words(held: Counter[int]) -> str:
@@ -122,7 +117,8 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
 
     def message(index: int, step: Step, repetition: int) -> Contents:
         names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(repetition)]
-        _require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
+        require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
+        check_message(step.bytes, names, request, cut, f"rank {index}")
         data: Contents = {}
         for name in names:
             if name == UNNAMED:
@@ -130,7 +126,7 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
             elif isinstance(name, tuple) and name[0] == ALL:
                 data[name[1]] = sum((contents.get(name[1], Counter()) for contents in initial), Counter())
             else:
-                _require(name in ranks[index].held, f"rank {index} sends piece {name}, which it does not hold")
+                require(name in ranks[index].held, f"rank {index} sends piece {name}, which it does not hold")
                 data[name] = ranks[index].held[name]
         return data
 
@@ -174,6 +170,6 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
         advance(target)
     for index, state in enumerate(ranks):
         program = programs[index % len(programs)]
-        _require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
-        _require(state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come")
+        require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
+        require(state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come")
     return [state.held for state in ranks]

@@ -22,7 +22,7 @@ def astra_commands() -> list[Provider]:
 def astra_collectives() -> list[CollectiveProvider]:
     factory, options = f"{_CUSTOM}:custom_collective", f"{_CUSTOM}:CustomCollectiveOptions"
     return [
-        CollectiveProvider(name, summary, factory, options, whole_platform=whole, scales=False)
+        CollectiveProvider(name, summary, factory, options, whole_platform=whole, scales=False, examples="astra_sim_chakra.examples:collective")
         for name, whole, summary in (
             ("chakra", False, "From Chakra traces, one of every rank, with messages as large as they say"),
             ("one_chakra", True, "The same over the whole platform, whatever its dimensions are"),
@@ -38,6 +38,7 @@ def astra_workloads() -> list[Provider]:
             "Chakra execution traces, one of every rank",
             "astra_sim_chakra.workload:chakra",
             "astra_sim_chakra.workload:ChakraOptions",
+            examples="astra_sim_chakra.examples:workload",
         )
     ]
 

@@ -20,10 +20,11 @@ def astra_collectives() -> list[CollectiveProvider]:
             None,
         ),
     ]
-    providers = [CollectiveProvider(*fields) for fields in one_dimension]
+    providers = [CollectiveProvider(*fields, examples=_examples(fields[-1])) for fields in one_dimension]
     for name, summary, factory, options in one_dimension:
         text = f"{summary}; over all NPUs as one dimension"
-        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True))
+        examples = _examples(options)
+        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True, examples=examples))
     providers.append(
         CollectiveProvider(
             "double_binary_tree",
@@ -38,6 +39,17 @@ def astra_collectives() -> list[CollectiveProvider]:
         )
     )
     providers.append(
-        CollectiveProvider("msccl", "From a file in the XML format of MSCCL", f"{_HERE}.msccl:msccl", f"{_HERE}.msccl:MscclOptions")
+        CollectiveProvider(
+            "msccl",
+            "From a file in the XML format of MSCCL",
+            f"{_HERE}.msccl:msccl",
+            f"{_HERE}.msccl:MscclOptions",
+            examples=f"{_HERE}.examples:msccl",
+        )
     )
     return providers
+
+
+def _examples(options: str | None) -> list[dict[str, int]]:
+    """The defaults, and windows."""
+    return [{}] if options is None else [{}, {"window": 1}, {"window": 3}]

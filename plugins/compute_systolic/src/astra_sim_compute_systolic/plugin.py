@@ -15,6 +15,7 @@ def astra_computes() -> list[Provider]:
             "Cycles of a systolic array for a layer's shape, as SCALE-Sim counts them",
             factory=f"{_HERE}.compute:Systolic",
             options=f"{_HERE}.compute:SystolicOptions",
+            examples=[{}, {"dataflow": "os", "array_rows": 32, "array_cols": 16}, {"dataflow": "is", "array_rows": 8, "array_cols": 8}],
         )
     ]
 

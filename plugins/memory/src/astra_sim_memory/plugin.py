@@ -10,12 +10,19 @@ _HERE = "astra_sim_memory"
 @hookimpl
 def astra_memories() -> list[Provider]:
     return [
-        Provider("local", "Local memory of an NPU: latency and bandwidth", f"{_HERE}.local:LocalMemory", f"{_HERE}.local:LocalOptions"),
+        Provider(
+            "local",
+            "Local memory of an NPU: latency and bandwidth",
+            f"{_HERE}.local:LocalMemory",
+            f"{_HERE}.local:LocalOptions",
+            examples=[{}, {"latency_ns": 100, "rounding": "picosecond", "capacity_gib": 80}],
+        ),
         Provider(
             "remote",
             "Memory outside of the NPUs: one for each, one for each node, or a pool",
             factory=f"{_HERE}.remote:RemoteMemory",
             options=f"{_HERE}.remote:RemoteOptions",
+            examples=[{"bandwidth_gb_per_s": 25, "latency_ns": 1000}],
         ),
     ]
 

@@ -15,6 +15,12 @@ def astra_networks() -> list[Provider]:
             "Latency and bandwidth of links: a delay formula, or with congestion a queue for every link",
             factory=f"{_HERE}.network:analytical",
             options=f"{_HERE}.options:AnalyticalOptions",
+            examples=[
+                {},
+                {"rounding": "picosecond", "charged_dimension": "lowest"},
+                {"congestion": "aware"},
+                {"congestion": "aware", "switching": "cut_through", "rounding": "picosecond"},
+            ],
         )
     ]
 
@@ -22,21 +28,42 @@ def astra_networks() -> list[Provider]:
 @hookimpl
 def astra_platforms() -> list[Provider]:
     options = f"{_HERE}.topologies:DimensionOptions"
+    link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
     return [
-        Provider("ring", "NPUs in a ring, links in both directions", f"{_HERE}.topologies:ring", f"{_HERE}.topologies:RingOptions"),
-        Provider("fully_connected", "A link between every two NPUs", f"{_HERE}.topologies:fully_connected", options),
-        Provider("switch", "NPUs around one switch", f"{_HERE}.topologies:switch", f"{_HERE}.topologies:SwitchOptions"),
+        Provider(
+            "ring",
+            "NPUs in a ring, links in both directions",
+            f"{_HERE}.topologies:ring",
+            f"{_HERE}.topologies:RingOptions",
+            examples=[{"size": size, "links": 2, **link} for size in (2, 7, 8)],
+        ),
+        Provider(
+            "fully_connected",
+            "A link between every two NPUs",
+            f"{_HERE}.topologies:fully_connected",
+            options,
+            examples=[{"size": 5, "links": 4, **link}],
+        ),
+        Provider(
+            "switch",
+            "NPUs around one switch",
+            f"{_HERE}.topologies:switch",
+            f"{_HERE}.topologies:SwitchOptions",
+            examples=[{"size": 6, **link}],
+        ),
         Provider(
             "torus",
             "Rings in several dimensions, all links alike",
             f"{_HERE}.topologies:torus",
             f"{_HERE}.topologies:TorusOptions",
+            examples=[{"sizes": [4, 7], **link}],
         ),
         Provider(
             "graph",
             "NPUs and switches joined as a file says, each link with its own figures",
             f"{_HERE}.graph:graph",
             f"{_HERE}.graph:GraphOptions",
+            examples=f"{_HERE}.examples:graph",
         ),
     ]
 

@@ -15,12 +15,14 @@ def astra_systems() -> list[Provider]:
             "Chunks, phases and queues of ASTRA-sim 1.0; a phase ends on all NPUs at once",
             factory=f"{_HERE}.astra1:Astra1System",
             options=f"{_HERE}.astra1:Astra1Options",
+            examples=[{}, {"splits": 3, "all_reduce": "direct"}, {"collective_optimization": "baseline"}],
         ),
         Provider(
             "astra2",
             "Chunks, phases and queues of ASTRA-sim 2.x; every NPU goes on by itself, with one operation of a sort at a time",
             factory=f"{_HERE}.astra2:Astra2System",
             options=f"{_HERE}.astra2:Astra2Options",
+            examples=[{}, {"splits": 4, "intra_dimension_scheduling": "rg", "inter_dimension_scheduling": "offline_greedy"}],
         ),
     ]
 

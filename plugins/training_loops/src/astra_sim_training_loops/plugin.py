@@ -9,15 +9,21 @@ _HERE = "astra_sim_training_loops"
 
 @hookimpl
 def astra_workloads() -> list[Provider]:
+    gradient = {"compute_ns": 1000, "collective": "all_reduce", "collective_bytes": 65536}
     return [
         Provider(
-            "layers", "Layers with three passes, run by a training loop", f"{_HERE}.workloads:layers", f"{_HERE}.workloads:LayersOptions"
+            "layers",
+            "Layers with three passes, run by a training loop",
+            f"{_HERE}.workloads:layers",
+            f"{_HERE}.workloads:LayersOptions",
+            examples=[{"loop": "data", "layers": [{"name": "dense", "weight_gradient": gradient}]}],
         ),
         Provider(
             "collective",
             "One collective, as often as there are passes",
             f"{_HERE}.workloads:collective",
             f"{_HERE}.workloads:CollectiveOptions",
+            examples=[{"bytes": 65536}, {"bytes": 4096, "collective": "all_to_all"}],
         ),
     ]
 
@@ -27,22 +33,37 @@ def astra_training_loops() -> list[Provider]:
     loops = f"{_HERE}.loops"
     transformer = f"{loops}:TransformerOptions"
     dlrm = f"{loops}:DlrmOptions"
+    groups = [{"model_parallel_npus": npus} for npus in (1, 2, 4)]
+    bottom = [{"last_bottom_layer": 1}]
     return [
         Provider("data", "Data parallel", f"{loops}:data"),
         Provider("model", "Model parallel", f"{loops}:model"),
         Provider("hybrid_data_model", "Data parallel, model parallel in dimension 0", f"{loops}:hybrid_data_model"),
         Provider("hybrid_model_data", "Model parallel, data parallel in dimension 0", f"{loops}:hybrid_model_data"),
         Provider("hybrid_customized", "Every layer parallelised in its own way", f"{loops}:hybrid_customized"),
-        Provider("hybrid_transformer", "Model parallel in groups, data parallel between them", f"{loops}:hybrid_transformer", transformer),
+        Provider(
+            "hybrid_transformer",
+            "Model parallel in groups, data parallel between them",
+            f"{loops}:hybrid_transformer",
+            transformer,
+            examples=groups,
+        ),
         Provider(
             "hybrid_transformer_fwd_in_bckwd",
             "The same, with parts of the forward pass computed again in the backward pass",
             f"{loops}:hybrid_transformer_fwd_in_bckwd",
             f"{loops}:RecomputingTransformerOptions",
+            examples=[{"model_parallel_npus": 4, "checkpoints": [0], "checkpoint_initiates": [2]}],
         ),
-        Provider("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm),
         Provider(
-            "hybrid_dlrm_enhanced", "The same, not waiting for the embedding in the backward pass", f"{loops}:hybrid_dlrm_enhanced", dlrm
+            "hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom
+        ),
+        Provider(
+            "hybrid_dlrm_enhanced",
+            "The same, not waiting for the embedding in the backward pass",
+            f"{loops}:hybrid_dlrm_enhanced",
+            dlrm,
+            examples=bottom,
         ),
         Provider("micro", "The weight-gradient collective of the first layer, and nothing else", f"{loops}:micro"),
         Provider("distributed_inference", "Forward passes, model parallel", f"{loops}:distributed_inference"),
