@@ -74,9 +74,10 @@ struct RankState {
   std::vector<std::int32_t> posted;
 };
 
+// A task that has not ended, and whether it has begun: one that is ready may wait for its unit.
 struct Unfinished {
   std::uint32_t npu, task;
-  bool ready;
+  bool begun;
 };
 
 class Machine : private BusHost {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from astra_sim.errors import AstraError, InputError, PluginError
@@ -25,13 +27,37 @@ class Lazily:
 
 
 def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a plugin's function. What it raises becomes a PluginError that begins with `what`."""
+    """Call a plugin's function. What it raises becomes a PluginError that begins with `what`.
+
+    That holds for SystemExit too, which would end the run without a word. KeyboardInterrupt is the user's, and passes.
+    """
     try:
         return function(*arguments)
-    except (AstraError, MemoryError):
+    except (AstraError, MemoryError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise PluginError(f"{what} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise PluginError(f"{what} failed: {in_words(error)}") from error
+
+
+@contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """What plugin code raises to leave Python (SystemExit and others that are no Exception) becomes a PluginError with its place.
+
+    This is for methods that are called too often, or in too many places, to `call` each. KeyboardInterrupt passes.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        raise PluginError(f"a plugin ended the run{place}: {in_words(error)}") from error
+
+
+def in_words(error: BaseException) -> str:
+    """What a plugin raised: its type and its message."""
+    return f"{type(error).__name__}: {error}"
 
 
 def picoseconds(value: Any, what: str | Lazily) -> int:

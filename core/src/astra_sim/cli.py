@@ -250,7 +250,9 @@ def main() -> None:
         _forget_output()
         click.echo(f"astra: error: {error.filename or 'output'}: {error.strerror or error}", err=True)
         sys.exit(1)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         if os.environ.get("ASTRA_TRACEBACK"):
             raise
         what = f"{' '.join(sys.argv[1:2])} failed: {type(error).__name__}: {error}"

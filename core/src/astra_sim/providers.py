@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim.boundary import call, in_words
 from astra_sim.errors import PluginError
 
 Reference = str | Callable[..., Any]
@@ -102,8 +102,10 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
         module, _, attribute = reference.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:
-            raise PluginError(f"{what} cannot be loaded from {reference}: {type(error).__name__}: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginError(f"{what} cannot be loaded from {reference}: {in_words(error)}") from error
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]

@@ -196,7 +196,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         "plugin": components.names["network"],
         "payload_bytes": sum(trace.payload),
         "payload_bytes_per_dimension": trace.payload,
-        **components.network.statistics(),
+        **call(f"network {type(components.network).__name__}: statistics", components.network.statistics),
     }
     return Result(
         name,

@@ -231,7 +231,7 @@ class CompiledEngine:
         return tuple(time for time in self._machine.trail(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
         return self._machine.unfinished()
 
     def stuck(self) -> list[RankState]:

@@ -100,10 +100,13 @@ class UnlikeCollectivesError(Exception):
     """Two programs share a collective that is not the same for them: (program, task) of both, and the how manyth of its group it is."""
 
     def __init__(self, issued: tuple[int, int], first: tuple[int, int], ordinal: int) -> None:
-        super().__init__(f"{issued} and {first} are the collective {ordinal} of a group")
+        super().__init__(issued, first, ordinal)
         self.issued = issued
         self.first = first
         self.ordinal = ordinal
+
+    def __str__(self) -> str:
+        return f"{self.issued} and {self.first} are the collective {self.ordinal} of a group"
 
 
 class PartRecord(NamedTuple):
@@ -232,7 +235,7 @@ class Engine(Protocol):
         """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
 
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
