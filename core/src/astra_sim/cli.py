@@ -48,7 +48,9 @@ class Commands(click.Group):
         if cmd_name in self._LAZY:
             return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
         if command is None and cmd_name in self._offered():
-            loaded = self._offered()[cmd_name].load_factory()
+            from astra_sim.plugins import shared_plugins
+
+            loaded = shared_plugins().get("command", cmd_name).load_factory()
             if not isinstance(loaded, click.Command):
                 raise InputError(f"command plugin {cmd_name!r} is {loaded!r}, which is not a click command")
             command = loaded

@@ -143,6 +143,7 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
 
 def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
+    plugins.tell()
     run = experiment.run_options()
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")

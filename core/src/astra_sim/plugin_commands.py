@@ -86,7 +86,7 @@ def check_components(name: str | None, as_json: bool) -> bool:
     for kind, component in chosen:
         try:
             check_component(kind, component)
-            problem = None
+            problem = plugins.clash(kind, component.name) if name is not None else None
         except AstraError as error:
             problem = str(error)
         except KeyboardInterrupt:
