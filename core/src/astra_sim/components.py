@@ -69,6 +69,7 @@ class Context:
     tick_ps: int = 1
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
+    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
         """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
@@ -102,14 +103,23 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
         provider, options = self.component("collective", spec, where)
         try:
+            hash((provider, options))
+        except TypeError:  # what cannot be hashed cannot be remembered
             return _algorithm(provider, options)
-        except TypeError:  # options that cannot be hashed cannot be remembered
-            return _algorithm.__wrapped__(provider, options)
+        if isinstance(provider, CollectiveProvider) and provider.pure:
+            return _pure_algorithm(provider, options)
+        if (provider, options) not in self._algorithms:
+            self._algorithms[provider, options] = _algorithm(provider, options)
+        return self._algorithms[provider, options]
 
 
 @functools.lru_cache(maxsize=64)
+def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
+    """An algorithm that is kept from run to run, with its schedules."""
+    return _algorithm(provider, options)
+
+
 def _algorithm(provider: Provider, options: Any) -> Algorithm:
-    """An algorithm, remembered with its schedules from run to run: they depend on nothing else."""
     whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
     variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
     factory = provider.load_factory()

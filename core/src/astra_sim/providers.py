@@ -44,12 +44,14 @@ class CollectiveProvider(Provider):
 
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `needs`: attributes that the topology of a
-    dimension must have, and be true, for the algorithm to run there; system layers see to that.
+    dimension must have, and be true, for the algorithm to run there; system layers see to that. `pure`: its schedules follow from the
+    request and the options alone, and not from a file, so that they are kept from run to run; others are kept during a run.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True)
     variants: int = attrs.field(default=1, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    pure: bool = attrs.field(default=False, kw_only=True)
 
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -111,8 +111,7 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     A file called *.toml is ours; others are recognised by their content. Raises InputError.
     """
     try:
-        status = os.stat(path)
-        key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+        os.stat(path)
     except (OSError, ValueError) as error:
         for file_format in plugins.components("format").values():
             if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
@@ -120,13 +119,21 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
                 return sections
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
-    return _load_cached(key, path, plugins)
-
-
-@functools.lru_cache(maxsize=256)
-def _load_cached(key: tuple[str, str, int, int, int, int], path: str, plugins: Plugins) -> dict[str, Table]:
-    kind = key[0]
     text = read_text(path)
+    key = kind, path, hashlib.sha256(text.encode()).digest(), plugins
+    if key not in _read:
+        if len(_read) >= _FILES_KEPT:
+            _read.clear()
+        _read[key] = _tables(kind, path, text, plugins)
+    return _read[key]
+
+
+_FILES_KEPT = 256
+_read: dict[tuple[str, str, bytes, Plugins], dict[str, Table]] = {}
+"""What files held, by what they were read as, path and content: a sweep reads each once, and a changed one again."""
+
+
+def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
     if path.endswith(".toml"):
         return {kind: parse_toml(text, path)}
     tried = []

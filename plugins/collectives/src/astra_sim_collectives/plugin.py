@@ -20,21 +20,26 @@ def astra_collectives() -> list[CollectiveProvider]:
             None,
         ),
     ]
-    providers = [CollectiveProvider(*fields) for fields in one_dimension]
+    providers = [CollectiveProvider(*fields, pure=True) for fields in one_dimension]
     for name, summary, factory, options in one_dimension:
         text = f"{summary}; over all NPUs as one dimension"
-        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True))
+        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True, pure=True))
     providers.append(
         CollectiveProvider(
             "double_binary_tree",
             "All-reduce up and down two binary trees in turn, for powers of two",
             f"{_HERE}.double_binary_tree:double_binary_tree",
             variants=2,
+            pure=True,
         )
     )
     providers.append(
         CollectiveProvider(
-            "in_network", "In a switch that adds up what it passes on", f"{_HERE}.in_network:in_network", needs=("in_network_reduction",)
+            "in_network",
+            "In a switch that adds up what it passes on",
+            f"{_HERE}.in_network:in_network",
+            needs=("in_network_reduction",),
+            pure=True,
         )
     )
     providers.append(
