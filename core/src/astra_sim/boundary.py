@@ -8,10 +8,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 
 MAX_PICOSECONDS = 2**63 - 1
 """Times are 64-bit numbers: a bit over 106 days."""
+
+LONGEST_TIME = "9223372.036854775807 s (106.75 days)"
+"""The same, as messages say it."""
 
 
 class Lazily:
@@ -60,10 +63,15 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def in_seconds(ps: float) -> str:
+    """A long time, in words."""
+    return f"{in_figures(ps / 10**12 if isinstance(ps, float) else ps // 10**12)} s"
+
+
 def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is none, InputError if it is too long."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
         raise PluginError(f"{what} is {value!r}; a time of at least 0 is right")
     if value > MAX_PICOSECONDS:
-        raise InputError(f"{what} is {float(value) / 1000:.3g} ns; at most {MAX_PICOSECONDS / 1000:.3g} ns can be simulated")
+        raise InputError(f"{what} is {in_seconds(value)}; at most {LONGEST_TIME} can be simulated")
     return round(value)

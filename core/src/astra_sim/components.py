@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError
+from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, printable
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
 from astra_sim.graph import ExecutionGraph, check_graph
 from astra_sim.groups import check_groups
@@ -241,7 +241,7 @@ class _Maker:
 
 def located(error: AstraError, where: str) -> AstraError:
     """The same error with the place it comes from in front, unless it says that already."""
-    if not isinstance(error, InputError) or str(error).startswith(where):
+    if not isinstance(error, InputError) or str(error).startswith(printable(where)):
         return error
     return type(error)(f"{where}: {error}")
 

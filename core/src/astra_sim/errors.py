@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +23,13 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in "\n\u00a0" else repr(letter)[1:-1] for letter in text)
+
+
+def in_figures(number: float) -> str:
+    """A number for a message: with six figures where it has many, of whatever size."""
+    if isinstance(number, int) and abs(number) >= 10**300:
+        return f"{'-' if number < 0 else ''}10^{math.log10(abs(number)):.0f}"
+    return str(number) if isinstance(number, int) and abs(number) < 10**15 else f"{number:.6g}"
 
 
 class AstraError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -89,14 +90,22 @@ def parse_toml(text: str, path: str) -> Table:
     """A TOML file's table. Raises InputError naming the file and line."""
     try:
         return tomli.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (tomli.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from None
+    except ValueError:  # a whole number that Python does not convert
+        raise InputError(f"{path}: a number has more than {sys.get_int_max_str_digits()} digits") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > sys.get_int_max_str_digits():
+        raise ValueError(f"a number has {len(digits)} digits; at most {sys.get_int_max_str_digits()} are right")
+    return int(digits)
 
 
 def parse_json(text: str, path: str, pairs: Callable[[list[tuple[str, Any]]], Table] | None = None) -> Any:
     """What a JSON file holds; `pairs` makes the table of an object's keys and values. Raises InputError naming the file and line."""
     try:
-        return json.loads(text, object_pairs_hook=pairs)
+        return json.loads(text, object_pairs_hook=pairs, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except ValueError as error:

@@ -30,7 +30,7 @@ from astra_sim.engine.interface import (
     too_long,
 )
 from astra_sim.engine.shared_bus import BusOptions
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -173,7 +173,7 @@ class CompiledEngine:
         for action in program.actions:
             to, source, size = action.send_to, action.receive_from, action.bytes
             if size > MAX_PICOSECONDS:
-                raise InputError(f"a message of {size} bytes; at most {MAX_PICOSECONDS} can be simulated")
+                raise InputError(f"a message of {in_figures(size)} bytes; at most {MAX_PICOSECONDS} can be simulated")
             for peer, amount in ((to, size), (source, CONTROL_BYTES)):
                 if peer is not None and (peer, amount) not in delays:
                     peers[peer] = _KINDS[peer.operator], peer.normal(ranks).value

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim.boundary import MAX_PICOSECONDS, call
+from astra_sim.boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
@@ -260,8 +260,8 @@ def advance(network: EventNetwork, now: int, until: int | None) -> tuple[int, Se
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
         return None
-    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
+        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of one message or more, are right")
     time, numbers = delivery
     if type(time) is not int or time < now or (until is not None and time > until) or time > MAX_PICOSECONDS:
         raise PluginError(f"{what}: advance answered the time {time!r}; {now} to {until} are right")
@@ -278,7 +278,7 @@ def not_under_way(network: object, number: object) -> PluginError:
 
 def too_long(now: int) -> RunError:
     """The error where time does not fit its 64 bits."""
-    return RunError(f"the run takes longer than can be simulated, {MAX_PICOSECONDS / 1000:.3g} ns (it is at {now / 1000:.3g} ns)")
+    return RunError(f"the run takes longer than can be simulated, {LONGEST_TIME} (it is at {now / 1000:.6g} ns)")
 
 
 MAX_UNITS = 8
@@ -303,7 +303,7 @@ def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if not -1 <= task.unit < MAX_UNITS:
         raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
     if not 0 <= task.delay <= MAX_PICOSECONDS:
-        raise InputError(f"takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
+        raise InputError(f"takes {in_seconds(task.delay)}; 0 to {LONGEST_TIME} are right")
     if task.repeats and task.collective < 0:
         raise ValueError("repeats, but is no numbered collective")
     if task.kind in (SEND, RECEIVE):

@@ -71,7 +71,7 @@ def _number(value: Any, key: str, path: str) -> float:
             value = float(value)
         except ValueError:
             raise InputError(f"{path}: {key} has {value!r}; numbers are right") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
         raise InputError(f"{path}: {key} has {value!r}; numbers are right")
     return value
 
