@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,7 +69,7 @@ def in_seconds(ps: float) -> str:
 
 def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is none, InputError if it is too long."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise PluginError(f"{what} is {value!r}; a time of at least 0 is right")
     if value > MAX_PICOSECONDS:
         raise InputError(f"{what} is {in_seconds(value)}; at most {LONGEST_TIME} can be simulated")

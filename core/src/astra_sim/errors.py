@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 
+STATUS_INTERRUPTED = 130
+"""Exit status of the command after Ctrl-C, as shells count it."""
+
 _LONGEST_MESSAGE = 1200
 
 

@@ -201,7 +201,7 @@ class Plugins:
             except KeyboardInterrupt:
                 raise
             except BaseException as problem:
-                self._report(name, in_words(problem), traceback.format_exc())
+                self._report(name, in_words(problem), _frames(problem))
 
     def _check_hooks(self, plugin: object, name: str) -> None:
         """Report functions that are meant as hooks and are none: of an unknown name, or without `hookimpl`."""
@@ -230,7 +230,7 @@ class Plugins:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            self._report(implementation.plugin_name, f"{KINDS[kind]}: {in_words(problem)}", traceback.format_exc())
+            self._report(implementation.plugin_name, f"{KINDS[kind]}: {in_words(problem)}", _frames(problem))
             return []
         return answer
 
@@ -265,6 +265,20 @@ class Plugins:
         if tell:
             of = f" of {info.distribution}" if info.module else ""
             self._untold.setdefault(f"plugin {name!r}{of}: {error}", True)
+
+
+def _frames(problem: BaseException) -> str:
+    """The traceback of what a plugin raised, but for the frames of the import system and of this module."""
+    made = traceback.TracebackException.from_exception(problem)
+    part: traceback.TracebackException | None = made
+    while part is not None:
+        part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_machinery(frame.filename)])
+        part = part.__cause__ or part.__context__
+    return "".join(made.format())
+
+
+def _is_machinery(file: str) -> bool:
+    return file in (__file__, importlib.__file__, importlib.metadata.__file__) or file.startswith("<frozen importlib")
 
 
 def _words(kind: str) -> str:
