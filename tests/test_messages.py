@@ -129,7 +129,9 @@ def test_a_network_that_delivers_nothing_for_ever_is_refused(engine: str) -> Non
     plugins = Plugins()
     hook = staticmethod(hookimpl(lambda: [Provider("nothing", "-", Nothing)], specname="astra_networks"))
     plugins.register(type("Mine", (), {"astra_networks": hook})(), "mine")
-    with pytest.raises(PluginError, match=r"network Nothing: advance answered \(\d+, \[\]\); None, or a time and the numbers of one message"):
+    with pytest.raises(
+        PluginError, match=r"network Nothing: advance answered \(\d+, \[\]\); None, or a time and the numbers of one message"
+    ):
         astra_sim.simulate(**RUN, network="plugin:nothing", plugins=plugins, engine=engine)
 
 
@@ -174,8 +176,8 @@ ARGUMENTS = tuple(word for kind, value in RUN.items() for word in (f"--{kind}", 
 
 
 def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "check": False, "timeout": 60, **more}
-    return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], **options)
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60, **more}
+    return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], check=False, **options)
 
 
 @pytest.mark.parametrize(
@@ -220,14 +222,14 @@ def closing(*streams: int) -> Callable[[], None]:
 @pytest.mark.parametrize("streams", [(1,), (2,), (0, 1, 2), (1, 2)])
 @pytest.mark.parametrize("arguments", [(*ARGUMENTS, "--json"), ARGUMENTS, ("plugins",), ("--help",)])
 def test_a_closed_stream_is_nobody_who_reads(arguments: tuple[str, ...], streams: tuple[int, ...]) -> None:
-    done = astra(*arguments, preexec_fn=closing(*streams))  # noqa: PLW1509
+    done = astra(*arguments, preexec_fn=closing(*streams))
     assert (done.returncode, done.stderr) == (0, "")
     assert (done.stdout == "") is (1 in streams)
 
 
 def test_reports_are_whole_where_standard_output_is_closed(tmp_path: Path) -> None:
     """A file must not get the number of the closed stream, and with it what is printed."""
-    done = astra(*ARGUMENTS, "--output", str(tmp_path), preexec_fn=closing(0, 1, 2))  # noqa: PLW1509
+    done = astra(*ARGUMENTS, "--output", str(tmp_path), preexec_fn=closing(0, 1, 2))
     assert done.returncode == 0
     assert json.loads((tmp_path / "result.json").read_text())["npus"] == 2
 
@@ -258,7 +260,9 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-@pytest.mark.parametrize("name", ["click", "astra_sim.cli", "astra_sim.boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"])
+@pytest.mark.parametrize(
+    "name", ["click", "astra_sim.cli", "astra_sim.boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"]
+)
 def test_an_interrupt_while_python_imports_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name))
     done = astra(*ARGUMENTS, env={**os.environ, "PYTHONPATH": str(tmp_path)})

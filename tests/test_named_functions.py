@@ -72,7 +72,7 @@ def test_a_registered_function_is_called(register: Callable[[str, str], None]) -
 @pytest.mark.parametrize("name", ["os:_exit", "ctypes:string_at", "registered_functions:twice", "half@other", "halve", "@"])
 def test_no_other_function_is_called(register: Callable[[str, str], None], name: str) -> None:
     register("mine", ENTRIES)
-    with pytest.raises(InputError, match="the name of a function of the entry-point group astra_sim.functions is right") as caught:
+    with pytest.raises(InputError, match=r"the name of a function of the entry-point group astra_sim\.functions is right") as caught:
         computing(name)
     assert repr(name) in str(caught.value)
 

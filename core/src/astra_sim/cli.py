@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -262,8 +263,6 @@ def _outcome(error: BaseException) -> tuple[int, str]:
 
 def _tell(error: BaseException, message: str) -> None:
     """Say what ended a command: a line on standard error, and under --json an object on standard output. Streams may be full or gone."""
-    if isinstance(error, click.ClickException):
-        error.message = printable(error.message)
     try:
         if isinstance(error, OSError) and error.filename is None:
             _forget(sys.stdout)  # standard output is what could not be written
@@ -276,7 +275,9 @@ def _tell(error: BaseException, message: str) -> None:
         _forget(sys.stdout)
     try:
         if isinstance(error, click.ClickException):
-            error.show()
+            text = io.StringIO()
+            error.show(text)  # with the usage of the command
+            click.echo(printable(text.getvalue()), err=True, nl=False)
         else:
             click.echo(f"astra: {'' if message == 'interrupted' else 'error: '}{printable(message)}", err=True)
         sys.stderr.flush()
@@ -295,7 +296,7 @@ def _open_closed_streams() -> None:
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _forget(stream: Any) -> None:

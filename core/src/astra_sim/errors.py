@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-
 STATUS_INTERRUPTED = 130
 """Exit status of the command after Ctrl-C, as shells count it."""
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -146,7 +147,7 @@ class Plugins:
             return self._only(kind, plain, offers)
         for info in self._infos:
             if info.error is not None and name.replace("-", "_") in (info.name, *info.name.split("_", 1)[1:]):
-                raise PluginError(f"plugin {info.name!r} of {info.distribution} is broken: {info.error}\n{info.details}")
+                raise PluginError(f"plugin {info.name!r} of {info.distribution} is broken: {info.error}\n{info.details}".rstrip())
         broken = [info.name for info in self._infos if info.error is not None]
         also = f" (broken plugins, see 'astra plugins': {', '.join(broken)})" if broken else ""
         raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {suggestion(name, known)}{also}")
@@ -268,17 +269,20 @@ class Plugins:
 
 
 def _frames(problem: BaseException) -> str:
-    """The traceback of what a plugin raised, but for the frames of the import system and of this module."""
+    """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty where none is left."""
     made = traceback.TracebackException.from_exception(problem)
     part: traceback.TracebackException | None = made
+    count = 0
     while part is not None:
         part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_machinery(frame.filename)])
+        count += len(part.stack)
         part = part.__cause__ or part.__context__
-    return "".join(made.format())
+    return "".join(made.format()) if count or isinstance(problem, SyntaxError) else ""
 
 
 def _is_machinery(file: str) -> bool:
-    return file in (__file__, importlib.__file__, importlib.metadata.__file__) or file.startswith("<frozen importlib")
+    packages = os.path.dirname(importlib.__file__), os.path.dirname(pluggy.__file__)
+    return file == __file__ or file.startswith("<frozen importlib") or os.path.dirname(file).startswith(packages)
 
 
 def _words(kind: str) -> str:

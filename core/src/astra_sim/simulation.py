@@ -29,7 +29,19 @@ from astra_sim.engine import (
     choose_engine,
 )
 from astra_sim.errors import DeadlockError, InputError, PluginError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, RankProgram, Receive, Send, Wait, operation_rows, waits_of
+from astra_sim.graph import (
+    Communicate,
+    Compute,
+    ExecutionGraph,
+    MemoryAccess,
+    Operation,
+    RankProgram,
+    Receive,
+    Send,
+    Wait,
+    operation_rows,
+    waits_of,
+)
 from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
