@@ -285,10 +285,16 @@ std::vector<Unfinished> Machine::unfinished() const {
   std::vector<Unfinished> found;
   for (std::uint32_t npu = 0; npu < npus_.size(); ++npu) {
     if (npus_[npu].program == kNone) continue;
-    const std::size_t count = programs_[npus_[npu].program].size();
-    for (std::uint32_t task = 0; task < count; ++task) {
+    const Program& program = programs_[npus_[npu].program];
+    std::vector<std::uint32_t> waiting;  // for their unit
+    if (program.has_units) {
+      for (const std::vector<std::uint32_t>& heap : units_[npus_[npu].units].ready) waiting.insert(waiting.end(), heap.begin(), heap.end());
+      std::sort(waiting.begin(), waiting.end());
+    }
+    for (std::uint32_t task = 0; task < program.size(); ++task) {
       const State state = task_states_[npus_[npu].first_task + task].state;
-      if (state != ended) found.push_back({npu, task, state == ready});
+      const bool begun = state == ready && !std::binary_search(waiting.begin(), waiting.end(), task);
+      if (state != ended) found.push_back({npu, task, begun});
     }
   }
   return found;

@@ -51,9 +51,10 @@ struct Unreceived {
   std::uint64_t count;
 };
 
+// A task that has not ended, and whether it has begun: one that is ready may wait for its unit.
 struct Unfinished {
   std::uint32_t npu, task;
-  bool ready;
+  bool begun;
 };
 
 class Machine : private BusHost {

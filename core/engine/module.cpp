@@ -356,7 +356,7 @@ NB_MODULE(_compiled, module) {
       .def("unfinished",
            [](Machine& self) {
              nb::list rows;
-             for (const astra::Unfinished& u : self.own().unfinished()) rows.append(nb::make_tuple(u.npu, u.task, u.ready));
+             for (const astra::Unfinished& u : self.own().unfinished()) rows.append(nb::make_tuple(u.npu, u.task, u.begun));
              return rows;
            })
       .def("unreceived",

@@ -1,5 +1,28 @@
-"""`python -m astra_sim` is the command `astra`."""
+"""The command `astra`, which is also `python -m astra_sim`."""
 
-from astra_sim.cli import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+
+from astra_sim.errors import STATUS_INTERRUPTED
+
+
+def main() -> None:
+    """Run the command. An interrupt that comes while Python still imports it ends it with one line too."""
+    default = signal.getsignal(signal.SIGINT)
+    if default is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from astra_sim.cli import main as run
+
+    signal.signal(signal.SIGINT, default)
+    run()
+
+
+def _leave(*_: object) -> None:
+    os.write(2, b"astra: interrupted\n")
+    os._exit(STATUS_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

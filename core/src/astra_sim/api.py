@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from astra_sim.boundary import staying
 from astra_sim.components import Components, build
 from astra_sim.errors import InputError
 from astra_sim.experiment import SECTIONS, Experiment, load_experiment
@@ -20,6 +21,7 @@ from astra_sim.simulation import simulate_graph
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
 
+@staying()
 def simulate(
     experiment: Experiment | str | os.PathLike[str] | None = None,
     *,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 
 MAX_PICOSECONDS = 2**63 - 1
 """Times are 64-bit numbers: a bit over 106 days."""
+
+LONGEST_TIME = "9223372.036854775807 s (106.75 days)"
+"""The same, as messages say it."""
 
 
 class Lazily:
@@ -25,19 +29,48 @@ class Lazily:
 
 
 def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a plugin's function. What it raises becomes a PluginError that begins with `what`."""
+    """Call a plugin's function. What it raises becomes a PluginError that begins with `what`.
+
+    That holds for SystemExit too, which would end the run without a word. KeyboardInterrupt is the user's, and passes.
+    """
     try:
         return function(*arguments)
-    except (AstraError, MemoryError):
+    except (AstraError, MemoryError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise PluginError(f"{what} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise PluginError(f"{what} failed: {in_words(error)}") from error
+
+
+@contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """What plugin code raises to leave Python (SystemExit and others that are no Exception) becomes a PluginError with its place.
+
+    This is for methods that are called too often, or in too many places, to `call` each. KeyboardInterrupt passes.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        raise PluginError(f"a plugin ended the run{place}: {in_words(error)}") from error
+
+
+def in_words(error: BaseException) -> str:
+    """What a plugin raised: its type and its message."""
+    return f"{type(error).__name__}: {error}"
+
+
+def in_seconds(ps: float) -> str:
+    """A long time, in words."""
+    return f"{in_figures(ps / 10**12 if isinstance(ps, float) else ps // 10**12)} s"
 
 
 def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is none, InputError if it is too long."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise PluginError(f"{what} is {value!r}; a time of at least 0 is right")
     if value > MAX_PICOSECONDS:
-        raise InputError(f"{what} is {float(value) / 1000:.3g} ns; at most {MAX_PICOSECONDS / 1000:.3g} ns can be simulated")
+        raise InputError(f"{what} is {in_seconds(value)}; at most {LONGEST_TIME} can be simulated")
     return round(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -10,10 +11,9 @@ from typing import Any
 
 import click
 
-from astra_sim.errors import AstraError, InputError, suggestion
+from astra_sim.boundary import in_words
+from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
-
-_STATUS_INTERRUPTED = 130
 
 
 class Commands(click.Group):
@@ -48,7 +48,9 @@ class Commands(click.Group):
         if cmd_name in self._LAZY:
             return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
         if command is None and cmd_name in self._offered():
-            loaded = self._offered()[cmd_name].load_factory()
+            from astra_sim.plugins import shared_plugins
+
+            loaded = shared_plugins().get("command", cmd_name).load_factory()
             if not isinstance(loaded, click.Command):
                 raise InputError(f"command plugin {cmd_name!r} is {loaded!r}, which is not a click command")
             command = loaded
@@ -223,45 +225,80 @@ def check(outer: bool, name: str | None, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line; errors of the input and of the run become one message and an exit status."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
+        _open_closed_streams()
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
         astra.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("astra: interrupted", err=True)
-        sys.exit(_STATUS_INTERRUPTED)
-    except AstraError as error:
-        click.echo(f"astra: error: {error}", err=True)
-        sys.exit(error.exit_status)
-    except MemoryError:
-        click.echo("astra: error: the run needs more memory than there is", err=True)
-        sys.exit(1)
+    except (SystemExit, click.exceptions.Exit) as stop:
+        sys.exit(getattr(stop, "exit_code", getattr(stop, "code", None)))
     except BrokenPipeError:
-        _forget_output()
+        _forget(sys.stdout)
         sys.exit(1)
-    except OSError as error:
-        _forget_output()
-        click.echo(f"astra: error: {error.filename or 'output'}: {error.strerror or error}", err=True)
-        sys.exit(1)
-    except Exception as error:
-        if os.environ.get("ASTRA_TRACEBACK"):
-            raise
-        what = f"{' '.join(sys.argv[1:2])} failed: {type(error).__name__}: {error}"
-        click.echo(f"astra: error: {what} (ASTRA_TRACEBACK=1 shows where)", err=True)
-        sys.exit(1)
+    except BaseException as error:
+        status, message = _outcome(error)
+        _tell(error, message)
+        sys.exit(status)
+
+
+def _outcome(error: BaseException) -> tuple[int, str]:
+    """The exit status and the message of what ended a command. Raises the error where somebody wants its traceback."""
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            return STATUS_INTERRUPTED, "interrupted"
+        case click.ClickException():
+            return error.exit_code, error.format_message()
+        case AstraError():
+            return error.exit_status, str(error)
+        case MemoryError():
+            return 1, "the run needs more memory than there is"
+        case OSError():
+            return 1, f"{error.filename or 'output'}: {error.strerror or error}"
+    if os.environ.get("ASTRA_TRACEBACK"):
+        raise error
+    return 1, f"{' '.join(sys.argv[1:2])} failed: {in_words(error)} (ASTRA_TRACEBACK=1 shows where)"
+
+
+def _tell(error: BaseException, message: str) -> None:
+    """Say what ended a command: a line on standard error, and under --json an object on standard output. Streams may be full or gone."""
+    try:
+        if isinstance(error, OSError) and error.filename is None:
+            _forget(sys.stdout)  # standard output is what could not be written
+        elif "--json" in sys.argv[1:]:
+            import json
+
+            click.echo(json.dumps({"error": printable(message)}))
+            sys.stdout.flush()
+    except OSError:
+        _forget(sys.stdout)
+    try:
+        if isinstance(error, click.ClickException):
+            text = io.StringIO()
+            error.show(text)  # with the usage of the command
+            click.echo(printable(text.getvalue()), err=True, nl=False)
+        else:
+            click.echo(f"astra: {'' if message == 'interrupted' else 'error: '}{printable(message)}", err=True)
+        sys.stderr.flush()
+    except OSError:
+        _forget(sys.stderr)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
     click.echo(f"astra: warning: {message}", err=True)
 
 
-def _forget_output() -> None:
+def _open_closed_streams() -> None:
+    """Let streams that the caller has closed lead nowhere, lest a file that is opened later get their number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def _forget(stream: Any) -> None:
     """What could not be written is not tried again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from astra_sim.boundary import call
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, warn
+from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, printable, warn
 from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.groups import check_groups
@@ -76,6 +76,7 @@ class Context:
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
+    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
         """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
@@ -109,14 +110,23 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
         provider, options = self.component("collective", spec, where)
         try:
+            hash((provider, options))
+        except TypeError:  # what cannot be hashed cannot be remembered
             return _algorithm(provider, options)
-        except TypeError:  # options that cannot be hashed cannot be remembered
-            return _algorithm.__wrapped__(provider, options)
+        if isinstance(provider, CollectiveProvider) and provider.pure:
+            return _pure_algorithm(provider, options)
+        if (provider, options) not in self._algorithms:
+            self._algorithms[provider, options] = _algorithm(provider, options)
+        return self._algorithms[provider, options]
 
 
 @functools.lru_cache(maxsize=64)
+def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
+    """An algorithm that is kept from run to run, with its schedules."""
+    return _algorithm(provider, options)
+
+
 def _algorithm(provider: Provider, options: Any) -> Algorithm:
-    """An algorithm, remembered with its schedules from run to run: they depend on nothing else."""
     whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
     variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
     factory = provider.load_factory()
@@ -151,6 +161,7 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
 
 def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
+    plugins.tell()
     run = experiment.run_options()
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
@@ -267,7 +278,7 @@ class _Maker:
 
 def located(error: AstraError, where: str) -> AstraError:
     """The same error with the place it comes from in front, unless it says that already."""
-    if not isinstance(error, InputError) or str(error).startswith(where):
+    if not isinstance(error, InputError) or str(error).startswith(printable(where)):
         return error
     return type(error)(f"{where}: {error}")
 

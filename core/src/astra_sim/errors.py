@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 import difflib
+import math
 import warnings
 from collections.abc import Iterable
+from typing import Any
+
+STATUS_INTERRUPTED = 130
+"""Exit status of the command after Ctrl-C, as shells count it."""
+
+_LONGEST_MESSAGE = 1200
+
+
+def shortened(message: str) -> str:
+    """A message without its middle where it is very long."""
+    half = _LONGEST_MESSAGE // 2
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:half]} ... {message[-half:]}"
+
+
+def printable(text: str) -> str:
+    """A text in which what a terminal would obey, or cannot show, is escaped: control characters other than the end of a line."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\u00a0" else repr(letter)[1:-1] for letter in text)
+
+
+def in_figures(number: float) -> str:
+    """A number for a message: with six figures where it has many, of whatever size."""
+    if isinstance(number, int) and abs(number) >= 10**300:
+        return f"{'-' if number < 0 else ''}10^{math.log10(abs(number)):.0f}"
+    return str(number) if isinstance(number, int) and abs(number) < 10**15 else f"{number:.6g}"
 
 
 class AstraError(Exception):
@@ -13,8 +40,11 @@ class AstraError(Exception):
     exit_status = 1
 
     def __init__(self, message: str) -> None:
-        longest = 1200
-        super().__init__(message if len(message) <= longest else f"{message[: longest // 2]} ... {message[-longest // 2 :]}")
+        super().__init__(printable(shortened(message)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is pickled and copied: without `__init__`, whose arguments differ from class to class."""
+        return _restored, (type(self), self.args, dict(vars(self)))
 
 
 class InputError(AstraError):
@@ -37,7 +67,7 @@ class InputWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Say that something in an input has no effect: a Python warning, a line on standard error from the command line."""
-    warnings.warn(message, InputWarning, stacklevel=2)
+    warnings.warn(printable(message), InputWarning, stacklevel=2)
 
 
 class RunError(AstraError):
@@ -45,11 +75,19 @@ class RunError(AstraError):
 
 
 class DeadlockError(RunError):
-    """A run cannot finish. The message names who waits for what; `waiting` holds the same, a line each."""
+    """A run cannot finish. The message names who waits for what; `waiting` holds the same, a line each, of the first `MOST_LINES`."""
+
+    MOST_LINES = 1000
 
     def __init__(self, message: str, waiting: list[str]) -> None:
         super().__init__(message)
-        self.waiting = waiting
+        self.waiting = [printable(line) for line in waiting[: self.MOST_LINES]]
+
+
+def _restored(cls: type[AstraError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> AstraError:
+    error = cls.__new__(cls, *arguments)
+    vars(error).update(attributes)
+    return error
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from astra_sim.boundary import staying
 from astra_sim.errors import InputError, suggestion
 from astra_sim.groups import read_groups
 from astra_sim.options import Typed, option, structure
@@ -118,6 +119,7 @@ class Experiment:
         return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
 
 
+@staying()
 def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
     """Read an experiment file (TOML). Paths in it are relative to the file. Raises InputError."""
     plugins = plugins or shared_plugins()

@@ -106,7 +106,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Go on to the next instant at which messages arrive, if that is not after `until`.
 
-        Returns that time and the numbers of the messages that arrive then, or None if none arrives by `until`. With `until`
+        Returns that time and the numbers of the messages that arrive then, one at least, or None if none arrives by `until`. With `until`
         None there is no limit, and None then means that no message is under way.
         """
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import attrs
 
-from astra_sim.errors import InputError, suggestion
+from astra_sim.errors import InputError, in_figures, suggestion
 
 REQUIRED = attrs.NOTHING
 _Number = typing.TypeVar("_Number", int, float)
 MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12
+_MOST_DIGITS = 300
+"""Of a number as typed: more than any that is in range needs."""
 
 
 def option(
@@ -154,10 +156,7 @@ def _boolean(value: Any) -> bool:
 
 def _integer(value: Any) -> int:
     if isinstance(value, Typed):
-        try:
-            value = int(value)
-        except ValueError:
-            raise ValueError(f"{str(value)!r} is not a whole number") from None
+        value = _typed(value, int, "a whole number")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number")
     return _bounded(value)
@@ -165,19 +164,25 @@ def _integer(value: Any) -> int:
 
 def _number(value: Any) -> float:
     if isinstance(value, Typed):
-        try:
-            value = int(value) if value.lstrip("+-").isdecimal() else float(value)
-        except ValueError:
-            raise ValueError(f"{str(value)!r} is not a number") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        value = _typed(value, int if value.lstrip("+-").isdecimal() else float, "a number")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is not a finite number")
     return _bounded(value)  # whole numbers stay whole: they may be exact beyond 2^53
+
+
+def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
+    if sum(map(str.isdigit, text)) > _MOST_DIGITS:
+        raise ValueError(f"{text[:20]!r}... has {len(text)} digits; at most {_MOST_DIGITS} are right")
+    try:
+        return convert(text)
+    except ValueError:
+        raise ValueError(f"{str(text)!r} is not {what}") from None
 
 
 def _bounded(value: _Number) -> _Number:
     """Numbers with which 64-bit arithmetic has a chance."""
     if abs(value) >= MAX_NUMBER or (value and abs(value) < MIN_NUMBER):
-        raise ValueError(f"{value:.3g} is out of range; numbers from {MIN_NUMBER:g} to {MAX_NUMBER:g} are right")
+        raise ValueError(f"{in_figures(value)} is out of range; numbers from {MIN_NUMBER:g} to {MAX_NUMBER:g} are right")
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import click
 
+from astra_sim.boundary import in_words
 from astra_sim.errors import AstraError, PluginError, suggestion
 from astra_sim.options import describe_options
 from astra_sim.plugins import KINDS, PluginInfo, Plugins, shared_plugins
@@ -89,10 +90,13 @@ def check_components(name: str | None, as_json: bool) -> bool:
         problem = note = None
         try:
             note = check_component(kind, component) or None
+            problem = plugins.clash(kind, component.name) if name is not None else None
         except AstraError as error:
             problem = str(error)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            problem = in_words(error)
         results.append({"kind": kind, "name": component.name, "problem": problem, "note": note})
     if as_json:
         click.echo(json.dumps(results))

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim.boundary import call, in_words
 from astra_sim.errors import PluginError
 
 Reference = str | Callable[..., Any]
@@ -64,13 +64,15 @@ class CollectiveProvider(Provider):
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
     not, they are as large as the algorithm says, and a collective is one chunk. `needs`: attributes that the topology of a dimension must
-    have, and be true, for the algorithm to run there; system layers see to that.
+    have, and be true, for the algorithm to run there; system layers see to that. `pure`: its schedules follow from the request and the
+    options alone, and not from a file, so that they are kept from run to run; others are kept during a run.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True)
     variants: int = attrs.field(default=1, kw_only=True)
     scales: bool = attrs.field(default=True, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    pure: bool = attrs.field(default=False, kw_only=True)
 
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""
@@ -123,8 +125,10 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
         module, _, attribute = reference.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:
-            raise PluginError(f"{what} cannot be loaded from {reference}: {type(error).__name__}: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginError(f"{what} cannot be loaded from {reference}: {in_words(error)}") from error
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]

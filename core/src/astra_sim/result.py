@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -81,6 +82,70 @@ class Interval:
     end_ns: float
 
 
+@attrs.frozen(eq=False)
+class _Details:
+    """What a result gives when asked for it, in columns: that of a run of a million operations is small enough to be sent elsewhere."""
+
+    npu_end_ps: Sequence[int]
+    _reports: dict[str, str]
+    _words: tuple[list[str], list[str], list[str]]
+    _begin_ns: list[float]
+    _end_ns: list[float]
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return dict(self._reports)
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0."""
+        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+
+
+@attrs.frozen(eq=False)
+class _RunDetails:
+    """The same, made from the run when it is asked for. Pickled and deeply copied, it is `_Details`: the graph and the network stay."""
+
+    _graph: ExecutionGraph
+    _trace: Trace
+    _backend: Network
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
+        words: tuple[list[str], list[str], list[str]] = ([], [], [])
+        begins, ends = [], []
+        for interval in self.timeline():
+            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
+                column.append(known.setdefault(word, word))
+            begins.append(interval.begin_ns)
+            ends.append(interval.end_ns)
+        return _Details, (array("q", self.npu_end_ps), self.network_reports(), words, begins, ends)
+
+    @property
+    def npu_end_ps(self) -> Sequence[int]:
+        """When each simulated NPU had done its last operation."""
+        return self._trace.npu_end_ps
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0."""
+        trace, graph = self._trace, self._graph
+        for index, operation in enumerate(graph.operations):
+            if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
+                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
+                lane = "collectives" if isinstance(operation, Communicate) else "program"
+                yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
+        for record in trace.phases:
+            operation = graph.operations[record.operation]
+            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
+            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
+            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
+
+
 @attrs.define
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
@@ -103,13 +168,11 @@ class Result:
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
     _busy: list[Spans] = attrs.field(repr=False)
-    _graph: ExecutionGraph = attrs.field(repr=False)
-    _trace: Trace = attrs.field(repr=False)
-    _backend: Network = attrs.field(repr=False)
+    _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_graph", "_trace", "_backend", "_busy"))
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details"))
 
     @property
     def busy_ns(self) -> list[list[tuple[float, float]]]:
@@ -119,12 +182,12 @@ class Result:
     @property
     def npu_finish_ns(self) -> list[float]:
         """When each NPU had finished."""
-        times: list[float] = [to_ns(time) for time in self._trace.npu_end_ps]
+        times: list[float] = [to_ns(time) for time in self._details.npu_end_ps]
         return times * self.npus if len(times) == 1 else times
 
     def network_reports(self) -> dict[str, str]:
         """Files that the network writes about its last run, by name."""
-        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
+        return self._details.network_reports()
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
@@ -171,19 +234,7 @@ class Result:
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0, in the order of the program."""
-        trace, graph = self._trace, self._graph
-        for index, operation in enumerate(graph.operations):
-            if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
-                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
-        for record in trace.phases:
-            operation = graph.operations[record.operation]
-            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
-            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
-            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
+        return iter(self._details.timeline())
 
 
 def _computes(operation: Compute) -> bool:
@@ -208,7 +259,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         "plugin": components.names["network"],
         "payload_bytes": sum(trace.payload),
         "payload_bytes_per_dimension": trace.payload,
-        **components.network.statistics(),
+        **call(f"network {type(components.network).__name__}: statistics", components.network.statistics),
     }
     return Result(
         name,
@@ -225,9 +276,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
         layers,
         dimensions,
         busy,
-        graph,
-        trace,
-        components.network,
+        _RunDetails(graph, trace, components.network),
     )
 
 

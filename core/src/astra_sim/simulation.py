@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -32,6 +32,7 @@ from astra_sim.engine import (
 from astra_sim.errors import DeadlockError, InputError, PluginError, RunError
 from astra_sim.graph import (
     Communicate,
+    Compute,
     ExecutionGraph,
     MemoryAccess,
     Operation,
@@ -148,6 +149,8 @@ class Scope(enum.Enum):
 _MOVING, _COMPUTING, _COMPUTING_ON_CPU = range(3)
 """Units of an NPU that does one operation of each sort at a time."""
 
+_UNITS = {Unit.ACCELERATOR: _COMPUTING, Unit.CPU: _COMPUTING_ON_CPU, Unit.COMMUNICATION: _MOVING, Unit.NONE: -1}
+
 
 @attrs.define(slots=True)
 class _Traffic:
@@ -243,7 +246,7 @@ class _Simulation:
         self._platform = network.platform
         self._system = system
         self._memory = memory
-        self._session = system.session(graph.dimensions)
+        self._session = call(f"system {type(system).__name__}: session", system.session, graph.dimensions)
         self._scope = scope
         self._routes = Routes(network)
         self._timer: PhaseTimer | None = None
@@ -297,26 +300,32 @@ class _Simulation:
 
     def _task(self, operation: Operation) -> Task:
         """An operation as the engine takes it, but for what it waits for."""
-        alone = self._system.one_at_a_time
-        moving, computing = (_MOVING, _COMPUTING) if alone else (-1, -1)
+        unit = self._unit(operation)
         match operation:
             case Communicate():
                 key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm
                 group = self._sharing.setdefault(operation.group, len(self._sharing)) if len(self._running) > 1 else -1
                 repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
                 number = self._alike.setdefault(key, len(self._alike))
-                return Task(COLLECTIVE, operation.update_ps, unit=moving, group=group, collective=number, repeats=repeats)
+                return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats)
             case Wait():
                 return Task(JOIN, 0)
             case Send():
-                return Task(SEND, 0, unit=moving, peer=operation.to, bytes=operation.bytes, tag=operation.tag)
+                return Task(SEND, 0, unit=unit, peer=operation.to, bytes=operation.bytes, tag=operation.tag)
             case Receive():
                 return Task(RECEIVE, 0, peer=operation.source, bytes=operation.bytes, tag=operation.tag)
             case MemoryAccess():
                 time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
-                return Task(ACCESS if operation.remote else TIMER, time, unit=moving)
-        units = {Unit.ACCELERATOR: computing, Unit.CPU: _COMPUTING_ON_CPU if alone else -1, Unit.COMMUNICATION: moving, Unit.NONE: -1}
-        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=units[operation.unit])
+                return Task(ACCESS if operation.remote else TIMER, time, unit=unit)
+        return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
+
+    def _unit(self, operation: Operation) -> int:
+        """The unit of its NPU that an operation needs; -1: none."""
+        if not self._system.one_at_a_time or isinstance(operation, (Wait, Receive)):
+            return -1
+        if isinstance(operation, Compute):
+            return _UNITS[operation.unit]
+        return _MOVING
 
     def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
         """The chunks of a collective, planned when the first NPU of its group issues it."""
@@ -471,13 +480,16 @@ class _Simulation:
             return
         waiting: list[str] = []
         left = {(npu, index) for npu, index, _ in unfinished}
+        holders = self._holders(unfinished)
         program_of = {npu: number for number, program in enumerate(self._programs) for npu in program.npus}
         letters: list[str] = []
-        for npu, index, ready in unfinished:
+        for npu, index, begun in unfinished:
             program = program_of[npu]
             operation = self._programs[program].operations[index]
-            if not ready:
+            if not begun:
                 missing = [other for other in waits_of(operation) if (npu, other) in left]
+                if not missing:
+                    missing = holders[npu, self._unit(operation)]
                 waiting.append(
                     f"NPU {npu}: {self._name(index, program)} waits for " + ", ".join(self._name(o, program) for o in missing[:3])
                 )
@@ -521,6 +533,15 @@ class _Simulation:
             return ""
         name = type(self._network).__name__
         return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they did not arrive; "
+
+    def _holders(self, unfinished: Sequence[tuple[int, int, bool]]) -> dict[tuple[int, int], list[int]]:
+        """The operations that have begun and not ended, by NPU and unit: at most one for each unit."""
+        program_of = {npu: program for program in self._programs for npu in program.npus}
+        holders: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for npu, index, begun in unfinished:
+            if begun:
+                holders[npu, self._unit(program_of[npu].operations[index])].append(index)
+        return holders
 
     def _name(self, index: int, program: int = 0) -> str:
         """An operation, in words."""

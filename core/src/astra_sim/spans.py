@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -12,12 +13,15 @@ from astra_sim.engine import PartRecords, has_compiled
 from astra_sim.rows import Rows, packed, view
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen
 class Spans:
     """Disjoint spans of time, in order: when each begins and ends."""
 
-    begins: Sequence[int]
-    ends: Sequence[int]
+    begins: Sequence[int] = attrs.field(eq=tuple)
+    ends: Sequence[int] = attrs.field(eq=tuple)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spans, (array("q", self.begins), array("q", self.ends))
 
     @property
     def covered(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,14 +90,22 @@ def parse_toml(text: str, path: str) -> Table:
     """A TOML file's table. Raises InputError naming the file and line."""
     try:
         return tomli.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (tomli.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from None
+    except ValueError:  # a whole number that Python does not convert
+        raise InputError(f"{path}: a number has more than {sys.get_int_max_str_digits()} digits") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > sys.get_int_max_str_digits():
+        raise ValueError(f"a number has {len(digits)} digits; at most {sys.get_int_max_str_digits()} are right")
+    return int(digits)
 
 
 def parse_json(text: str, path: str) -> Any:
     """What a JSON file holds. Raises InputError naming the file and line, or a key that stands twice in an object."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_once, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except ValueError as error:
@@ -121,8 +130,7 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     A file called *.toml is ours; others are recognised by their content. Raises InputError.
     """
     try:
-        status = os.stat(path)
-        key = (kind, os.path.abspath(path), status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+        os.stat(path)
     except (OSError, ValueError) as error:
         for file_format in plugins.components("format").values():
             if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
@@ -130,13 +138,21 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
                 return sections
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
-    return _load_cached(key, path, plugins)
-
-
-@functools.lru_cache(maxsize=256)
-def _load_cached(key: tuple[str, str, int, int, int, int], path: str, plugins: Plugins) -> dict[str, Table]:
-    kind = key[0]
     text = read_text(path)
+    key = kind, path, hashlib.sha256(text.encode()).digest(), plugins
+    if key not in _read:
+        if len(_read) >= _FILES_KEPT:
+            _read.clear()
+        _read[key] = _tables(kind, path, text, plugins)
+    return _read[key]
+
+
+_FILES_KEPT = 256
+_read: dict[tuple[str, str, bytes, Plugins], dict[str, Table]] = {}
+"""What files held, by what they were read as, path and content: a sweep reads each once, and a changed one again."""
+
+
+def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
     if path.endswith(".toml"):
         return {kind: parse_toml(text, path)}
     tried = []

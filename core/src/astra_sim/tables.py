@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from astra_sim.errors import printable
 from astra_sim.graph import Pass
 from astra_sim.result import Result
 from astra_sim.units import MIB
@@ -34,7 +35,7 @@ def _us(nanoseconds: float) -> str:
 
 
 def _summary(result: Result) -> Table:
-    table = Table(title=result.run_name, title_justify="left", show_header=False, box=None)
+    table = Table(title=printable(result.run_name), title_justify="left", show_header=False, box=None)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
@@ -62,7 +63,7 @@ def _layers(result: Result) -> Table:
         for training_pass in Pass:
             figures = layer.of(training_pass)
             cells += [_us(figures.compute_ns), _us(figures.total_comm_ns), _us(figures.exposed_comm_ns)]
-        table.add_row(layer.name, *cells)
+        table.add_row(printable(layer.name), *cells)
     return table
 
 

@@ -30,7 +30,7 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
 from astra_sim.engine.shared_bus import BusOptions
-from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Route
@@ -232,7 +232,7 @@ class CompiledEngine:
         for action in program.actions:
             to, source, size = action.send_to, action.receive_from, action.bytes
             if size > MAX_PICOSECONDS:
-                raise InputError(f"a message of {size} bytes; at most {MAX_PICOSECONDS} can be simulated")
+                raise InputError(f"a message of {in_figures(size)} bytes; at most {MAX_PICOSECONDS} can be simulated")
             for peer, amount in ((to, size), (source, CONTROL_BYTES)):
                 if peer is not None and (peer, amount) not in delays:
                     peers[peer] = _KINDS[peer.operator], peer.normal(ranks).value
@@ -295,7 +295,7 @@ class CompiledEngine:
         return tuple(time for time in self._machine.trail(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
         return self._machine.unfinished()
 
     def unreceived(self) -> list[tuple[int, int, int, int, int]]:

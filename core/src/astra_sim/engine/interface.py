@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim.boundary import MAX_PICOSECONDS, call
+from astra_sim.boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
 from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
@@ -81,10 +81,13 @@ class UnlikeCollectivesError(Exception):
     """Two programs share a collective that is not the same for them: (program, task) of both, and the how manyth of its group it is."""
 
     def __init__(self, issued: tuple[int, int], first: tuple[int, int], ordinal: int) -> None:
-        super().__init__(f"{issued} and {first} are the collective {ordinal} of a group")
+        super().__init__(issued, first, ordinal)
         self.issued = issued
         self.first = first
         self.ordinal = ordinal
+
+    def __str__(self) -> str:
+        return f"{self.issued} and {self.first} are the collective {self.ordinal} of a group"
 
 
 class PartRecord(NamedTuple):
@@ -220,7 +223,7 @@ class Engine(Protocol):
         """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it was ready."""
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
 
     def unreceived(self) -> list[tuple[int, int, int, int, int]]:
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
@@ -240,8 +243,8 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
         return None
-    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of messages, are right")
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
+        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of one message or more, are right")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"{since} or later is right" if until is None else f"{since} to {until} are right"
@@ -260,7 +263,7 @@ def not_under_way(network: object, number: object) -> PluginError:
 
 def too_long(now: int) -> RunError:
     """The error where time does not fit its 64 bits."""
-    return RunError(f"the run takes longer than can be simulated, {MAX_PICOSECONDS / 1000:.3g} ns (it is at {now / 1000:.3g} ns)")
+    return RunError(f"the run takes longer than can be simulated, {LONGEST_TIME} (it is at {now / 1000:.6g} ns)")
 
 
 MAX_UNITS = 8
@@ -285,7 +288,7 @@ def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if not -1 <= task.unit < MAX_UNITS:
         raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
     if not 0 <= task.delay <= MAX_PICOSECONDS:
-        raise InputError(f"takes {task.delay} ps; 0 to {MAX_PICOSECONDS} are right")
+        raise InputError(f"takes {in_seconds(task.delay)}; 0 to {LONGEST_TIME} are right")
     if task.repeats and task.collective < 0:
         raise ValueError("repeats, but is no numbered collective")
     if task.kind in (SEND, RECEIVE):

@@ -405,8 +405,14 @@ class ReferenceEngine:
         return self._phases[phase].trail
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it was ready."""
-        return [(npu, task.number, task.ready_at >= 0) for npu, tasks in sorted(self._tasks.items()) for task in tasks if task.ended_at < 0]
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
+        waiting = {task for units in self._units.values() for ready in units.ready for _, task in ready}
+        return [
+            (npu, task.number, task.ready_at >= 0 and task not in waiting)
+            for npu, tasks in sorted(self._tasks.items())
+            for task in tasks
+            if task.ended_at < 0
+        ]
 
     def unreceived(self) -> list[tuple[int, int, int, int, int]]:
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""

@@ -52,7 +52,7 @@ class Request:
 
 @click.command(short_help="Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.")
 @click.argument("source", type=click.Path())
-@click.argument("target", type=click.Path())
+@click.argument("target", type=click.Path(), required=False, metavar="TARGET")
 @click.option("--from", "source_format", type=click.Choice(SOURCES), help="Format of SOURCE; else by its extension.")
 @click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET; else by its extension.")
 @click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
@@ -70,7 +70,7 @@ class Request:
 @click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace; 0.")
 def convert(
     source: str,
-    target: str,
+    target: str | None,
     source_format: str | None,
     target_format: str | None,
     compress: bool,
@@ -94,7 +94,9 @@ def convert(
     file of that very name is meant. SOURCE may also be an experiment, whose workload is converted.
     """
     chosen = source_format or _format_of_source(source)
-    to = target_format or _format_of_target(target)
+    if target is None:
+        raise InputError(f"{source}: TARGET is missing; a name with an extension that says what to write ({_extensions(chosen)}) is right")
+    to = target_format or _format_of_target(target, chosen)
     given = {name: value for name, value in run.items() if value is not None}
     request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
     _check(request)
@@ -120,12 +122,22 @@ def _format_of_source(source: str) -> str:
     return "text"
 
 
-def _format_of_target(target: str) -> str:
+def _format_of_target(target: str, source_format: str) -> str:
     extension = os.path.splitext(target)[1].lower()
     if _EXTENSIONS.get(extension) not in TARGETS:
-        known = ", ".join(key for key, name in _EXTENSIONS.items() if name in TARGETS)
-        raise InputError(f"{target}: the format is not clear from the name; an extension ({known}) or --to {'|'.join(TARGETS)} is right")
+        names = "|".join(_targets_of(source_format))
+        known = _extensions(source_format)
+        raise InputError(f"{target}: the format is not clear from the name; an extension ({known}) or --to {names} is right")
     return _EXTENSIONS[extension]
+
+
+def _targets_of(source_format: str) -> tuple[str, ...]:
+    """What a source can be written as."""
+    return ("chakra",) if source_format in ("flexflow", "pytorch") else TARGETS
+
+
+def _extensions(source_format: str) -> str:
+    return ", ".join(extension for extension, name in _EXTENSIONS.items() if name in _targets_of(source_format))
 
 
 def _check(request: Request) -> None:

@@ -20,22 +20,27 @@ def astra_collectives() -> list[CollectiveProvider]:
             None,
         ),
     ]
-    providers = [CollectiveProvider(*fields, examples=_examples(fields[-1])) for fields in one_dimension]
+    providers = [CollectiveProvider(*fields, examples=_examples(fields[-1]), pure=True) for fields in one_dimension]
     for name, summary, factory, options in one_dimension:
         text = f"{summary}; over all NPUs as one dimension"
         examples = _examples(options)
-        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True, examples=examples))
+        providers.append(CollectiveProvider(f"one_{name}", text, factory, options, whole_platform=True, examples=examples, pure=True))
     providers.append(
         CollectiveProvider(
             "double_binary_tree",
             "All-reduce up and down two binary trees in turn, for powers of two",
             f"{_HERE}.double_binary_tree:double_binary_tree",
             variants=2,
+            pure=True,
         )
     )
     providers.append(
         CollectiveProvider(
-            "in_network", "In a switch that adds up what it passes on", f"{_HERE}.in_network:in_network", needs=("in_network_reduction",)
+            "in_network",
+            "In a switch that adds up what it passes on",
+            f"{_HERE}.in_network:in_network",
+            needs=("in_network_reduction",),
+            pure=True,
         )
     )
     providers.append(

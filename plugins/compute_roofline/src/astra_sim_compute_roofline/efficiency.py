@@ -10,7 +10,7 @@ from itertools import pairwise
 import attrs
 from astra_sim import InputError, PluginError, option
 from astra_sim.boundary import call
-from astra_sim.providers import load
+from astra_sim.functions import named_function
 
 
 @attrs.frozen
@@ -22,11 +22,11 @@ class EfficiencyPoint:
 
 
 def efficiency_of_size(table: Sequence[EfficiencyPoint], function: str) -> Callable[[float], float]:
-    """The share by number of operations: of a table, of a function named as package.module:function, or 1. Raises InputError."""
+    """The share by number of operations: of a table, of a registered function, or 1. Raises InputError."""
     if table and function:
         raise InputError("efficiency_table and efficiency_function are given; one of the two is right")
     if function:
-        return _checked(load(function, f"efficiency_function {function!r}"), function)
+        return _checked(named_function(function, "efficiency_function"), function)
     return _interpolated(table) if table else lambda operations: 1.0
 
 

@@ -27,7 +27,7 @@ class RooflineOptions:
     memory_bandwidth_gb_per_s: float | None = option(None, above=0, help="memory bandwidth; none: it is no bottleneck", unit="10^9 bytes/s")
     efficiency: float = option(1.0, above=0, maximum=1, help="share of the peak rate that is reached")
     efficiency_table: tuple[EfficiencyPoint, ...] = option((), help="share by number of operations, a factor on efficiency")
-    efficiency_function: str = option("", help="function of the number of operations that gives it: package.module:function")
+    efficiency_function: str = option("", help="a registered function of the number of operations that gives it")
     rule: str = option(
         "roofline",
         choices=("roofline", "astra2"),

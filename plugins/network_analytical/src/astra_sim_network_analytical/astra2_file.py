@@ -71,7 +71,7 @@ def _number(value: Any, key: str, path: str) -> float:
             value = float(value)
         except ValueError:
             raise InputError(f"{path}: {key} has {value!r}; numbers are right") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
         raise InputError(f"{path}: {key} has {value!r}; numbers are right")
     return value
 
@@ -93,7 +93,7 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise InputError(f"{path}: not YAML: {error}") from None
+        raise InputError(f"{path}: not YAML: {str(error).partition(';')[0]}") from None
     except RecursionError:
         raise InputError(f"{path}: nested too deeply") from None
     finally:

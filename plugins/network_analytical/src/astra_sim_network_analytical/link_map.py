@@ -138,13 +138,15 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
         # Links in units of the dimension's: as wide, and as long.
         wide, long = dimension.link_bandwidth, dimension.link_latency_ns
         wires = [(link.source, link.sink, wide * link.width, long * link.length) for link in listed]
-        return _table(wires, size, interfaces, f"{where}: topology {topology.name!r}")
+        return _table(wires, dimension, f"{where}: topology {topology.name!r}")
     if not callable(listed):
         raise InputError(f"{where}: congestion=aware needs a topology's links, and {topology.name!r} has no method links() that gives them")
-    return _table(listed(), size, interfaces, f"{where}: topology {topology.name!r}")
+    return _table(listed(), dimension, f"{where}: topology {topology.name!r}")
 
 
-def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], where: str) -> DimensionLinks:
+def _table(listed: Iterable[Any], dimension: Dimension, where: str) -> DimensionLinks:
+    """Links as a topology lists them. A dimension of one NPU may have none."""
+    size = dimension.size
     links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency in listed]
     for source, target, bandwidth, latency in links:
         if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
@@ -159,9 +161,10 @@ def _table(listed: Iterable[Any], size: int, interfaces: tuple[float, float], wh
         TABLE,
         size,
         len(links),
-        tuple(bandwidth for _, _, bandwidth, _ in links),
-        tuple(latency for _, _, _, latency in links),
-        *interfaces,
+        tuple(bandwidth for _, _, bandwidth, _ in links) or (dimension.link_bandwidth,),
+        tuple(latency for _, _, _, latency in links) or (float(dimension.link_latency_ns),),
+        dimension.nic_latency_ns,
+        dimension.router_latency_ns,
         tuple(table),
         tuple(source for source, _ in ends),
         tuple(target for _, target in ends),

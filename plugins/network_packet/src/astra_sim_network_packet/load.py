@@ -31,6 +31,8 @@ class Measurement:
         for name in ("warm_up", "period", "periods", "drain_limit", "packet_flits"):
             if not (0 if name in ("warm_up", "drain_limit") else 1) <= getattr(self, name) <= 10**9:
                 raise InputError(f"{name} is {getattr(self, name)}; a whole number from 1 to 10^9 is right")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed is {self.seed}; a whole number from 0 to 2^63 - 1 is right")
         if not 0 <= self.hot_share <= 1:
             raise InputError(f"the share of the hot spot is {self.hot_share}; 0 to 1 is right")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
+from astra_sim.options import MAX_NUMBER
 
 from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
@@ -22,6 +23,8 @@ def _whole(value: str) -> int:
 def _number(value: str) -> float:
     if not re.fullmatch(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", value):
         raise ValueError("a number of at least 0 is right")
+    if float(value) >= MAX_NUMBER:
+        raise ValueError(f"a number below {MAX_NUMBER:g} is right")
     return float(value)
 
 
