@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "interrupt.hpp"
 
 namespace astra::packet {
 
@@ -42,8 +43,8 @@ public:
     // Makes the packets of a lane that are due, and asks to be called again in time.
     void create(Domain& domain, int lane, Cycle now);
     void received(const Message& message, const Packet& packet, Cycle now);
-    // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached.
-    void run(Domain& domain);
+    // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
+    void run(Domain& domain, Watcher watcher);
 
     std::vector<PeriodFigures> periods;
     std::int64_t hops = 0;

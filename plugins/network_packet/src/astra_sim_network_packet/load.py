@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 from astra_sim import InputError
@@ -74,8 +74,11 @@ class Load:
     links: tuple[LinkLoad, ...] = attrs.field(repr=False)
 
 
-def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement) -> Load:
-    """Drive a network with random packets. Raises InputError for a rate that cannot be, and where the network deadlocks."""
+def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement, tell: Callable[[int], None] | None = None) -> Load:
+    """Drive a network with random packets; `tell` hears now and then which cycle is reached.
+
+    Raises InputError for a rate that cannot be, and where the network deadlocks.
+    """
     if not 0 < rate <= how.packet_flits:
         raise InputError(f"rate is {rate:g}; more than 0 and at most {how.packet_flits} flits per node and cycle is right")
     nodes = len(targets)
@@ -96,6 +99,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
             "hot_node": how.hot_node,
             "to_self": True,
         },
+        tell,
     )
     periods = found["periods"]
     packets = sum(p[0] for p in periods)
