@@ -51,7 +51,7 @@ class FileSet:
         """Make a folder and those above it, where they are not there; they go again if the set is not completed. Raises RunError."""
         with _naming(path):
             missing = []
-            folder = os.path.abspath(path)
+            folder = os.path.abspath(_checked(path))
             while not os.path.lexists(folder):
                 missing.append(folder)
                 folder = os.path.dirname(folder)
@@ -62,11 +62,11 @@ class FileSet:
     def temporary(self, path: FilePath) -> Iterator[str]:
         """The name under which the file `path` is to be written within the block. Raises RunError."""
         with _naming(path):
-            mode = _mode(path)
+            mode = _mode(_checked(path))
             if mode is not None and not stat.S_ISREG(mode):
                 yield os.fspath(path)
                 return
-            target = os.path.realpath(path)
+            target = os.path.realpath(path) if os.path.lexists(path) else os.fspath(path)
             temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
             self._written.append((temporary, target))
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
@@ -106,8 +106,15 @@ def _naming(path: FilePath) -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeError) as error:
         raise RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _checked(path: FilePath) -> FilePath:
+    """The path. Raises RunError where it cannot be one."""
+    if "\0" in os.fspath(path):
+        raise RunError(f"cannot write {os.fspath(path)!r}: a zero byte in a name")
+    return path
 
 
 def _mode(path: FilePath) -> int | None:

@@ -63,10 +63,9 @@ class Progress:
         if self._reached is None:
             return f"astra: {stage}preparing, {now - self._began:.0f} s"
         simulated, events = self._reached
-        figures = f"{simulated:,.3f}".rstrip("0").rstrip(".") if self._unit != "us" else f"{simulated:,.3f}"
-        parts = [f"{figures} {self._unit} simulated ({simulated / seconds:,.4g} {self._unit}/s)"]
+        parts = [f"{_number(simulated)} {self._unit} simulated ({_number(simulated / seconds)} {self._unit}/s)"]
         if events is not None:
-            parts.append(f"{events:,} events ({events / seconds:,.0f}/s)")
+            parts.append(f"{events:,} events ({_number(events / seconds)}/s)")
         return f"astra: {stage}{', '.join(parts)}, {now - self._began:.0f} s"
 
     def _write(self) -> None:
@@ -88,3 +87,8 @@ class Progress:
         else:
             sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def _number(value: float) -> str:
+    """At least three digits of a number."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
