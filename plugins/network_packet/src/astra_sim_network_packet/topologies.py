@@ -6,7 +6,6 @@ A topology here is a graph: positions of the dimension come first, switches afte
 from __future__ import annotations
 
 import collections
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -38,6 +37,15 @@ class Graph:
     switches: int
     links: tuple[Link, ...] = attrs.field(repr=False)
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
+    _neighbours: list[list[int]] = attrs.field(init=False, repr=False, eq=False)
+    _rows: dict[int, list[int]] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+
+    @_neighbours.default
+    def _(self) -> list[list[int]]:
+        neighbours: list[list[int]] = [[] for _ in range(self.size + self.switches)]
+        for link in self.links:
+            neighbours[link.source].append(link.sink)
+        return neighbours
 
     def hops(self, source: int, destination: int) -> int:
         """Links on a shortest way."""
@@ -57,36 +65,27 @@ class Graph:
         return max(counts.values(), default=0)
 
     def _distances(self, source: int) -> list[int]:
-        return _all_distances(self)[source]
+        """From a place to every other, in links; -1 where there is no way. Searched for when first asked for."""
+        if source not in self._rows:
+            distances = [-1] * len(self._neighbours)
+            distances[source] = 0
+            queue = collections.deque([source])
+            while queue:
+                place = queue.popleft()
+                for other in self._neighbours[place]:
+                    if distances[other] < 0:
+                        distances[other] = distances[place] + 1
+                        queue.append(other)
+            self._rows[source] = distances
+        return self._rows[source]
 
     def check(self) -> None:
         """Raise InputError if some NPU cannot reach another."""
-        for source, distances in enumerate(_all_distances(self)):
+        for source in range(self.size):
+            distances = self._distances(source)
             for destination in range(self.size):
                 if distances[destination] < 0:
                     raise InputError(f"{self.name}: there is no way from position {source} to position {destination}; check the links")
-
-
-@functools.lru_cache(maxsize=16)
-def _all_distances(graph: Graph) -> list[list[int]]:
-    """From every NPU to every place, in links; -1 where there is no way."""
-    places = graph.size + graph.switches
-    neighbours: list[list[int]] = [[] for _ in range(places)]
-    for link in graph.links:
-        neighbours[link.source].append(link.sink)
-    found = []
-    for source in range(graph.size):
-        distances = [-1] * places
-        distances[source] = 0
-        queue = collections.deque([source])
-        while queue:
-            place = queue.popleft()
-            for other in neighbours[place]:
-                if distances[other] < 0:
-                    distances[other] = distances[place] + 1
-                    queue.append(other)
-        found.append(distances)
-    return found
 
 
 @attrs.frozen
