@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from astra_sim.models import Convolution, Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
+_KEY = re.compile(r"^[^=:\n]+", re.MULTILINE)
+_BLANKS = re.compile(r"(?<=\S)[^\S\n]{2,}")
 _MAX_SIDE = 1 << 20
 _MAX_NUMBER = 999_999_999
 
@@ -37,7 +40,8 @@ def read_configuration(text: str, path: str) -> Configuration:
     """A configuration file. An element is a byte. Raises InputError naming file, key and value."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(text, path)
+        # The parser's time is quadratic in the blanks of a key.
+        parser.read_string(_KEY.sub(lambda key: _BLANKS.sub(" ", key[0]), text), path)
     except configparser.Error as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from None
     reader = _Keys(parser, path)

@@ -13,6 +13,15 @@ from astra_sim_network_packet._core import Shape, run_traffic
 # Student's t for 95 % confidence, by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093)
 
+MAX_PERIODS = 100_000
+_BOUNDS = {
+    "warm_up": (0, 10**9),
+    "period": (1, 10**9),
+    "periods": (1, MAX_PERIODS),
+    "drain_limit": (0, 10**9),
+    "packet_flits": (1, 10**9),
+}
+
 
 @attrs.frozen
 class Measurement:
@@ -28,9 +37,9 @@ class Measurement:
     hot_node: int = 0
 
     def __attrs_post_init__(self) -> None:
-        for name in ("warm_up", "period", "periods", "drain_limit", "packet_flits"):
-            if not (0 if name in ("warm_up", "drain_limit") else 1) <= getattr(self, name) <= 10**9:
-                raise InputError(f"{name} is {getattr(self, name)}; a whole number from 1 to 10^9 is right")
+        for name, (least, most) in _BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"{name} is {getattr(self, name)}; a whole number from {least} to {most} is right")
         if not 0 <= self.hot_share <= 1:
             raise InputError(f"the share of the hot spot is {self.hot_share}; 0 to 1 is right")
 

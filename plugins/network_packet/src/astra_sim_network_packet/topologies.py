@@ -99,13 +99,17 @@ class LinkOptions:
 
     def dimension(self, graph: Any, size: int) -> Dimension:
         """A dimension with these links. Raises InputError."""
-        if size > MAX_POSITIONS:
-            raise InputError(f"{graph.name} has {size} positions; at most {MAX_POSITIONS} are right")
         given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
         if (given[0] is None) == (given[1] is None):
             raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
         bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
         return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise InputError where a topology has too many positions, before its links are made."""
+    if size > MAX_POSITIONS:
+        raise InputError(f"a {name} of {size} NPUs; at most {MAX_POSITIONS} are right")
 
 
 def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0) -> list[Link]:
@@ -129,6 +133,7 @@ def mesh(options: MeshOptions) -> list[Dimension]:
         raise InputError("sizes is empty; a mesh needs at least one dimension")
     made = []
     for size in options.sizes:
+        check_size("mesh", size)
         links = [link for place in range(size - 1) for link in both_ways(place, place + 1)]
         made.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
     return made
@@ -149,8 +154,7 @@ def fat_tree(options: FatTreeOptions) -> list[Dimension]:
     """Switch w of level l is joined to those of level l + 1 whose numbers differ from w in digit l at most (Petrini and Vanneschi)."""
     arity, levels = options.arity, options.levels
     size = arity**levels
-    if size > MAX_POSITIONS:
-        raise InputError(f"a fat tree of arity {arity} and {levels} levels has {size} NPUs; at most {MAX_POSITIONS} are right")
+    check_size("fat tree", size)
     per_level = arity ** (levels - 1)
     links = [link for npu in range(size) for link in both_ways(npu, size + npu // arity)]
     for level in range(levels - 1):
@@ -184,6 +188,7 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     if groups - 1 > a * h:
         raise InputError(f"groups is {groups}; {a} routers with {h} global links reach at most {a * h + 1} groups")
     size = groups * a * p
+    check_size("dragonfly", size)
     links: list[Link] = []
     for router in range(groups * a):
         for npu in range(p):
@@ -199,6 +204,16 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
 
 
 # -- Any graph -----------------------------------------------------------------------------------------------------------
+
+
+def link_count(dimension: Dimension) -> int:
+    """How many links `graph_of` makes for a dimension of a known shape; 0 where only its links themselves can tell."""
+    topology: Any = dimension.topology
+    if isinstance(topology, Graph):
+        return len(topology.links)
+    size = dimension.size
+    per_position = {"ring": min(2, size - 1), "fully_connected": size - 1, "switch": 2 * min(1, size - 1)}
+    return per_position.get(topology.name, 0) * size
 
 
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:

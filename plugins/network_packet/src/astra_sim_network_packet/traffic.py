@@ -108,7 +108,7 @@ def read_options(spec: str) -> PacketOptions:
 
 def parse_rates(text: str) -> list[float]:
     """Rates of `0.1`, `0.1,0.2` or `FROM:TO:STEP`. Raises InputError."""
-    number = r"[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?"
+    number = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     if not re.fullmatch(f"{number}(,{number})*|{number}:{number}:{number}", text):
         raise InputError(f"--rate {text}: a number, numbers with commas between them, or FROM:TO:STEP is right, such as 0.05:0.5:0.05")
     if ":" not in text:
@@ -136,6 +136,7 @@ def sweep(
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
     settings.check()
+    fabric.check_size(platform)
     targets = patterns.targets(pattern, platform, permutation)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
     loads = []
