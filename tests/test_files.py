@@ -212,10 +212,14 @@ def test_devices_are_written_directly(tmp_path: Path) -> None:
 
 
 def test_folders_made_for_files_that_fail_go_again(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="cannot write"), FileSet() as files:
-        files.make_folder(tmp_path / "x" / "y")
-        with files.open(tmp_path / "x" / "y" / "z" / "a"):
-            pass
+    def fail() -> None:
+        with FileSet() as files:
+            files.make_folder(tmp_path / "x" / "y")
+            with files.open(tmp_path / "x" / "y" / "z" / "a"):
+                pass
+
+    with pytest.raises(RunError, match="cannot write"):
+        fail()
     assert not (tmp_path / "x").exists()
 
 

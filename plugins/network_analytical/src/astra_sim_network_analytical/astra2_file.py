@@ -114,7 +114,8 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
 def _count(node: Any, known: dict[int, int | None], path: str) -> int:
     """How many values a node of YAML stands for, those behind aliases and merge keys counted wherever they are used.
 
-    `known`: those of nodes by identity, None for those being counted. Raises InputError where a node contains itself, and for a long scalar.
+    `known`: those of nodes by identity, None for those being counted. Raises InputError where a node contains itself, and for a scalar that
+    is too long.
     """
     if isinstance(node, yaml.ScalarNode):
         if len(node.value) > _MAX_SCALAR:
