@@ -135,7 +135,8 @@ def test_bad_configurations(folder: Path, platform: str, network: str, words: st
 
 
 def test_the_example_agrees_with_the_network_without_contention() -> None:
-    done = astra(EXAMPLES, "compare", "packet_torus.toml", "--network", "plugin:analytical", "--network", "plugin:packet", "--json")
+    networks = "--network", "plugin:analytical", "--network", "plugin:packet"
+    done = astra(EXAMPLES, "compare", "packet_torus.toml", *networks, "--json", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     analytical, packet = (run["finish_ns"] for run in json.loads(done.stdout))
     assert packet == pytest.approx(analytical, rel=0.001)

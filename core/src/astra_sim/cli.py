@@ -6,14 +6,15 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from astra_sim.boundary import in_words
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
+from astra_sim.progress import Progress
 from astra_sim.providers import load
+from astra_sim.utilisation import SERIES, SERIES_HELP
 
 
 class Commands(click.Group):
@@ -100,6 +101,7 @@ _COMPONENT = "plugin:NAME[?key=value&...] or a file"
 @click.option("--engine", type=click.Choice(["auto", "python", "compiled"]), help="Which engine runs; auto: compiled where installed.")
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write CSV reports and result.json there.")
+@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def run(
@@ -108,6 +110,7 @@ def run(
     no_symmetry: bool,
     run_name: str | None,
     output: str | None,
+    series: str,
     as_json: bool,
     quiet: bool,
     **choices: Any,
@@ -116,30 +119,29 @@ def run(
     from astra_sim.api import simulate
 
     _say_if_slow(choices["engine"], quiet)
-    with _Progress(enabled=not (as_json or quiet)) as progress:
+    with Progress(enabled=not quiet) as progress:
         result = simulate(
             experiment,
             symmetry=False if no_symmetry else None,
             run_name=run_name,
             set=assignments,
-            progress=progress,
+            progress=progress.simulated,
             **choices,
         )
-    paths: list[Any] = []
+    if not as_json and not quiet:
+        from astra_sim.tables import print_result
+
+        print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None:
         from astra_sim.csv_reports import write_reports
 
-        paths.extend(write_reports(result, output))
+        paths = write_reports(result, output, series)
+        if not as_json and not quiet:
+            click.echo(f"{len(paths)} reports in {output}")
     if as_json:
         import json
 
         click.echo(json.dumps(result.to_dict(), allow_nan=False))
-    elif not quiet:
-        from astra_sim.tables import print_result
-
-        print_result(result)
-        if paths:
-            click.echo(f"{len(paths)} reports in {output}")
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:
@@ -148,29 +150,6 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 
     if sys.stderr.isatty() and not quiet and engine is None and not has_compiled():
         click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
-
-
-class _Progress:
-    """A line that tells how far a long run is, on a terminal only."""
-
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled and sys.stderr.isatty()
-        self._status: Any = None
-
-    def __enter__(self) -> Callable[[int, int], None] | None:
-        return self._tell if self._enabled else None
-
-    def _tell(self, picoseconds: int, events: int) -> None:
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(f"{picoseconds / 1e6:,.3f} us simulated, {events:,} events")
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
 
 
 @astra.group(invoke_without_command=True)

@@ -13,8 +13,10 @@ import click
 from astra_sim.api import simulate
 from astra_sim.errors import InputError
 from astra_sim.experiment import SECTIONS
+from astra_sim.progress import Progress
 from astra_sim.result import Result
 from astra_sim.units import MIB
+from astra_sim.utilisation import SERIES, SERIES_HELP
 
 MAX_RUNS = 10_000
 
@@ -93,13 +95,17 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
 @click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
 @click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write the reports of all runs there, a row each.")
+@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def compare(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
     no_symmetry: bool,
     output: str | None,
+    series: str,
     as_json: bool,
+    quiet: bool,
     passes: int | None,
     compute_scale: float | None,
     comm_scale: float | None,
@@ -114,17 +120,22 @@ def compare(
     An option given several times is a choice, and so are several values of one key. Every combination is run.
     """
     made = choices(experiments, dict(components), assignments)
-    arguments = {"passes": passes, "compute_scale": compute_scale, "comm_scale": comm_scale}
-    results = [choice.run(label, symmetry=False if no_symmetry else None, **arguments) for label, choice in made]
+    arguments: dict[str, Any] = {"passes": passes, "compute_scale": compute_scale, "comm_scale": comm_scale}
+    arguments["symmetry"] = False if no_symmetry else None
+    results = []
+    with Progress(enabled=not quiet) as progress:
+        for number, (label, choice) in enumerate(made, 1):
+            progress.stage(f"run {number} of {len(made)} ({label})")
+            results.append(choice.run(label, progress=progress.simulated, **arguments))
+    rows = rows_of(results)
+    if not as_json and not quiet:
+        _print(rows)
     if output is not None:
         from astra_sim.csv_reports import write_reports
 
-        write_reports(results, output)
-    rows = rows_of(results)
+        write_reports(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
-    else:
-        _print(rows)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

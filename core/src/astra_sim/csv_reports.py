@@ -10,47 +10,47 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from astra_sim.errors import RunError
+from astra_sim.files import FileSet
 from astra_sim.graph import Pass
 from astra_sim.result import LayerFigures, Result
 from astra_sim.units import MIB
+from astra_sim.utilisation import utilisation_files
 
-WINDOW_NS = 10_000
 _COLUMNS = 50
 _PAYLOAD_DIMENSIONS = 7
 _PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
 
 
-def write_reports(results: Result | Sequence[Result], directory: str | Path) -> list[Path]:
-    """Write all reports of one run or several into a directory, made if it does not exist. Returns their paths. Raises RunError.
+def write_reports(results: Result | Sequence[Result], directory: str | Path, series: str = "limited") -> list[Path]:
+    """Write all reports of one run or several into a directory, made if it does not exist: all of them, or none. Returns their paths.
 
-    Several runs share the files, a row each; runs must have different names. result.json is then a list.
+    Several runs share the files, a row each; runs must have different names. result.json is then a list. `series` says how much of the
+    utilisation in time is written: the first MAX_WINDOWS windows ("limited", with a warning where there are more), "all", or "none".
+    Raises InputError for another `series`, RunError where a file cannot be written.
     """
     runs = [results] if isinstance(results, Result) else list(results)
-    folder = Path(directory)
     tables = runs[0].to_dict() if isinstance(results, Result) else [result.to_dict() for result in runs]
-    texts = {
-        "EndToEnd.csv": end_to_end(*runs),
-        "detailed.csv": detailed(*runs),
-        **{f"{result.run_name}_dimension_utilization.csv": dimension_utilization(result) for result in runs},
-        "backend_end_to_end.csv": backend_end_to_end(*runs),
-        "backend_dim_info.csv": backend_dim_info(*runs),
-        "tutorial_result.csv": tutorial_result(*runs),
-        **{(name if len(runs) == 1 else f"{run.run_name}_{name}"): text for run in runs for name, text in run.network_reports().items()},
-        "result.json": json.dumps(tables, indent=2, allow_nan=False) + "\n",
+    texts: dict[str, Iterable[str]] = {
+        "result.json": [json.dumps(tables, indent=2, allow_nan=False), "\n"],
+        "EndToEnd.csv": [end_to_end(*runs)],
+        "detailed.csv": [detailed(*runs)],
+        "backend_end_to_end.csv": [backend_end_to_end(*runs)],
+        "backend_dim_info.csv": [backend_dim_info(*runs)],
+        "tutorial_result.csv": [tutorial_result(*runs)],
     }
+    for run in runs:
+        texts |= {(name if len(runs) == 1 else f"{run.run_name}_{name}"): [text] for name, text in run.network_reports().items()}
+    texts |= utilisation_files(runs, series)
     paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            path = folder / re.sub(r"[^\w.=-]+", "_", name)
-            path.write_text(text, encoding="utf-8", errors="replace")
-            paths.append(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot write to {directory}: {getattr(error, 'strerror', None) or error}") from None
+    with FileSet() as files:
+        files.make_folder(directory)
+        for name, pieces in texts.items():
+            paths.append(Path(directory) / re.sub(r"[^\w.=-]+", "_", name))
+            with files.open(paths[-1], errors="replace") as file:
+                file.writelines(pieces)
     return paths
 
 
@@ -141,28 +141,6 @@ def detailed(*runs: Result) -> str:
 def _delays(layer: LayerFigures) -> list[tuple[str, float]]:
     cells = [(f"queuing delay phase {number}", delay) for number, delay in enumerate(layer.queueing_delay_ns)]
     return cells + [(f"network delay phase {number}", delay) for number, delay in enumerate(layer.network_delay_ns, 1)]
-
-
-def dimension_utilization(result: Result) -> str:
-    """Share of each full window of 10 us in which a dimension has chunks, in percent."""
-    lines = [" time (us) ," + "".join(f"dim{number + 1} util," for number in range(len(result.dimensions)))]
-    windows = int(result.finish_ns // WINDOW_NS)
-    shares = [_busy_in_windows(intervals, windows) for intervals in result.busy_ns]
-    for window in range(windows):
-        cells = [f"{(window + 1) * WINDOW_NS / 1000:.6f}"] + [f"{share[window]:.6f}" for share in shares]
-        lines.append("".join(f"{cell}," for cell in cells))
-    lines.append("," * len(result.dimensions))
-    return "\n".join(lines) + "\n"
-
-
-def _busy_in_windows(intervals: list[tuple[float, float]], windows: int) -> list[float]:
-    busy = [0.0] * (windows + 1)
-    for begin, end in intervals:
-        window = int(begin // WINDOW_NS)
-        while window < windows and window * WINDOW_NS < end:
-            busy[window] += min(end, (window + 1) * WINDOW_NS) - max(begin, window * WINDOW_NS)
-            window += 1
-    return [100.0 * time / WINDOW_NS for time in busy]
 
 
 def backend_end_to_end(*runs: Result) -> str:

@@ -6,7 +6,7 @@ Messages of a `RouteDelayNetwork` never wait for each other; those of an `EventN
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from astra_sim.boundary import call, picoseconds
@@ -90,6 +90,12 @@ class EventNetwork(_OnPlatform, abc.ABC):
     def begin(self) -> int:
         """A run begins, at time 0: forget those before it. Returns what to add to times of the answer (picoseconds)."""
         return 0
+
+    def watch(self, tell: Callable[[int], None] | None) -> None:  # noqa: B027
+        """The run that has begun is watched: `tell` may be called with the time reached (picoseconds), from within `inject` and `advance`.
+
+        For networks that simulate for seconds between two arrivals. What `tell` raises must go out. None: it is not watched any more.
+        """
 
     def failure(self, why: str) -> AstraError:
         """The error where the function table reports one, in its words."""

@@ -245,6 +245,7 @@ class _Simulation:
         self._network = network
         self._platform = network.platform
         self._system = system
+        self._network = network
         self._memory = memory
         self._session = call(f"system {type(system).__name__}: session", system.session, graph.dimensions)
         self._scope = scope
@@ -287,12 +288,18 @@ class _Simulation:
                 self._programs[number].npus,
                 partial(self._issue, number),
             )
+        watched = self._network if progress is not None and isinstance(self._network, EventNetwork) else None
+        if watched is not None and progress is not None:
+            call(f"network {type(watched).__name__}: watch", watched.watch, lambda time: progress(time, engine.events))
         try:
             while engine.run(EVENTS_PER_REPORT):
                 if progress is not None:
                     progress(engine.now, engine.events)
         except UnlikeCollectivesError as error:
             raise InputError(self._unlike(error)) from None
+        finally:
+            if watched is not None:
+                watched.watch(None)
         self._check_finished()
         return self._trace()
 

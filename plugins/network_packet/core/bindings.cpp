@@ -115,6 +115,22 @@ bool uninterrupted(Action action) {
     }
 }
 
+// A watcher that calls `tell` with the time of a cycle; an empty one where `tell` is None. It holds a `Reference` to it: nb::object, or
+// nb::handle where the watcher may be destroyed without the interpreter lock, and `tell` outlives it.
+template <class Reference>
+Watcher watcher_of(const nb::object& tell, std::int64_t cycle_time) {
+    if (tell.is_none()) return {};
+    return [tell = Reference(tell), cycle_time](std::int64_t cycle) {
+        try {
+            tell(cycle * cycle_time);
+            return true;
+        } catch (nb::python_error& error) {
+            error.restore();
+            return false;
+        }
+    };
+}
+
 nb::object advance(Network& network, std::optional<std::int64_t> until) {
     bool any = false;
     bool interrupted = false;
@@ -158,7 +174,7 @@ nb::dict statistics(const Network& network) {
     return found;
 }
 
-nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table) {
+nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table, const nb::object& tell) {
     TrafficOptions options;
     auto set = [&](const char* key, auto& field) { field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]); };
     set("rate", options.rate);
@@ -174,12 +190,13 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table)
     set("to_self", options.to_self);
     Traffic traffic(options, *shape);
     Domain domain(shape);
+    Watcher watcher = watcher_of<nb::handle>(tell, 1);
     std::vector<std::string> waiting;
     bool interrupted = false;
     {
         nb::gil_scoped_release unlocked;
         interrupted = !uninterrupted([&] {
-            traffic.run(domain);
+            traffic.run(domain, std::move(watcher));
             waiting = traffic.deadlock(domain);
         });
     }
@@ -252,6 +269,7 @@ NB_MODULE(_core, m) {
         .def("wake_senders", &Network::wake_senders)
         .def("inject", &Network::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
         .def("advance", &advance, "until"_a.none())
+        .def("watch", [](Network& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); }, "tell"_a.none())
         .def("check", &Network::check)
         .def_prop_ro("clock_ps", &Network::clock_ps)
         .def_prop_ro("domains", &Network::domains)
@@ -259,5 +277,6 @@ NB_MODULE(_core, m) {
         .def("statistics", &statistics);
 
     m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");
-    m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "Drive a network with random packets; returns sums by measured period.");
+    m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "tell"_a.none(),
+          "Drive a network with random packets; returns sums by measured period. `tell` hears now and then which cycle is reached.");
 }

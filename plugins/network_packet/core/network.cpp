@@ -225,7 +225,7 @@ bool Network::advance(std::int64_t until) {
             return false;
         }
         if (next > until / clock_ps_) return false;
-        interruptible_.step();
+        interruptible_.step(next);
         now_ = next;
         for (Group& group : groups_) {
             if (group.members.empty() || group.domain->next() != next) continue;

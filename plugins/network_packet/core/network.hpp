@@ -57,6 +57,8 @@ public:
     Statistics statistics(std::size_t index) const;
     std::int64_t clock_ps() const { return clock_ps_; }
     Cycle now() const { return now_; }
+    // Who is told, now and then within a long `advance`, how far it is; an empty one: nobody.
+    void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
     std::string check() const;
 
 private:

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "domain.hpp"
-#include "interrupt.hpp"
 
 namespace astra::packet {
 
@@ -102,14 +101,15 @@ void Traffic::received(const Message& message, const Packet& packet, Cycle now) 
     largest = std::max(largest, latency);
 }
 
-void Traffic::run(Domain& domain) {
+void Traffic::run(Domain& domain, Watcher watcher) {
     domain.attach(this);
     Interruptible interruptible;
+    interruptible.watch(std::move(watcher));
     std::vector<std::uint64_t> arrived;
     for (int l = 0; l < domain.shape().lanes(); ++l) domain.schedule_lane(l, 0);
     const Cycle measured = options_.warm_up + options_.period * options_.periods;
     while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
-        interruptible.step();
+        interruptible.step(domain.next());
         cycles = domain.next();
         domain.run(cycles, arrived);
         arrived.clear();

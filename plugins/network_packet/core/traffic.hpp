@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "interrupt.hpp"
 
 namespace astra::packet {
 
@@ -45,8 +46,8 @@ public:
     // Makes the packets of a lane that are due, and asks to be called again in time.
     void create(Domain& domain, int lane, Cycle now);
     void received(const Message& message, const Packet& packet, Cycle now);
-    // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached.
-    void run(Domain& domain);
+    // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
+    void run(Domain& domain, Watcher watcher);
     // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
     std::vector<std::string> deadlock(Domain domain) const;
 

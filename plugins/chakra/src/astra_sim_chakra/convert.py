@@ -13,6 +13,7 @@ import tomli
 from astra_sim import InputError
 from astra_sim.components import build
 from astra_sim.experiment import Experiment, load_experiment
+from astra_sim.files import FileSet
 from astra_sim.options import Typed
 from astra_sim.plugins import shared_plugins
 from astra_sim.specs import parse_json, parse_toml, read_text
@@ -100,10 +101,8 @@ def convert(
     given = {name: value for name, value in run.items() if value is not None}
     request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
     _check(request)
-    try:
-        lines = _CONVERTERS[chosen](request)
-    except OSError as error:
-        raise InputError(f"{error.filename or target}: {error.strerror or error}") from None
+    with FileSet() as files:
+        lines = _CONVERTERS[chosen](request, files)
     for line in lines:
         click.echo(line, err=True)
 
@@ -165,22 +164,22 @@ def _prefix(target: str) -> str:
 # -- Workloads ---------------------------------------------------------------------------------------------------------
 
 
-def _from_text(request: Request) -> Iterable[str]:
+def _from_text(request: Request, files: FileSet) -> Iterable[str]:
     experiment = Experiment()
     experiment.use("workload", request.source, shared_plugins())
-    return _workload(experiment, request)
+    return _workload(experiment, request, files)
 
 
-def _from_toml(request: Request) -> Iterable[str]:
+def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
     table = parse_toml(read_text(request.source), request.source)
     if "workload" in table:
         experiment = load_experiment(request.source)
     else:
         experiment = Experiment(sections={"workload": table}, origin={"workload": request.source})
-    return _workload(experiment, request)
+    return _workload(experiment, request, files)
 
 
-def _from_json(request: Request) -> Iterable[str]:
+def _from_json(request: Request, files: FileSet) -> Iterable[str]:
     document = parse_json(read_text(request.source), request.source)
     if isinstance(document, dict) and "nodes" in document:
         if "schema" in document:
@@ -188,15 +187,15 @@ def _from_json(request: Request) -> Iterable[str]:
         trace = from_json(document, request.source)
         if request.target_format != "chakra":
             raise _impossible(request, "a trace")
-        write_trace(request.target, trace, compress=request.compress)
+        write_trace(request.target, trace, compress=request.compress, files=files)
         return []
     table = document.get("workload") if isinstance(document, dict) else None
     if not isinstance(table, dict):
         raise InputError(f"{request.source}: neither a trace (nodes) nor a workload (workload)")
-    return _workload(Experiment(sections={"workload": table}, origin={"workload": request.source}), request)
+    return _workload(Experiment(sections={"workload": table}, origin={"workload": request.source}), request, files)
 
 
-def _workload(experiment: Experiment, request: Request) -> Iterable[str]:
+def _workload(experiment: Experiment, request: Request, files: FileSet) -> Iterable[str]:
     """Write a workload in any format. Returns lines about what there is to know of it."""
     for kind in ("platform", "system", "compute"):
         if kind in request.run:
@@ -206,11 +205,11 @@ def _workload(experiment: Experiment, request: Request) -> Iterable[str]:
         experiment.set(assignment)
     table = _plain(experiment.sections.get("workload", {}))
     if request.target_format == "chakra":
-        return _unrolled(experiment, table, request)
-    return _write_workload(table, request)
+        return _unrolled(experiment, table, request, files)
+    return _write_workload(table, request, files)
 
 
-def _write_workload(table: dict[str, Any], request: Request) -> Iterable[str]:
+def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
     notes: list[str] = []
     if request.target_format == "text":
         text, notes = to_text(table, request.source)
@@ -221,11 +220,11 @@ def _write_workload(table: dict[str, Any], request: Request) -> Iterable[str]:
             text = json.dumps({"workload": table}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         except (TypeError, ValueError) as error:
             raise InputError(f"{request.source}: the workload cannot be written as JSON: {error}") from None
-    _write_text(request.target, [text])
+    _write_text(files, request.target, [text])
     return [f"left out: {note}" for note in notes]
 
 
-def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request) -> Iterable[str]:
+def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
     """Write the execution graph of a workload, a trace for each rank."""
     components = build(experiment, shared_plugins())
     made = graph_nodes(components.graph, components.platform)
@@ -238,10 +237,10 @@ def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request) -
             metadata = workload_metadata(table, encoded)
         except (TypeError, ValueError) as error:
             raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
-        write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress)
+        write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress, files=files)
     lines = [f"{len(made.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
     if made.groups:
-        _write_text(f"{prefix}.groups.json", [json.dumps(made.groups) + "\n"])
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(made.groups) + "\n"])
         lines.append(f"{len(made.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
     return lines
 
@@ -249,51 +248,53 @@ def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request) -
 # -- Traces ------------------------------------------------------------------------------------------------------------
 
 
-def _from_chakra(request: Request) -> Iterable[str]:
+def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
     """A file of that very name is one trace, otherwise the name is the prefix of all ranks."""
     single = os.path.exists(request.source)
     prefix = _prefix(request.source)
     if request.target_format in ("text", "toml"):
         path = request.source if single else rank_path(prefix, 0)
-        return _write_workload(embedded_workload(path), request)
+        return _write_workload(embedded_workload(path), request, files)
     if single:
-        return _write_trace(request.source, request.target, request)
+        return _write_trace(request.source, request.target, request, files)
     ranks = load_ranks(prefix).ranks
     stem, extension = os.path.splitext(request.target)
     for rank in range(ranks):
         target = f"{stem}.{rank}{extension}" if request.target_format == "json" else rank_path(_prefix(request.target), rank)
-        _write_trace(rank_path(prefix, rank), target, request)
+        _write_trace(rank_path(prefix, rank), target, request, files)
     return [f"{ranks} ranks"]
 
 
-def _write_trace(source: str, target: str, request: Request) -> Iterable[str]:
+def _write_trace(source: str, target: str, request: Request, files: FileSet) -> Iterable[str]:
     trace = load_trace(source, keep=True)
     if os.path.exists(target) and os.path.samefile(source, target):
         raise InputError(f"{target}: the target is the source")
     if request.target_format == "json":
-        _write_text(target, to_json(trace))
+        _write_text(files, target, to_json(trace))
     else:
-        write_trace(target, trace, compress=request.compress)
+        write_trace(target, trace, compress=request.compress, files=files)
     return []
 
 
-def _from_flexflow(request: Request) -> Iterable[str]:
+def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
     ranks = read_flexflow(request.source, request.time_unit or "s")
     if request.target_format != "chakra":
         raise _impossible(request, "a task graph")
     prefix = _prefix(request.target)
     for rank, nodes in enumerate(ranks):
-        write_trace(rank_path(prefix, rank), trace_of(nodes, name=f"{request.source}: device {rank}"), compress=request.compress)
+        trace = trace_of(nodes, name=f"{request.source}: device {rank}")
+        write_trace(rank_path(prefix, rank), trace, compress=request.compress, files=files)
     return [f"{len(ranks)} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, len(ranks) - 1)}"]
 
 
-def _from_pytorch(request: Request) -> Iterable[str]:
+def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
     rank = request.rank or 0
     target = rank_path(_prefix(request.target), rank)
-    convert_pytorch(request.source, request.kineto, rank, target)
-    trace = load_trace(target)
+    with files.temporary(target) as temporary:
+        convert_pytorch(request.source, request.kineto, rank, temporary)
+        trace = load_trace(temporary)
     left_out = f", {trace.left_out} control dependencies on nodes that mlc-chakra left out" if trace.left_out else ""
     return [f"{len(trace)} nodes{left_out}: {target}"]
 
@@ -319,8 +320,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _write_text(path: str, pieces: Iterable[str]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+def _write_text(files: FileSet, path: str, pieces: Iterable[str]) -> None:
+    with files.open(path) as file:
         file.writelines(pieces)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gzip
 import os
 from collections.abc import Iterable
 from typing import IO, Any
+
+from astra_sim.files import FileSet
 
 from astra_sim_chakra.reader import parse_trace
 from astra_sim_chakra.schema import ATTRIBUTES, VERSION, NodeType
@@ -22,7 +25,8 @@ def write_nodes(
 ) -> None:
     """Write a trace, node by node; `compress` with gzip. Ids and dependencies are not checked.
 
-    Raises ValueError where a number is out of the range of its attribute, and OSError.
+    What was there stays until the trace is complete. Raises ValueError where a number is out of the range of its attribute, and RunError
+    where the file cannot be written.
     """
     write_encoded(path, map(_delimited, map(encode_node, nodes)), metadata, compress=compress)
 
@@ -32,9 +36,11 @@ def encode_nodes(nodes: Iterable[Node]) -> bytes:
     return b"".join(map(_delimited, map(encode_node, nodes)))
 
 
-def write_encoded(path: str | os.PathLike[str], pieces: Iterable[bytes], metadata: Metadata, *, compress: bool = False) -> None:
-    """Write a trace whose nodes are encoded already. Raises OSError."""
-    with open(path, "wb") as file:
+def write_encoded(
+    path: str | os.PathLike[str], pieces: Iterable[bytes], metadata: Metadata, *, compress: bool = False, files: FileSet | None = None
+) -> None:
+    """Write a trace whose nodes are encoded already; with `files`, as one of those. Raises RunError where it cannot be written."""
+    with FileSet() if files is None else contextlib.nullcontext(files) as chosen, chosen.open(path, "wb") as file:
         if compress:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
                 _write(packed, pieces, metadata)
@@ -42,11 +48,14 @@ def write_encoded(path: str | os.PathLike[str], pieces: Iterable[bytes], metadat
             _write(file, pieces, metadata)
 
 
-def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = False) -> None:
-    """Write a trace that was loaded; fields without a column only if it was loaded with `keep`. Raises ValueError and OSError."""
+def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = False, files: FileSet | None = None) -> None:
+    """Write a trace that was loaded; fields without a column only if it was loaded with `keep`. With `files`, as one of those.
+
+    Raises ValueError for a trace that cannot be written, and RunError where the file cannot be.
+    """
     if trace.relative_peers:
         raise ValueError("a trace with relative peers is that of no rank; RankTraces.trace(rank) makes one")
-    write_nodes(path, trace.nodes(), trace.metadata, compress=compress)
+    write_encoded(path, map(_delimited, map(encode_node, trace.nodes())), trace.metadata, compress=compress, files=files)
 
 
 def trace_of(nodes: Iterable[Node], metadata: Metadata = DEFAULT_METADATA, name: str = "trace") -> Trace:

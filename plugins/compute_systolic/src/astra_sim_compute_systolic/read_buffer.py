@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from astra_sim import InputError
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import ceil_div
 from astra_sim_compute_systolic.streams import Numbers, Stream
 
 _BLOCK = 512
+_ROWS = 1 << 12
+_MAX_MISSING = 1 << 26
+"""Elements that are missing in a last tile, which are looked up one by one: 500 MB of memory."""
 
 
 class Slides(NamedTuple):
@@ -115,10 +119,20 @@ class Ranks:
         self._missing: Numbers = np.empty(0, dtype=np.int64)
 
     def prepare(self) -> None:
-        """Note which elements of the last tile are missing."""
+        """Note which elements of the last tile are missing. Raises InputError where they are too many."""
         tiles = self._stream.tiles
-        rows = np.arange((tiles.number - 1) * tiles.height, tiles.number * tiles.height)[:, None]
-        self._missing = np.sort(self._stream.order(rows, np.arange(tiles.last_width, tiles.width)[None, :]), axis=None)
+        missing = tiles.padded - tiles.elements
+        if missing > _MAX_MISSING:
+            raise InputError(
+                f"an operand whose last tile has {tiles.height} rows and {tiles.last_width} of {tiles.width} columns is too large for its "
+                f"memory traffic to be simulated: {missing} elements are missing there; at most {_MAX_MISSING} are right"
+            )
+        columns = np.arange(tiles.last_width, tiles.width)[None, :]
+        self._missing = np.empty(missing, dtype=np.int64)
+        for row in range(0, tiles.height, _ROWS):
+            rows = np.arange(row, min(tiles.height, row + _ROWS))[:, None] + (tiles.number - 1) * tiles.height
+            self._missing[row * columns.size : (row + len(rows)) * columns.size] = self._stream.order(rows, columns).ravel()
+        self._missing.sort()
 
     def spans(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers, Numbers]:
         """Cycles and first and last position of what a fold demands."""

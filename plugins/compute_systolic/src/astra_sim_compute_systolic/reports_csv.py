@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from astra_sim.files import FileSet
+
 from astra_sim_compute_systolic.report import LayerReport
 
 COMPUTE = ("Total Cycles", "Stall Cycles", "Overall Util %", "Mapping Efficiency %", "Compute Util %")
@@ -54,16 +56,18 @@ def detailed_access_report(layers: Sequence[LayerReport]) -> str:
 
 
 def write_reports(layers: Sequence[LayerReport], folder: str) -> list[Path]:
-    """Write the three files into a folder, which is made if it is not there. Returns their paths."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    files = {
+    """Write the three files into a folder, which is made if it is not there: all, or none. Returns their paths. Raises RunError."""
+    texts = {
         "COMPUTE_REPORT.csv": compute_report(layers),
         "BANDWIDTH_REPORT.csv": bandwidth_report(layers),
         "DETAILED_ACCESS_REPORT.csv": detailed_access_report(layers),
     }
-    for name, text in files.items():
-        Path(folder, name).write_text(text)
-    return [Path(folder, name) for name in files]
+    with FileSet() as files:
+        files.make_folder(folder)
+        for name, text in texts.items():
+            with files.open(Path(folder, name)) as file:
+                file.write(text)
+    return [Path(folder, name) for name in texts]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ _ONLY_IN_3 = {
     "ifmapcustomlayout": "stall on conflicts of SRAM banks",
     "filtercustomlayout": "stall on conflicts of SRAM banks",
 }
+_KEY = re.compile(r"^[^=:\n]+", re.MULTILINE)
+_BLANKS = re.compile(r"(?<=\S)[^\S\n]{2,}")
 _MAX_SIDE = 1 << 20
 _MAX_NUMBER = 999_999_999
 
@@ -51,7 +54,8 @@ def read_configuration(text: str, path: str) -> Configuration:
     """A configuration file. An element is a byte. Raises InputError naming file, key and value."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(text, path)
+        # The parser's time is quadratic in the blanks of a key.
+        parser.read_string(_KEY.sub(lambda key: _BLANKS.sub(" ", key[0]), text), path)
     except configparser.Error as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from None
     reader = _Keys(parser, path)

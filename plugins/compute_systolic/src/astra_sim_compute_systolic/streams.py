@@ -140,17 +140,24 @@ class Operands(NamedTuple):
     filter: MovingStream | StationaryStream
 
 
-_MAX_FOLD = 1 << 26
-"""Cycles of a fold that are held in memory at once."""
+_MAX_FOLD = 1 << 23
+"""Cycles of a fold, which are held in memory at once: some 800 MB."""
+_MAX_CYCLES = 1 << 32
+"""Cycles of all folds, which are gone through: some 30 seconds. A short fold costs as much as one of _SHORT_FOLD cycles."""
+_SHORT_FOLD = 1 << 12
 
 
 def operands(array: SystolicArray, shape: Shape) -> Operands:
-    """The streams of a layer's operands. Raises InputError where a fold is too long."""
+    """The streams of a layer's operands. Raises InputError where the layer is too large."""
     gemm = shape.gemm
     mapping = array.mapping(gemm.m, gemm.n, gemm.k)
-    if array.fold_cycles(mapping.time) > _MAX_FOLD:
-        raise InputError(f"{shape} is too large for its memory traffic to be simulated; folds of at most {_MAX_FOLD} cycles are right")
-    folds = array.folds(mapping)
+    cycles, folds = int(array.fold_cycles(mapping.time)), array.folds(mapping)
+    too_large = f"{shape} is too large for its memory traffic to be simulated:"
+    if cycles > _MAX_FOLD:
+        raise InputError(f"{too_large} a fold of the array takes {cycles} cycles; at most {_MAX_FOLD} are right")
+    if int(folds.rows * folds.columns) * max(cycles, _SHORT_FOLD) > _MAX_CYCLES:
+        most = _MAX_CYCLES // max(cycles, _SHORT_FOLD)
+        raise InputError(f"{too_large} {folds.rows * folds.columns} folds of {cycles} cycles; at most {most} of them are right")
     by_rows = (int(folds.rows), array.rows, int(mapping.rows - (folds.rows - 1) * array.rows))
     by_columns = (int(folds.columns), array.columns, int(mapping.columns - (folds.columns - 1) * array.columns))
 

@@ -6,14 +6,16 @@ when it is demanded is fetched. The bandwidth is what would have been needed to 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from astra_sim import InputError
 from astra_sim.models import Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import SystolicArray, ceil_div
-from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, Tiles, ifmap_addresses, operands
+from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, ifmap_addresses, operands
 from astra_sim_compute_systolic.write_buffer import DramTraffic
 
 _FIRST_BANDWIDTH = 10
@@ -32,6 +34,14 @@ def operand_traffic(array: SystolicArray, shape: Shape, ifmap_sram: int, filter_
     return found[0], found[1]
 
 
+_BLOCK = 1 << 18
+"""Elements that are demanded at once; their order takes some 60 bytes each."""
+_MAX_NUMBERS = 1 << 26
+"""Elements of an operand, each of which takes 12 bytes."""
+_MAX_DEMANDED = 1 << 30
+"""Elements that all folds demand, which are gone through: some 30 seconds."""
+
+
 class _Demand:
     """Which elements each fold demands, in order, by number: the address, or the place in the operand."""
 
@@ -40,26 +50,38 @@ class _Demand:
         self._addresses = addresses
         tiles = stream.tiles
         self.numbers = tiles.padded if addresses is None else int(addresses.max()) + 1
+        self._kept: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
         self.different = tiles.elements if addresses is None else int(np.count_nonzero(np.bincount(addresses[addresses >= 0])))
-        self._orders = {width: _skewed(tiles, width) for width in {tiles.width, tiles.last_width}} if _moves(stream) else {}
 
-    def fold(self, row_fold: int, column_fold: int) -> tuple[Numbers, NDArray[Any]]:
-        """The cycles of the fold and the numbers of the elements that it demands, in order."""
+    def fold(self, row_fold: int, column_fold: int) -> Iterator[tuple[Numbers, NDArray[Any]]]:
+        """The cycles of the fold and the numbers of the elements that it demands, in order, in blocks."""
         tiles = self.stream.tiles
         tile = self.stream.tile_of(row_fold, column_fold)
-        if self._orders:
-            cycles, rows, columns = self._orders[tiles.width_of(tile)]
-            cycles = cycles + int(self.stream.spans(0, 0).cycles[0])
-            rows = rows + tile * tiles.height
+        width = tiles.width_of(tile)
+        if _moves(self.stream):
+            start = int(self.stream.spans(0, 0).cycles[0])
+            for cycles, rows, columns in self._diagonals(width):
+                yield self._numbered(cycles + start, rows + tile * tiles.height, columns)
         else:
             # Rows of the part of a tile, last row first, as the spans say.
             spans = self.stream.spans(row_fold, column_fold)
-            width = tiles.width_of(tile)
             cycles = np.repeat(spans.cycles, width)
-            rows = np.repeat(spans.first // tiles.width, width)
-            columns = np.tile(np.arange(width), len(spans.cycles))
+            yield self._numbered(cycles, np.repeat(spans.first // tiles.width, width), np.tile(np.arange(width), len(spans.cycles)))
+
+    def _diagonals(self, width: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """Cycle, row and column of the elements of a tile in the order in which they are demanded; kept where they are one block."""
+        diagonals, at_once = self.stream.tiles.height + width - 1, max(1, _BLOCK // width)
+        if diagonals > at_once:
+            for first in range(0, diagonals, at_once):
+                yield _skewed(self.stream.tiles.height, width, first, min(diagonals, first + at_once))
+            return
+        if width not in self._kept:
+            self._kept[width] = _skewed(self.stream.tiles.height, width, 0, diagonals)
+        yield self._kept[width]
+
+    def _numbered(self, cycles: Numbers, rows: Numbers, columns: Numbers) -> tuple[Numbers, NDArray[Any]]:
         if self._addresses is None:
-            return cycles, rows * tiles.width + columns
+            return cycles, rows * self.stream.tiles.width + columns
         numbers = self._addresses[rows, columns]
         exists = numbers >= 0
         return cycles[exists], numbers[exists]
@@ -69,10 +91,10 @@ def _moves(stream: Stream) -> bool:
     return isinstance(stream, MovingStream)
 
 
-def _skewed(tiles: Tiles, width: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Cycle, row and column of the elements of a tile in the order in which they are demanded: diagonal after diagonal."""
-    steps = np.arange(tiles.height + width - 1)
-    left, right = np.maximum(0, steps - tiles.height + 1), np.minimum(steps, width - 1)
+def _skewed(height: int, width: int, first: int, last: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Cycle, row and column of the elements of a tile on its diagonals from `first` to before `last`, one after another."""
+    steps = np.arange(first, last)
+    left, right = np.maximum(0, steps - height + 1), np.minimum(steps, width - 1)
     lengths = right - left + 1
     cycles = np.repeat(steps, lengths)
     columns = np.arange(len(cycles)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(left, lengths)
@@ -85,10 +107,16 @@ def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold
     if demand.different < half:
         fetched = ceil_div(demand.different, set_size) * set_size
         return DramTraffic(-ceil_div(fetched, _FIRST_BANDWIDTH), -1, demand.different)
+    tiles = demand.stream.tiles
+    demanded = row_folds * column_folds * tiles.height * tiles.width if _moves(demand.stream) else tiles.padded
+    for count, most, what in ((demand.numbers, _MAX_NUMBERS, "elements"), (demanded, _MAX_DEMANDED, "elements demanded over all folds")):
+        if count > most:
+            raise InputError(f"an operand of {count} {what} is too large for its memory traffic to be simulated; at most {most} are right")
     filled = _Filled(demand.numbers, half)
     for column_fold in range(column_folds):
         for row_fold in range(row_folds):
-            filled.add(*demand.fold(row_fold, column_fold), (column_fold * row_folds + row_fold) * fold_cycles)
+            for cycles, numbers in demand.fold(row_fold, column_fold):
+                filled.add(cycles, numbers, (column_fold * row_folds + row_fold) * fold_cycles)
     before = int(demand.stream.spans(0, 0).cycles[0]) - 1
     return DramTraffic(before - ceil_div(half, _FIRST_BANDWIDTH) + 1, filled.last_emptied + 1, filled.fetched)
 

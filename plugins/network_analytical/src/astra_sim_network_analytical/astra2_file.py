@@ -12,6 +12,9 @@ from astra_sim.errors import suggestion
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_MAX_CHARACTERS = 1 << 20
+_MAX_VALUES = 10_000
+_MAX_SCALAR = 1000
 
 
 def recognises(text: str) -> bool:
@@ -77,17 +80,24 @@ def _number(value: Any, key: str, path: str) -> float:
 
 
 def _mapping(text: str, path: str) -> dict[Any, Any]:
-    """The mapping in a YAML text, in which no key stands twice."""
+    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are made."""
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(f"{path}: {len(text)} characters are too many for a network file; at most {_MAX_CHARACTERS} are right")
     loader = None
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
             raise InputError(f"{path}: not a YAML mapping; the keys {', '.join(_KEYS)} are right")
-        keys = [key for key, _ in node.value]
-        for number, key in enumerate(keys):
-            if key.value in [earlier.value for earlier in keys[:number]]:
-                raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice")
+        values = _count(node, {}, path)
+        if values > _MAX_VALUES:
+            raise InputError(f"{path}: {values} values, aliases written out, are too many; at most {_MAX_VALUES} are right")
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice")
+                seen.add(key.value)
         return dict(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -99,3 +109,25 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _count(node: Any, known: dict[int, int | None], path: str) -> int:
+    """How many values a node of YAML stands for, those behind aliases and merge keys counted wherever they are used.
+
+    `known`: those of nodes by identity, None for those being counted. Raises InputError where a node contains itself, and for a scalar that
+    is too long.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        if len(node.value) > _MAX_SCALAR:
+            where = f"{path}:{node.start_mark.line + 1}"
+            raise InputError(f"{where}: a value of {len(node.value)} characters; at most {_MAX_SCALAR} are right")
+        return 1
+    if id(node) not in known:
+        known[id(node)] = None
+        pairs = isinstance(node, yaml.MappingNode)
+        children = [child for pair in node.value for child in pair] if pairs else node.value
+        known[id(node)] = 1 + sum(_count(child, known, path) for child in children)
+    count = known[id(node)]
+    if count is None:
+        raise InputError(f"{path}:{node.start_mark.line + 1}: a value that contains itself")
+    return count

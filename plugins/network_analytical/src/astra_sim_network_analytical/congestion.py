@@ -201,7 +201,7 @@ class CompiledFifoNetwork(TableNetwork):
         self._core = _core
         self._options = options
         self._map = link_map
-        self._rows = [attrs.astuple(links) for links in link_map.dimensions]
+        self._rows = [attrs.astuple(links, recurse=False) for links in link_map.dimensions]
 
     def make_table(self) -> object:
         """The table of a run."""

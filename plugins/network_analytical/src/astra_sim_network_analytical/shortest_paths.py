@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
 
@@ -23,21 +22,44 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
     into: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         into[target].append((source, number))
+    # All destinations at once, a level of distance after the other: sets of them are bits of whole numbers.
     links, distances = [NO_WAY] * (nodes * destinations), [NO_WAY] * (nodes * destinations)
+    reached = [1 << node if node < destinations else 0 for node in range(nodes)]
     for destination in range(destinations):
-        distance, via = [NO_WAY] * nodes, [nodes] * nodes
-        distance[destination] = 0
-        reached = deque([destination])
-        while reached:
-            node = reached.popleft()
+        distances[destination * destinations + destination] = 0
+    frontier = {node: reached[node] for node in range(destinations)}
+    distance = 0
+    while frontier:
+        distance += 1
+        following: dict[int, int] = {}
+        for node in sorted(frontier):  # so that the first to lead somewhere is that of the lowest number
             for before, link in into[node]:
-                if distance[before] == NO_WAY:
-                    distance[before] = distance[node] + 1
-                    reached.append(before)
-                if distance[before] == distance[node] + 1 and node < via[before]:
-                    via[before] = node
-                    links[before * destinations + destination] = link
-        distances[destination::destinations] = distance
-        if NO_WAY in distance[:destinations]:
-            raise InputError(f"{where}: there is no way from NPU {distance.index(NO_WAY)} to NPU {destination}")
+                fresh = frontier[node] & ~(reached[before] | following.get(before, 0))
+                if fresh:
+                    following[before] = following.get(before, 0) | fresh
+                    for destination in _bits(fresh):
+                        links[before * destinations + destination] = link
+                        distances[before * destinations + destination] = distance
+        for node, fresh in following.items():
+            reached[node] |= fresh
+        frontier = following
+    _check(reached[:destinations], where)
     return links, distances
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
+
+
+def _check(reached: Sequence[int], where: str) -> None:
+    """Raise InputError if from some NPU another is not reached."""
+    everywhere = (1 << len(reached)) - 1
+    missing = [everywhere & ~each for each in reached]
+    if any(missing):
+        destination = min(next(_bits(each)) for each in missing if each)
+        source = next(npu for npu, each in enumerate(missing) if each >> destination & 1)
+        raise InputError(f"{where}: there is no way from NPU {source} to NPU {destination}")

@@ -10,10 +10,20 @@ from astra_sim.platform import Dimension, Platform
 
 from astra_sim_network_packet._core import Network, Shape
 from astra_sim_network_packet.options import Settings
-from astra_sim_network_packet.topologies import Link, graph_of
+from astra_sim_network_packet.topologies import Link, graph_of, link_count
 
 MAX_CLOCK_RATIO = 1_000_000
 MAX_CHANNELS = 2_000_000
+MAX_NPUS = 1 << 20
+
+
+def check_size(platform: Platform) -> None:
+    """Raise InputError where a platform has too many NPUs or links for flits, as its sizes tell."""
+    if platform.npus > MAX_NPUS:
+        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; at most {MAX_NPUS} are right")
+    links = sum(link_count(dimension) * (platform.npus // dimension.size) for dimension in platform.dimensions)
+    if links > MAX_CHANNELS:
+        raise InputError(f"the platform has {links} links, too many for flits; at most {MAX_CHANNELS} are right")
 
 
 def clock_of(settings: Settings, platform: Platform) -> int:
@@ -35,6 +45,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in which
     its ends differ. Raises InputError.
     """
+    check_size(platform)
     dimensions = platform.dimensions
     vnets = len(dimensions) if lanes_by_dimension else 1
     clock_ps = clock_of(settings, platform)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from astra_sim_network_packet.load import Load
@@ -60,32 +60,30 @@ def _pyplot() -> Any:
         return None
 
 
-def draw_curve(loads: Sequence[Load], path: str) -> bool:
-    """Latency against accepted traffic, as a picture. Returns whether there is matplotlib to draw it."""
+def draw_curve(loads: Sequence[Load]) -> bytes | None:
+    """Latency against accepted traffic, as a picture in PNG. None where there is no matplotlib to draw it."""
     pyplot = _pyplot()
     if pyplot is None:
-        return False
+        return None
     figure, axes = pyplot.subplots()
     stable = [load for load in loads if load.stable]
     axes.plot([load.accepted_rate for load in stable], [load.packet_latency for load in stable], marker="o")
     axes.set_xlabel("accepted flits per node and cycle")
     axes.set_ylabel("packet latency (cycles)")
-    figure.savefig(path)
-    pyplot.close(figure)
-    return True
+    return _picture(pyplot, figure, "png")
 
 
 def svg(links: Sequence[LoadedLink], unit: str) -> str | None:
     """Load from router to router, as a picture in SVG. None where there is no matplotlib to draw it."""
-    out = io.StringIO()
-    return out.getvalue() if draw_links(links, out, unit, "svg") else None
+    picture = draw_links(links, unit, "svg")
+    return None if picture is None else picture.decode()
 
 
-def draw_links(links: Sequence[LoadedLink], file: str | IO[str], unit: str = "flits per cycle", form: str | None = None) -> bool:
-    """Load from router to router, as a picture. Returns whether there is matplotlib to draw it."""
+def draw_links(links: Sequence[LoadedLink], unit: str = "flits per cycle", form: str = "png") -> bytes | None:
+    """Load from router to router, as a picture. None where there is no matplotlib to draw it, or no link."""
     pyplot = _pyplot()
     if pyplot is None or not links:
-        return False
+        return None
     count = 1 + max(max(link.source, link.sink) for link in links)
     cells = [[0.0] * count for _ in range(count)]
     for link in links:
@@ -95,6 +93,12 @@ def draw_links(links: Sequence[LoadedLink], file: str | IO[str], unit: str = "fl
     axes.set_xlabel("to router")
     axes.set_ylabel("from router")
     figure.colorbar(image, label=unit)
-    figure.savefig(file, format=form)
+    return _picture(pyplot, figure, form)
+
+
+def _picture(pyplot: Any, figure: Any, form: str) -> bytes:
+    """A figure as the bytes of a file."""
+    out = io.BytesIO()
+    figure.savefig(out, format=form)
     pyplot.close(figure)
-    return True
+    return out.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 from astra_sim import DeadlockError, InputError
@@ -12,6 +12,15 @@ from astra_sim_network_packet._core import Shape, run_traffic
 
 # Student's t for 95 % confidence, by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093)
+
+MAX_PERIODS = 100_000
+_BOUNDS = {
+    "warm_up": (0, 10**9),
+    "period": (1, 10**9),
+    "periods": (1, MAX_PERIODS),
+    "drain_limit": (0, 10**9),
+    "packet_flits": (1, 10**9),
+}
 
 
 @attrs.frozen
@@ -28,9 +37,9 @@ class Measurement:
     hot_node: int = 0
 
     def __attrs_post_init__(self) -> None:
-        for name in ("warm_up", "period", "periods", "drain_limit", "packet_flits"):
-            if not (0 if name in ("warm_up", "drain_limit") else 1) <= getattr(self, name) <= 10**9:
-                raise InputError(f"{name} is {getattr(self, name)}; a whole number from 1 to 10^9 is right")
+        for name, (least, most) in _BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"{name} is {getattr(self, name)}; a whole number from {least} to {most} is right")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}; a whole number from 0 to 2^63 - 1 is right")
         if not 0 <= self.hot_share <= 1:
@@ -76,8 +85,11 @@ class Load:
     links: tuple[LinkLoad, ...] = attrs.field(repr=False)
 
 
-def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement) -> Load:
-    """Drive a network with random packets. Raises InputError for a rate that cannot be, DeadlockError where the network deadlocks."""
+def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement, tell: Callable[[int], None] | None = None) -> Load:
+    """Drive a network with random packets; `tell` hears now and then which cycle is reached.
+
+    Raises InputError for a rate that cannot be, DeadlockError where the network deadlocks.
+    """
     if not 0 < rate <= how.packet_flits:
         raise InputError(f"rate is {rate:g}; more than 0 and at most {how.packet_flits} flits per node and cycle is right")
     nodes = len(targets)
@@ -98,6 +110,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
             "hot_node": how.hot_node,
             "to_self": True,
         },
+        tell,
     )
     if found["waiting"]:
         head = f"the network deadlocks at a rate of {rate:g} flits per node and cycle, and packets cannot arrive"

@@ -58,6 +58,10 @@ class PacketNetwork(EventNetwork):
             raise self.failure(str(error)) from None
         return arrived
 
+    def watch(self, tell: Callable[[int], None] | None) -> None:
+        """Tell the simulated time now and then, also within a long `advance`."""
+        self._core.watch(tell)
+
     def failure(self, why: str) -> AstraError:
         """The error that the core reports: a deadlock, with a line for every channel that waits, or a message that has no way."""
         first, *waiting = why.split("\n")

@@ -6,7 +6,6 @@ A topology here is a graph: positions of the dimension come first, switches afte
 from __future__ import annotations
 
 import collections
-import functools
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +45,15 @@ class Graph:
     switches: int
     links: tuple[Link, ...] = attrs.field(repr=False)
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
+    _leaving: list[list[Link]] = attrs.field(init=False, repr=False, eq=False)
+    _rows: dict[int, list[int]] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+
+    @_leaving.default
+    def _(self) -> list[list[Link]]:
+        leaving: list[list[Link]] = [[] for _ in range(self.size + self.switches)]
+        for link in self.links:
+            leaving[link.source].append(link)
+        return leaving
 
     def hops(self, source: int, destination: int) -> int:
         """Links on a shortest way (one of least cost)."""
@@ -65,39 +73,30 @@ class Graph:
         return max(counts.values(), default=0)
 
     def _distances(self, source: int) -> list[int]:
-        return _all_distances(self)[source]
+        """From a place to every other, the links of a way of least cost, of those the one of fewest; -1 where there is no way.
+
+        Searched for when first asked for (Dijkstra's algorithm).
+        """
+        if source not in self._rows:
+            distances = self._rows[source] = [-1] * len(self._leaving)
+            queue = [(0, 0, source)]
+            while queue:
+                cost, hops, place = heapq.heappop(queue)
+                if distances[place] >= 0:
+                    continue
+                distances[place] = hops
+                for link in self._leaving[place]:
+                    if distances[link.sink] < 0:
+                        heapq.heappush(queue, (cost + link.cost, hops + 1, link.sink))
+        return self._rows[source]
 
     def check(self) -> None:
         """Raise InputError if some NPU cannot reach another."""
-        for source, distances in enumerate(_all_distances(self)):
+        for source in range(self.size):
+            distances = self._distances(source)
             for destination in range(self.size):
                 if distances[destination] < 0:
                     raise InputError(f"{self.name}: there is no way from position {source} to position {destination}; check the links")
-
-
-@functools.lru_cache(maxsize=16)
-def _all_distances(graph: Graph) -> list[list[int]]:
-    """From every NPU to every place, the links of a way of least cost; -1 where there is no way."""
-    places = graph.size + graph.switches
-    leaving: list[list[Link]] = [[] for _ in range(places)]
-    for link in graph.links:
-        leaving[link.source].append(link)
-    return [_distances_from(source, leaving) for source in range(graph.size)]
-
-
-def _distances_from(source: int, leaving: Sequence[Sequence[Link]]) -> list[int]:
-    """Dijkstra's algorithm; of ways of one cost, the one of fewest links."""
-    distances = [-1] * len(leaving)
-    queue = [(0, 0, source)]
-    while queue:
-        cost, hops, place = heapq.heappop(queue)
-        if distances[place] >= 0:
-            continue
-        distances[place] = hops
-        for link in leaving[place]:
-            if distances[link.sink] < 0:
-                heapq.heappush(queue, (cost + link.cost, hops + 1, link.sink))
-    return distances
 
 
 @attrs.frozen
@@ -111,13 +110,17 @@ class LinkOptions:
 
     def dimension(self, graph: Any, size: int) -> Dimension:
         """A dimension with these links. Raises InputError."""
-        if size > MAX_POSITIONS:
-            raise InputError(f"{graph.name} has {size} positions; at most {MAX_POSITIONS} are right")
         given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
         if (given[0] is None) == (given[1] is None):
             raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
         bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
         return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise InputError where a topology has too many positions, before its links are made."""
+    if size > MAX_POSITIONS:
+        raise InputError(f"a {name} of {size} NPUs; at most {MAX_POSITIONS} are right")
 
 
 def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:
@@ -141,6 +144,7 @@ def mesh(options: MeshOptions) -> list[Dimension]:
         raise InputError("sizes is empty; a mesh needs at least one dimension")
     made = []
     for size in options.sizes:
+        check_size("mesh", size)
         links = [link for place in range(size - 1) for link in both_ways(place, place + 1)]
         made.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
     return made
@@ -161,8 +165,7 @@ def fat_tree(options: FatTreeOptions) -> list[Dimension]:
     """Switch w of level l is joined to those of level l + 1 whose numbers differ from w in digit l at most (Petrini and Vanneschi)."""
     arity, levels = options.arity, options.levels
     size = arity**levels
-    if size > MAX_POSITIONS:
-        raise InputError(f"a fat tree of arity {arity} and {levels} levels has {size} NPUs; at most {MAX_POSITIONS} are right")
+    check_size("fat tree", size)
     per_level = arity ** (levels - 1)
     links = [link for npu in range(size) for link in both_ways(npu, size + npu // arity)]
     for level in range(levels - 1):
@@ -199,6 +202,7 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     if groups - 1 > a * h:
         raise InputError(f"groups is {groups}; {a} routers with {h} global links reach at most {a * h + 1} groups")
     size = groups * a * p
+    check_size("dragonfly", size)
     links: list[Link] = []
     for router in range(groups * a):
         for npu in range(p):
@@ -216,6 +220,16 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
 
 
 # -- Any graph -----------------------------------------------------------------------------------------------------------
+
+
+def link_count(dimension: Dimension) -> int:
+    """How many links `graph_of` makes for a dimension of a known shape; 0 where only its links themselves can tell."""
+    topology: Any = dimension.topology
+    if isinstance(topology, Graph):
+        return len(topology.links)
+    size = dimension.size
+    per_position = {"ring": min(2, size - 1), "fully_connected": size - 1, "switch": 2 * min(1, size - 1)}
+    return per_position.get(topology.name, 0) * size
 
 
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:

@@ -14,9 +14,11 @@ import attrs
 import click
 from astra_sim import InputError, components
 from astra_sim.experiment import Experiment
+from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 from astra_sim.plugins import shared_plugins
+from astra_sim.progress import Progress
 
 from astra_sim_network_packet import fabric, heat_map, patterns
 from astra_sim_network_packet.load import Load, Measurement, measure
@@ -45,6 +47,7 @@ MAX_RATES = 1000
     "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def traffic(
     platform: str,
     network: str,
@@ -53,14 +56,17 @@ def traffic(
     rates: str,
     output: str | None,
     as_json: bool,
+    quiet: bool,
     hot_share: float,
     **measurement: Any,
 ) -> None:
     """Drive a platform with synthetic traffic, and show latency against throughput."""
+    points = parse_rates(rates)
     made = read_platform(platform)
     is_hot = pattern.replace("-", "_").lower() in ("hot_spot", "hotspot")
     how = Measurement(hot_share=hot_share if is_hot else 0.0, **measurement)
-    loads = sweep(made, read_options(network), pattern, parse_rates(rates), how, permutation)
+    with Progress(enabled=not quiet, unit="cycles") as progress:
+        loads = sweep(made, read_options(network), pattern, points, how, permutation, progress)
     table = {
         "platform": platform,
         "network": network,
@@ -71,12 +77,12 @@ def traffic(
         "saturation_rate": next((load.rate for load in loads if not load.stable), None),
         "rates": [_row(load) for load in loads],
     }
+    if not as_json and not quiet:
+        _print(table, loads)
     if output is not None:
         write(output, table, loads)
     if as_json:
         click.echo(json.dumps(table, allow_nan=False))
-    else:
-        _print(table, loads)
 
 
 def read_platform(spec: str) -> Platform:
@@ -102,7 +108,7 @@ def read_options(spec: str) -> PacketOptions:
 
 def parse_rates(text: str) -> list[float]:
     """Rates of `0.1`, `0.1,0.2` or `FROM:TO:STEP`. Raises InputError."""
-    number = r"[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?"
+    number = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     if not re.fullmatch(f"{number}(,{number})*|{number}:{number}:{number}", text):
         raise InputError(f"--rate {text}: a number, numbers with commas between them, or FROM:TO:STEP is right, such as 0.05:0.5:0.05")
     if ":" not in text:
@@ -118,15 +124,27 @@ def parse_rates(text: str) -> list[float]:
 
 
 def sweep(
-    platform: Platform, options: PacketOptions, pattern: str, rates: Sequence[float], how: Measurement, permutation: str | None = None
+    platform: Platform,
+    options: PacketOptions,
+    pattern: str,
+    rates: Sequence[float],
+    how: Measurement,
+    permutation: str | None = None,
+    progress: Progress | None = None,
 ) -> list[Load]:
-    """Measure every rate. Raises InputError."""
+    """Measure every rate; `progress` is told how far that is. Raises InputError."""
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
     settings.check()
+    fabric.check_size(platform)
     targets = patterns.targets(pattern, platform, permutation)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
-    return [measure(shape, targets, rate, how) for rate in rates]
+    loads = []
+    for rate in rates:
+        if progress is not None:
+            progress.stage(f"rate {rate:g}")
+        loads.append(measure(shape, targets, rate, how, None if progress is None else progress.reached))
+    return loads
 
 
 def _row(load: Load) -> dict[str, Any]:
@@ -134,18 +152,25 @@ def _row(load: Load) -> dict[str, Any]:
 
 
 def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures where matplotlib is installed."""
-    os.makedirs(folder, exist_ok=True)
-    _save(folder, "traffic.json", json.dumps(table, indent=1, allow_nan=False) + "\n")
-    _save(folder, "traffic.csv", _csv([_row(load) for load in loads]))
-    _save(folder, "links.csv", _csv([attrs.asdict(link) for link in loads[-1].links]))
-    heat_map.draw_curve(loads, os.path.join(folder, "traffic.png"))
-    heat_map.draw_links(loads[-1].links, os.path.join(folder, "links.png"))
+    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures where matplotlib is installed: all, or none.
 
-
-def _save(folder: str, name: str, text: str) -> None:
-    with open(os.path.join(folder, name), "w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    Raises RunError.
+    """
+    pictures = {"traffic.png": heat_map.draw_curve(loads), "links.png": heat_map.draw_links(loads[-1].links)}
+    texts = {
+        "traffic.json": json.dumps(table, indent=1, allow_nan=False) + "\n",
+        "traffic.csv": _csv([_row(load) for load in loads]),
+        "links.csv": _csv([attrs.asdict(link) for link in loads[-1].links]),
+    }
+    with FileSet() as files:
+        files.make_folder(folder)
+        for name, text in texts.items():
+            with files.open(os.path.join(folder, name)) as file:
+                file.write(text)
+        for name, picture in pictures.items():
+            if picture is not None:
+                with files.open(os.path.join(folder, name), "wb") as file:
+                    file.write(picture)
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:

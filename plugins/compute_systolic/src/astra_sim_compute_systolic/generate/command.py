@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from astra_sim import InputError
+from astra_sim.files import FileSet
 
 from astra_sim_compute_systolic.generate.parallelism import POLICIES
 
@@ -61,7 +62,7 @@ def generate(layers: str | None, model: str | None, listing: bool, output: str |
     if output is None:
         click.echo(made, nl=not made.endswith("\n"))
         return
-    with open(output, "w", encoding="utf-8", newline="\n") as file:
+    with FileSet() as files, files.open(output) as file:
         file.write(made)
 
 

@@ -1,0 +1,159 @@
+"""Output files, written as a set: each under a temporary name beside its own, and renamed when all are complete.
+
+So a full disk, a missing permission or Ctrl-C leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, Any, Self
+
+from astra_sim.errors import RunError
+
+FilePath = str | os.PathLike[str]
+
+
+class FileSet:
+    """Files that take their names together, at the end of a `with` block; if the block raises, none does.
+
+    A file that was there keeps its permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced.
+    Devices and pipes have nothing to keep and are written directly. Every failure is a RunError that names the file.
+    """
+
+    def __init__(self) -> None:
+        self._written: list[tuple[str, str]] = []  # temporary name, name
+        self._folders: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        complete = False
+        try:
+            if error is None:
+                self._rename()
+                complete = True
+        finally:
+            for temporary, _ in self._written:
+                _remove(temporary)
+            if not complete:
+                for folder in reversed(self._folders):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
+
+    def make_folder(self, path: FilePath) -> None:
+        """Make a folder and those above it, where they are not there; they go again if the set is not completed. Raises RunError."""
+        with _naming(path):
+            missing = []
+            folder = os.path.abspath(_checked(path))
+            while not os.path.lexists(folder):
+                missing.append(folder)
+                folder = os.path.dirname(folder)
+            self._folders += reversed(missing)
+            os.makedirs(path, exist_ok=True)
+
+    @contextlib.contextmanager
+    def temporary(self, path: FilePath) -> Iterator[str]:
+        """The name under which the file `path` is to be written within the block. Raises RunError."""
+        with _naming(path):
+            mode = _mode(_checked(path))
+            if mode is not None and not stat.S_ISREG(mode):
+                yield os.fspath(path)
+                return
+            target = os.path.realpath(path) if os.path.lexists(path) else os.fspath(path)
+            temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
+            self._written.append((temporary, target))
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            yield temporary
+
+    @contextlib.contextmanager
+    def open(self, path: FilePath, mode: str = "w", errors: str = "strict") -> Iterator[IO[Any]]:
+        """A file to write: "w" for text in UTF-8, whose line ends stay as they are, "wb" for bytes. Raises RunError."""
+        text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": errors, "newline": ""}
+        with self.temporary(path) as temporary, open(temporary, mode, **text) as file:
+            yield file
+
+    def _rename(self) -> None:
+        """Give all files their names. If one cannot take its own, the earlier ones are put back."""
+        begun: list[tuple[str, str]] = []
+        try:
+            for temporary, target in self._written:
+                begun.append((temporary, target))
+                with _naming(target):
+                    _keep(target, _kept(temporary))
+                    os.replace(temporary, target)
+        except BaseException:
+            for temporary, target in reversed(begun):
+                _put_back(temporary, target)
+            raise
+        finally:
+            for temporary, _ in begun:
+                _remove(_kept(temporary))
+
+
+@contextlib.contextmanager
+def _naming(path: FilePath) -> Iterator[None]:
+    """What goes wrong within the block becomes a RunError that names a file. A pipe that nobody reads stays BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, UnicodeError) as error:
+        raise RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _checked(path: FilePath) -> FilePath:
+    """The path. Raises RunError where it cannot be one."""
+    if "\0" in os.fspath(path):
+        raise RunError(f"cannot write {os.fspath(path)!r}: a zero byte in a name")
+    return path
+
+
+def _mode(path: FilePath) -> int | None:
+    """The mode of what is written to; None where nothing is there yet. Raises OSError for what cannot be written."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return mode
+
+
+def _kept(temporary: str) -> str:
+    """Where the file that a temporary one replaces is kept until the whole set has taken its names."""
+    return f"{temporary}.old"
+
+
+def _keep(target: str, kept: str) -> None:
+    """Keep a file under a second name; where the file system has no links, under that name only."""
+    try:
+        os.link(target, kept)
+    except FileNotFoundError:
+        return
+    except OSError:
+        os.rename(target, kept)
+
+
+def _put_back(temporary: str, target: str) -> None:
+    """Undo a renaming, wherever it stopped."""
+    with contextlib.suppress(OSError):
+        if os.path.lexists(_kept(temporary)):
+            os.replace(_kept(temporary), target)
+        elif not os.path.lexists(temporary):
+            os.unlink(target)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
