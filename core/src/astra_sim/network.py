@@ -71,7 +71,7 @@ class EventNetwork(abc.ABC):
         self.platform = platform
 
     def begin(self) -> int:
-        """A run begins, at time 0: forget those before it. Returns what to add to times of the answer (picoseconds)."""
+        """A run begins, at time 0: forget those before it. Returns what to add to all moments of the answer (picoseconds)."""
         return 0
 
     def failure(self, why: str) -> AstraError:

@@ -34,7 +34,7 @@ from astra_sim.models import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import PhaseCost, PhaseTimer, Routes, describe, is_symmetric, messages
 from astra_sim.platform import Group, LogicalDimension, Platform
-from astra_sim.rows import Column, Rows, kinds_of
+from astra_sim.rows import Column, Rows, column, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System
 
@@ -86,7 +86,8 @@ class PhaseRecords:
 class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
-    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation.
+    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
+    these moments include the start that the network answers to `begin`.
     """
 
     finish_ps: int
@@ -250,7 +251,7 @@ class _Simulation:
         try:
             while engine.run(EVENTS_PER_REPORT):
                 if progress is not None:
-                    progress(engine.now, engine.events)
+                    progress(self._start_ps + engine.now, engine.events)
         except UnlikeCollectivesError as error:
             raise InputError(self._unlike(error)) from None
         self._check_finished()
@@ -373,14 +374,24 @@ class _Simulation:
         self._add_sends()
         return Trace(
             self._start_ps + engine.now,
-            begin,
-            end,
-            PhaseRecords(records, self._planned),
+            _later(begin, self._start_ps),
+            _later(end, self._start_ps),
+            PhaseRecords(self._with_start(records), self._planned),
             self._ended_at(),
             self._payload,
             self._count_messages(messages),
             self._npus if self._classes is None else len(self._classes),
             engine.events,
+        )
+
+    def _with_start(self, records: PartRecords) -> PartRecords:
+        """Records of the engine, which counts from the start of the workload, with the start in their moments."""
+        start = self._start_ps
+        return attrs.evolve(
+            records,
+            queued_at=_later(records.queued_at, start),
+            started_at=_later(records.started_at, start),
+            ended_at=_later(records.ended_at, start),
         )
 
     def _ended_at(self) -> list[int]:
@@ -434,7 +445,8 @@ class _Simulation:
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = letters + stuck + waiting
-        head = f"the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
+        now_ns = (self._start_ps + engine.now) / 1000
+        head = f"the run cannot finish: at {now_ns:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         more = [f"and {len(waiting) - _LINES_OF_A_DEADLOCK} more"] if len(waiting) > _LINES_OF_A_DEADLOCK else []
         raise DeadlockError("\n  ".join([head, *waiting[:_LINES_OF_A_DEADLOCK], *more]), waiting)
 
@@ -454,6 +466,11 @@ class _Simulation:
         if not isinstance(operation, Wait) and operation.name:
             return f"operation {index} ({what}{_quoted(operation.name)})"
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
+
+
+def _later(times: Sequence[int], by: int) -> Sequence[int]:
+    """Moments as so much later ones (picoseconds)."""
+    return column((time + by for time in times), "q") if by else times
 
 
 def _quoted(name: str) -> str:
