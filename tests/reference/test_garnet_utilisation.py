@@ -7,7 +7,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim.csv_reports import dimension_utilization
-from test_garnet import MOST_FLITS, cases
+from test_garnet import MOST_FLITS, cases, lost_wake_up
 
 pytest.importorskip("astra_sim_network_packet.network")
 
@@ -20,17 +20,19 @@ def windows(text: str) -> list[list[float]]:
 def test_utilisation_is_equal(tmp_path: Path) -> None:
     tried = 0
     for case in cases("garnet.jsonl"):
-        if case["program"] != "fixed" or case["stats"]["flits_inj"] > MOST_FLITS:
+        if case["stats"]["flits_inj"] > MOST_FLITS:
             continue
         files = {}
         for name in ("network", "system", "workload"):
             files[name] = str(tmp_path / f"{name}.txt")
             (tmp_path / f"{name}.txt").write_text(case[f"{name}_txt"])
         result = astra_sim.simulate(passes=case["args"]["num_passes"], **files)
+        if lost_wake_up(case) and result.finish_ns != case["finish_time"]:
+            continue
         got, expected = windows(dimension_utilization(result)), windows(case["dimension_utilization.csv"])
         # The third dimension of a platform with switches has no queues; it has a column there all the same.
         used = 1 + len(result.dimensions)
         assert got == [row[:used] for row in expected], case["id"]
         assert not any(figure for row in expected for figure in row[used:]), case["id"]
         tried += bool(expected)
-    assert tried > 20
+    assert tried > 100

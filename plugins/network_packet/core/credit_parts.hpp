@@ -39,7 +39,6 @@ public:
             const Part part = remove();
             Track& track = tracks_[part.vc];
             ++track.count;
-            // The last credit of a packet waits for the part that frees.
             if (!part.frees && track.count < parts_) continue;
             track.overtaken += parts_ - track.count;
             track.count = 0;

@@ -246,7 +246,7 @@ def build(network: GarnetNetwork, rules: dict[str, Any], flit_width: int) -> Net
                 links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
     ports = Ports(links, network.npus, network.vnets)
     wires = _Wires(network, flit_width)
-    rules = {**rules, "credit_parts": wires.credits_matter(rules)}
+    rules = {**rules, "credit_parts": True}
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
@@ -272,17 +272,6 @@ class _Wires:
         latency = self._network.local_link_latency if local else self._network.package_link_latency
         parts = -(-self._flit_width // width)
         return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
-
-    def credits_matter(self, rules: dict[str, Any]) -> bool:
-        """Whether some narrow link can come to wait for a credit within a long message. Otherwise it does not matter when they come."""
-        for local in (True, False):
-            link = self.link(local)
-            parts = link["flit_cycles"]
-            loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + rules["router_latency"]
-            stalls_in_packet = rules["buffers"] < rules["packet_flits"] and rules["buffers"] * parts < loop + parts
-            if parts > 1 and (stalls_in_packet or (rules["vcs"] - 1) * rules["packet_flits"] * parts < 4 * loop):
-                return True
-        return False
 
     def interface(self) -> dict[str, int]:
         """Between an interface and its router."""
