@@ -15,9 +15,15 @@ from test_garnet import FULL, cases
 
 network_module = pytest.importorskip("astra_sim_network_packet.network")
 
-# Cases in which serializers mix parts of credits of several packets, in ways that are not modelled (docs/packet.md), and one in which
-# an interface is thought to be at work and is not.
-UNEXPLAINED_SHARE = 0.02
+# Contended cases on links narrower than a flit in which credits come in another order: eight in which a router serves several rings, which
+# are simulated apart, and three on links of one cycle (docs/packet.md). There are 84 such cases, and 136 on links as wide as a flit.
+OTHER_ORDER = {
+    f"random_{name}--fixed"
+    for name in (
+        "a2a8-0082", "a2a8-0086", "a2a8-0118", "ring8-0002", "ring8-0018", "ring8-0059",
+        "torus12-0010", "torus12-0044", "torus12-0052", "torus12-0053", "torus12-0057",
+    )
+}  # fmt: skip
 
 
 def replay(case: dict[str, Any], folder: Path) -> tuple[dict[int, int], bool]:
@@ -58,12 +64,8 @@ def is_target(case: dict[str, Any]) -> bool:
 
 def test_arrivals_are_equal(tmp_path: Path) -> None:
     targets = [case for case in cases("garnet-micro.jsonl") if is_target(case)]
-    wrong = []
     for case in targets if FULL else targets[::3]:
         arrived, deadlocked = replay(case, tmp_path)
         assert deadlocked == (case["exit"] == "max tick"), case["id"]
         expected = {number: message["done"] for number, message in enumerate(case["messages"]) if message["done"] is not None}
-        if arrived != expected:
-            wrong.append(case["id"])
-            assert case["family"].startswith("random"), case["id"]
-    assert len(wrong) <= 2 * UNEXPLAINED_SHARE * len(targets) * (1 if FULL else 1 / 3)
+        assert (arrived == expected) == (case["id"] not in OTHER_ORDER), case["id"]

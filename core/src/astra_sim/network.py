@@ -88,7 +88,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """
 
     def begin(self) -> int:
-        """A run begins, at time 0: forget those before it. Returns what to add to times of the answer (picoseconds)."""
+        """A run begins, at time 0: forget those before it. Returns what to add to all moments of the answer (picoseconds)."""
         return 0
 
     def watch(self, tell: Callable[[int], None] | None) -> None:  # noqa: B027

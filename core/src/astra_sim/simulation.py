@@ -49,7 +49,7 @@ from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.phases import NotSymmetricError, PhaseCost, PhaseTimer, describe, messages
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.routes import Routes
-from astra_sim.rows import Column, Rows, kinds_of
+from astra_sim.rows import Column, Rows, column, kinds_of
 from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System, check_chunks
 
@@ -122,7 +122,8 @@ class Sends:
 class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
-    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation.
+    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
+    these moments include the start that the network answers to `begin`.
     """
 
     finish_ps: int
@@ -294,7 +295,7 @@ class _Simulation:
         try:
             while engine.run(EVENTS_PER_REPORT):
                 if progress is not None:
-                    progress(engine.now, engine.events)
+                    progress(self._start_ps + engine.now, engine.events)
         except UnlikeCollectivesError as error:
             raise InputError(self._unlike(error)) from None
         finally:
@@ -431,15 +432,25 @@ class _Simulation:
         self._add_sends()
         return Trace(
             self._start_ps + engine.now,
-            begin,
-            end,
-            PhaseRecords(records, self._planned),
+            _later(begin, self._start_ps),
+            _later(end, self._start_ps),
+            PhaseRecords(self._with_start(records), self._planned),
             self._sends(),
             self._ended_at(),
             self._payload,
             self._count_messages(messages),
             self._npus if self._classes is None else len(self._classes),
             engine.events,
+        )
+
+    def _with_start(self, records: PartRecords) -> PartRecords:
+        """Records of the engine, which counts from the start of the workload, with the start in their moments."""
+        start = self._start_ps
+        return attrs.evolve(
+            records,
+            queued_at=_later(records.queued_at, start),
+            started_at=_later(records.started_at, start),
+            ended_at=_later(records.ended_at, start),
         )
 
     def _ended_at(self) -> list[int]:
@@ -463,7 +474,8 @@ class _Simulation:
         for kind in operation_rows(self._programs[0].operations).kinds:
             number = self._routes.logical(peer_of(kind, 0, npus), dimensions) if isinstance(kind, Send) else None
             sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
-        return Sends(*self._engine.sends(0), sent)
+        tasks, begun = self._engine.sends(0)
+        return Sends(tasks, _later(begun, self._start_ps), sent)
 
     def _add_sends(self) -> None:
         """Count the payload of what operations of NPU 0 send; with the rendezvous protocol, of what they ask others for too."""
@@ -510,7 +522,8 @@ class _Simulation:
         # Messages that do not come explain the rest.
         stuck.sort(key=lambda line: "waits for a message" not in line)
         waiting = letters + unreceived + stuck + waiting
-        head = f"{lost}the run cannot finish: at {engine.now / 1000:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
+        now_ns = (self._start_ps + engine.now) / 1000
+        head = f"{lost}the run cannot finish: at {now_ns:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
         raise DeadlockError("\n  ".join([head, *_shown(waiting)]), waiting)
 
     def _unreceived(self) -> list[str]:
@@ -519,7 +532,7 @@ class _Simulation:
         for source, destination, tag, size, count in self._engine.unreceived():
             number = next(number for number, program in enumerate(self._programs) if source in program.npus)
             rows = operation_rows(self._programs[number].operations)
-            alike = {kind for kind, found in enumerate(rows.kinds) if self._sends(found, source, destination, tag, size)}
+            alike = {kind for kind, found in enumerate(rows.kinds) if self._is_such_a_send(found, source, destination, tag, size)}
             # The n-th send meets the n-th receive, so it is the last ones that nothing receives.
             sends = [place for place, kind in enumerate(rows.kind_of) if kind in alike][-count:]
             lines += [
@@ -527,7 +540,7 @@ class _Simulation:
             ]
         return lines
 
-    def _sends(self, operation: Operation, source: int, destination: int, tag: int, size: int) -> bool:
+    def _is_such_a_send(self, operation: Operation, source: int, destination: int, tag: int, size: int) -> bool:
         """Whether an operation of an NPU sends such a message to another."""
         if not isinstance(operation, Send) or (operation.tag, operation.bytes) != (tag, size):
             return False
@@ -573,6 +586,11 @@ def _shown(lines: Sequence[str]) -> list[str]:
     """The first lines, and how many more there are."""
     more = [f"and {len(lines) - _LINES_OF_A_DEADLOCK} more"] if len(lines) > _LINES_OF_A_DEADLOCK else []
     return [*lines[:_LINES_OF_A_DEADLOCK], *more]
+
+
+def _later(times: Sequence[int], by: int) -> Sequence[int]:
+    """Moments as so much later ones (picoseconds)."""
+    return column((time + by for time in times), "q") if by else times
 
 
 def _quoted(name: str) -> str:

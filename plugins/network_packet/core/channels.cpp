@@ -64,7 +64,8 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
         Wires& wires = wires_[static_cast<std::size_t>(c)];
         if (wires.parts) {
             take_parts(c, takes - 1);
-            wires.parts->push(takes + spec.serializer, vc, frees);
+            if (!comes_before_part(c, takes - 1)) take_parts(c, takes);
+            wires.parts->push(takes, takes + spec.serializer, vc, frees);
             if (channel.sender_waits) {
                 channel.sender_waits = false;
                 schedule(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handling);
@@ -79,6 +80,52 @@ void Domain::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
         channel.sender_waits = false;
         schedule(way.source, usable);
     }
+}
+
+// Whether a credit that the router at the end of a narrow channel gives back in cycle `now` comes to the serializer, a cycle later, before the
+// wires take their part of that cycle.
+//
+// In a cycle, what was asked for last is handled first. The router asks for the credit in cycle `now`, the wires ask for their next part when
+// they take one. So the credit comes first if in cycle `now` the wires had their turn before the router, which is so if they asked for it
+// later than the router (or others for it). Both ask for themselves a cycle ahead as long as they have work, and their order then changes
+// from cycle to cycle; it is settled anew where another asks earlier: for the wires the serializer, for the router whoever sends it something.
+// Where two ask in the same cycle the router has asked later; Garnet's order then depends on units further away.
+bool Domain::comes_before_part(int c, Cycle now) {
+    const CreditParts& parts = *wires_[static_cast<std::size_t>(c)].parts;
+    if (parts.empty() || parts.next() > now + 1) return true;  // they take none
+    const Cycle pushed = parts.pushed_before(now);
+    if (pushed == now - 1) return true;  // the serializer has asked for this part, before the router for the credit
+    const int r = link(c).sink;
+    for (int out : shape_->router[static_cast<std::size_t>(r)].outputs) take_credits(out, now);
+    settle_calls(r, now);
+    const Call& router = routers_[static_cast<std::size_t>(r)].call;
+    const int serializer = shape_->channel[static_cast<std::size_t>(c)].serializer;
+    const Cycle wires = pushed + serializer;
+    const Cycle since = std::max(wires, router.at);
+    const Cycle router_ahead = router.at == since ? router.ahead : 1;
+    const Cycle wires_ahead = wires == since ? serializer : 1;
+    return (router_ahead > wires_ahead) == ((now - since) % 2 == 0);
+}
+
+// Something reaches a router through a channel, on either end of it: it was asked for when that was put on the wires.
+void Domain::call_router(int r, int c, Cycle at) {
+    const Link& way = link(c);
+    routers_[static_cast<std::size_t>(r)].call.ask(at, way.delay < 0 ? shape_->channel[static_cast<std::size_t>(c)].serializer : way.delay);
+}
+
+// Flits that have been in the pipeline of a router until cycle `now`: it asked for itself when they came.
+void Domain::settle_calls(int r, Cycle now) {
+    RouterState& state = routers_[static_cast<std::size_t>(r)];
+    for (; !state.ready.empty() && state.ready.front() <= now; state.ready.pop()) {
+        state.call.ask(state.ready.front(), shape_->rules.router_latency - 1);
+    }
+}
+
+bool Domain::holds_flits(int r) {
+    for (int in : shape_->router[static_cast<std::size_t>(r)].inputs) {
+        if (next_bit(occupied(in), 0, shape_->vc_count(in)) >= 0) return true;
+    }
+    return false;
 }
 
 // The first flit on a channel has arrived. At the end of a slower clock, others may have since its last edge.
@@ -119,6 +166,7 @@ void Domain::take_credits(int c, Cycle now) {
     do {
         const Credit& credit = credits.front();
         ++credits_[base + credit.vc];
+        if (calls_matter_ && shape_->is_router(link(c).source)) call_router(link(c).source, c, credit.time - shape_->rules.credit_delay);
         if (credit.frees && shape_->rules.wait_for_tail_credit) set_bit(idle(c), credit.vc);
         credits.pop();
     } while (!credits.empty() && credits.front().time <= now);

@@ -52,6 +52,11 @@ void Domain::receive_combined(int c, Flit flit, Cycle now) {
         vc.since = now;
         set_route(r, c, vc, packets_[flit.packet]);
     }
+    if (calls_matter_) {
+        call_router(r, c, now);
+        settle_calls(r, now);
+        if (shape_->rules.router_latency > 2) routers_[static_cast<std::size_t>(r)].ready.push(now + shape_->rules.router_latency - 1);
+    }
     vc.buffer.push(flit);
     set_bit(occupied(c), flit.vc);
     schedule(r, now + cycles_of(r, shape_->rules.router_latency - 1));

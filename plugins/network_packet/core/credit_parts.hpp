@@ -2,7 +2,12 @@
 //
 // Garnet keeps the parts that wait for the wires in a binary heap by time. Parts of one credit have the same time, so they leave in the order
 // in which the heap happens to give them out, and the part that says "the virtual channel is idle again" need not be the last. The other
-// end puts parts of a virtual channel together again by counting, and passes a credit on at once when that part comes.
+// end counts the parts of a virtual channel: every so many are a credit, and that part is one at once, whatever the count, which begins anew.
+// Parts that it has overtaken count for the next packet, so a virtual channel may come to more credits than it has buffers.
+//
+// The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles what
+// is to happen in a cycle in the reverse of the order in which it was asked for, and each of the two is asked for by another unit before:
+// see Domain::comes_before_part.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +22,10 @@ class CreditParts {
 public:
     CreditParts(int parts, int vcs) : parts_(parts), tracks_(static_cast<std::size_t>(vcs)) {}
 
-    // A credit comes to the serializer; its parts can leave from `time` on.
-    void push(Cycle time, std::uint16_t vc, bool frees) {
-        Track& track = tracks_[vc];
-        ++track.owed;
-        track.freeing = track.freeing || frees;
+    // A credit comes to the serializer in cycle `now`; its parts can leave from `time` on.
+    void push(Cycle now, Cycle time, std::uint16_t vc, bool frees) {
+        pushed_before_ = pushed_;
+        pushed_ = now;
         for (int i = 0; i < parts_; ++i) insert({time, vc, frees && i == parts_ - 1});
     }
 
@@ -35,12 +39,9 @@ public:
             const Part part = remove();
             Track& track = tracks_[part.vc];
             ++track.count;
-            // The last credit of a packet waits for the part that frees.
-            const bool full = track.count >= parts_ && track.owed > (track.freeing ? 1 : 0);
-            if (!part.frees && !full) continue;
+            if (!part.frees && track.count < parts_) continue;
+            track.overtaken += parts_ - track.count;
             track.count = 0;
-            --track.owed;
-            if (part.frees) track.freeing = false;
             whole(leaves, part.vc, part.frees);
         }
     }
@@ -48,11 +49,22 @@ public:
     bool empty() const { return heap_.empty(); }
     // When the next part leaves.
     Cycle next() const { return heap_.front().time > last_ ? heap_.front().time : last_ + 1; }
-    // Credits of a virtual channel that have not been passed on.
-    int owed(int vc) const { return tracks_[static_cast<std::size_t>(vc)].owed; }
+    // The last cycle before `cycle` in which a credit came to the serializer.
+    Cycle pushed_before(Cycle cycle) const { return pushed_ < cycle ? pushed_ : pushed_before_; }
+    int parts() const { return parts_; }
+    // Parts of a virtual channel that are no credit yet.
+    std::int64_t under_way(int vc) const {
+        std::int64_t parts = tracks_[static_cast<std::size_t>(vc)].count;
+        for (const Part& part : heap_) parts += part.vc == vc;
+        return parts;
+    }
+    // Parts that credits of a virtual channel came without, since the beginning.
+    std::int64_t overtaken(int vc) const { return tracks_[static_cast<std::size_t>(vc)].overtaken; }
 
     void shift(Cycle later) {
         last_ += later;
+        pushed_ += later;
+        pushed_before_ += later;
         for (Part& part : heap_) part.time += later;
     }
 
@@ -61,7 +73,10 @@ public:
         put(last_ >= now ? last_ - now : -1);
         put(static_cast<std::int64_t>(heap_.size()));
         for (const Part& part : heap_) put((part.time - now) * 131072 + part.vc * 2 + part.frees);
-        for (const Track& track : tracks_) put(track.count | static_cast<std::int64_t>(track.owed) << 32 | static_cast<std::int64_t>(track.freeing) << 31);
+        for (const Track& track : tracks_) put(track.count);
+        if (heap_.empty()) return;
+        put(now - pushed_);
+        put(now - pushed_before_);
     }
 
 private:
@@ -72,8 +87,7 @@ private:
     };
     struct Track {
         int count = 0;  // parts that have come since the last credit
-        int owed = 0;   // credits under way
-        bool freeing = false;
+        std::int64_t overtaken = 0;
     };
 
     // A binary heap, earliest first, that moves equal elements as the C++ library used there does (bottom-up deletion).
@@ -114,7 +128,9 @@ private:
     int parts_;
     std::vector<Part> heap_;
     std::vector<Track> tracks_;
-    Cycle last_ = -1;
+    Cycle last_ = -1;  // when the last part left
+    Cycle pushed_ = -3;  // when the last credits came: before anything could
+    Cycle pushed_before_ = -3;
 };
 
 }  // namespace astra::packet

@@ -26,7 +26,9 @@ Domain::Domain(std::shared_ptr<const Shape> shape)
     const Rules& rules = shape_->rules;
     for (int c = 0; rules.credit_parts && c < shape_->channels(); ++c) {
         const int parts = static_cast<int>(shape_->channel[static_cast<std::size_t>(c)].flit_time.cycles);
-        if (parts > 1) wires_[static_cast<std::size_t>(c)].parts.emplace(parts, shape_->vc_count(c));
+        if (parts <= 1) continue;
+        wires_[static_cast<std::size_t>(c)].parts.emplace(parts, shape_->vc_count(c));
+        calls_matter_ = true;
     }
     for (int c = 0; c < shape_->channels(); ++c) {
         for (int number = 0; number < shape_->vc_count(c); ++number) {
@@ -215,11 +217,14 @@ std::string Domain::check() const {
             const ReceiverVc& vc = receivers_[vc_index(c, v)];
             std::int64_t held = credits_[vc_index(c, v)] + vc.buffer.size();
             const Wires& wires = wires_[static_cast<std::size_t>(c)];
-            if (wires.parts) held += wires.parts->owed(v);
             for (std::uint32_t i = 0; i < channel.flits.size(); ++i) held += channel.flits[i].vc == v;
             for (std::uint32_t i = 0; i < channel.credits.size(); ++i) held += channel.credits[i].vc == v;
-            if (held != rules.buffers) return name + ": credits, flits and credits under way add up to " + std::to_string(held);
-            if (static_cast<int>(vc.buffer.size()) > rules.buffers) return name + ": more flits than buffers";
+            // In parts of credits, where they have such: what came without all of its parts is too much.
+            const std::int64_t size = wires.parts ? wires.parts->parts() : 1;
+            const std::int64_t under_way = wires.parts ? wires.parts->under_way(v) : 0;
+            const std::int64_t buffers = rules.buffers * size + (wires.parts ? wires.parts->overtaken(v) : 0);
+            if (held * size + under_way != buffers) return name + ": credits, flits and credits under way add up to " + std::to_string(held);
+            if (vc.buffer.size() * size > buffers) return name + ": more flits than buffers";
             for (std::uint32_t i = 1; i < vc.buffer.size(); ++i) {
                 const bool follows = vc.buffer[i].packet == vc.buffer[i - 1].packet;
                 if (follows == vc.buffer[i].head || follows == vc.buffer[i - 1].tail) return name + ": flits out of order";

@@ -68,7 +68,21 @@ struct Lane {
     Cycle sent_at = -1;
 };
 
+// The last cycle in which a unit is called by others, and how many cycles before they asked for that, at most.
+struct Call {
+    Cycle at = -3;  // before anything can
+    Cycle ahead = 0;
+    void ask(Cycle cycle, Cycle before) {
+        if (cycle < at) return;
+        ahead = cycle == at && ahead > before ? ahead : before;
+        at = cycle;
+    }
+};
+
 struct RouterState {
+    // Where credits have parts.
+    Call call;
+    RingBuffer<Cycle> ready;  // when flits in the pipeline can leave it
     // Combined: by input, where to start among virtual channels; by output port, where to start among input ports.
     std::vector<int> input_pointer;
     std::vector<int> output_pointer;
@@ -149,6 +163,10 @@ private:
     void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
     void take_credits(int c, Cycle now);
     void take_parts(int c, Cycle now);
+    bool comes_before_part(int c, Cycle now);
+    void call_router(int r, int c, Cycle at);
+    void settle_calls(int r, Cycle now);
+    bool holds_flits(int r);
     void wait_for_credit(int c);
 
     // routing.cpp
@@ -207,6 +225,7 @@ private:
     const Cycle* dividers_;  // by unit; nullptr: all act in every cycle
     std::vector<Channel> channels_;
     std::vector<Wires> wires_;
+    bool calls_matter_ = false;  // credits have parts on a channel at least
     std::vector<std::int32_t> credits_;    // by virtual channel, as its sender sees it
     std::vector<ReceiverVc> receivers_;
     std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels by channel: those that hold flits,

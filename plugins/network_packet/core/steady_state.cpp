@@ -111,11 +111,13 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
         for (int place = 0; place < shape.vc_count(c); ++place) {
             const int v = turn.forth(place);
             const bool idle = has_bit(domain.idle(c), v);
-            // Where a packet has its virtual channel until its last credit is back, those that are idle are at rest.
-            if (idle && shape.rules.wait_for_tail_credit) continue;
+            // Where a packet has its virtual channel until its last credit is back, those that are idle are at rest, unless parts of credits
+            // have overtaken others.
+            const int credits = domain.credits_[domain.vc_index(c, v)];
+            if (idle && shape.rules.wait_for_tail_credit && credits == shape.rules.buffers) continue;
             writer.put(place << 1 | idle);
             const ReceiverVc& vc = domain.receivers_[domain.vc_index(c, v)];
-            writer.put(domain.credits_[domain.vc_index(c, v)] | static_cast<std::int64_t>(vc.state) << 33);
+            writer.put(credits | static_cast<std::int64_t>(vc.state) << 33);
             if (vc.state == VcState::idle) continue;
             writer.put(vc.out | static_cast<std::int64_t>(vc.out_vc) << 32);
             writer.put(staged ? (vc.state == VcState::allocating ? std::max<Cycle>(vc.since - now, 0) : 0) : vc.since - now);
@@ -145,6 +147,13 @@ bool SteadyState::snapshot(Domain& domain, bool compares, Cycle now) {
     for (std::size_t r = 0; r < domain.routers_.size(); ++r) {
         const RouterState& state = domain.routers_[r];
         if (!shape.router[r].spray.empty()) writer.put(state.sprayed % shape.router[r].spray.size());
+        if (domain.calls_matter_ && domain.holds_flits(static_cast<int>(r))) {  // one without flits will be called before it acts
+            domain.settle_calls(static_cast<int>(r), now);
+            writer.time(state.call.at);
+            writer.put(state.call.ahead);
+            writer.put(state.ready.size());
+            for (std::uint32_t i = 0; i < state.ready.size(); ++i) writer.time(state.ready[i]);
+        }
         if (!staged) continue;
         writer.put(static_cast<std::int64_t>(state.random));
         for (const std::vector<int>* pointers :
@@ -290,6 +299,8 @@ void SteadyState::pass(Domain& domain, std::int64_t count) const {
         RouterState& state = domain.routers_[r];
         for (int& pointer : state.input_pointer) move(pointer, pointers_[place++], vcs);
         for (int& pointer : state.output_pointer) move(pointer, pointers_[place++], shape.router[r].input_ports);
+        state.call.at += later;
+        for (std::uint32_t i = 0; i < state.ready.size(); ++i) state.ready[i] += later;
         state.sprayed += static_cast<std::uint32_t>(count) * (state.sprayed - sprayed_[r]);
     }
     if (shape.divider.empty()) {

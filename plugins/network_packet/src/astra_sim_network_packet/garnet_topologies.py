@@ -248,7 +248,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
                 links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
     ports = Ports(links, network.npus, network.vnets)
     wires = _Wires(network, 8 * settings.flit_bytes)
-    rules["credit_parts"] = wires.credits_matter(settings)
+    rules["credit_parts"] = True
     if rules["vc_classes"] == "at_entry":
         # On a ring with one way round, which half a packet picks at entry does not keep it from the circle.
         rules["vc_classes"] = "at_crossing"
@@ -278,17 +278,6 @@ class _Wires:
         latency = self._network.local_link_latency if local else self._network.package_link_latency
         parts = -(-self._flit_width // width)
         return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
-
-    def credits_matter(self, settings: Settings) -> bool:
-        """Whether some narrow link can come to wait for a credit within a long message. Otherwise it does not matter when they come."""
-        for local in (True, False):
-            link = self.link(local)
-            parts = link["flit_cycles"]
-            loop = 2 * (link["latency_cycles"] + parts + 3) + 2 + settings.options.router_latency
-            stalls_in_packet = settings.buffers < settings.packet_flits and settings.buffers * parts < loop + parts
-            if parts > 1 and (stalls_in_packet or (settings.vcs - 1) * settings.packet_flits * parts < 4 * loop):
-                return True
-        return False
 
     def interface(self) -> dict[str, int]:
         """Between an interface and its router."""
