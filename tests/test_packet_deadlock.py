@@ -126,7 +126,7 @@ def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="which is for rings, and the routes of a dragonfly of 6 NPUs can wait for each other in a circle"):
         network(read_platform(PLATFORMS["dragonfly 2"]), deadlock_freedom="bubble", vcs=4)
     platform = read_platform(graph(tmp_path, LINKS["torus"]))
-    with pytest.raises(InputError, match="need 2 classes of virtual channels; vcs is 1"):
+    with pytest.raises(InputError, match="need 3 classes of virtual channels; vcs is 1"):
         network(platform, vcs=1)
     network(read_platform(PLATFORMS["mesh 4x5"]), vcs=1)
 

@@ -206,6 +206,8 @@ public:
     Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
 private:
+    friend class Balance;
+
     static constexpr std::uint16_t kSeveral = 0x8000;  // there are several next channels
     static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
     static constexpr std::uint16_t kHere = 0x7fff;
@@ -235,6 +237,8 @@ private:
     template <class Visit>
     void each_shortest(int d, int at, int wanted, Visit visit) const;
     std::vector<std::size_t> strides(int d, const std::vector<int>& height) const;
+    // balance.cpp
+    void balance(int d, std::vector<std::uint16_t>& table) const;
     // dependencies.cpp
     void make_classes();
     std::vector<std::vector<int>> followers(int d) const;

@@ -35,6 +35,7 @@ void Shape::make_tables() {
                 next[at(r * size + wanted)] = static_cast<std::uint16_t>(shortest[choice]) | several;
             }
         }
+        balance(d, next);
         table_.push_back(std::move(next));
     }
 }
