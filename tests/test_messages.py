@@ -168,6 +168,13 @@ def test_control_characters_of_an_input_are_escaped() -> None:
     with pytest.raises(InputError, match=re.escape(f"there is no platform plugin '{ESCAPED}")) as caught:
         astra_sim.simulate(workload=RUN["workload"], platform=f"plugin:{RED}")
     assert str(caught.value).count("plugin:") == 1
+    assert len(str(AstraError("\u2028" * 5000))) < 1300
+
+
+def test_names_of_an_input_do_not_command_the_terminal() -> None:
+    done = astra(*ARGUMENTS, "--run-name", RED)
+    assert "\x1b[31m" not in done.stdout
+    assert ESCAPED in done.stdout
 
 
 # -- The command -------------------------------------------------------------------------------------------------------
