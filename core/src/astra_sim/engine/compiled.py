@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import index
 from typing import overload
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
@@ -48,12 +47,27 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
-class _Jobs(Sequence[Job]):
-    """The jobs of a queue, each made when the order looks at it. They are gone when it has answered."""
+class _MadeJobs(dict[tuple[int, int], Job]):
+    """Jobs by sort and priority, each made when it is first looked at."""
 
-    def __init__(self, jobs: _compiled.Jobs, sorts: Sequence[tuple[str, int, int]]) -> None:
-        self._jobs = jobs
+    def __init__(self, sorts: Sequence[tuple[str, int, int]]) -> None:
+        super().__init__()
         self._sorts = sorts
+
+    def __missing__(self, key: tuple[int, int]) -> Job:
+        sort, priority = key
+        made = self[key] = Job(priority, *self._sorts[sort])
+        return made
+
+
+class _Jobs(Sequence[Job]):
+    """The jobs of a queue. They are gone when the order has answered."""
+
+    __slots__ = ("_jobs", "_made")
+
+    def __init__(self, jobs: _compiled.Jobs, made: _MadeJobs) -> None:
+        self._jobs = jobs
+        self._made = made
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -65,8 +79,7 @@ class _Jobs(Sequence[Job]):
     def __getitem__(self, place: int | slice) -> Job | list[Job]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        sort, priority = self._jobs[range(len(self))[index(place)]]
-        return Job(priority, *self._sorts[sort])
+        return self._made[self._jobs[place]]
 
 
 class CompiledEngine:
@@ -100,6 +113,7 @@ class CompiledEngine:
         self._orders: list[Order] = []
         self._sorts: dict[tuple[str, int, int], int] = {}
         self._sort_list: list[tuple[str, int, int]] = []
+        self._made_jobs = _MadeJobs(self._sort_list)
         self._issuers: list[Issue] = []
         self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
@@ -354,8 +368,7 @@ class CompiledEngine:
         return order.standing(Job(0, *self._sort_list[sort]))
 
     def _place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
-        sort, priority = job
-        return place_of(self._orders[queue], _Jobs(jobs, self._sort_list), running, Job(priority, *self._sort_list[sort]))
+        return place_of(self._orders[queue], _Jobs(jobs, self._made_jobs), running, self._made_jobs[job])
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)
