@@ -15,6 +15,7 @@ from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
 from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet.fabric import MAX_CHANNELS
 from astra_sim_network_packet.options import Settings
 
 
@@ -234,7 +235,10 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
 
 
 def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
-    """The network, as domains."""
+    """The network, as domains. Raises InputError where it is too large."""
+    of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
+    if network.npus * of_npu > MAX_CHANNELS:
+        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; at most {MAX_CHANNELS} links are right for flits")
     rules = settings.rules(network.vnets, clock_ps)
     made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
