@@ -8,7 +8,7 @@ from typing import Any
 import astra_sim
 import attrs
 import pytest
-from astra_sim.csv_reports import dimension_utilization
+from astra_sim.utilisation import dimension_utilization
 from astra_sim.network import EventNetwork
 from networks import OneWire
 from support import figures
@@ -63,7 +63,7 @@ def moved(interval: Any, by_ns: float) -> Any:
 
 def test_the_first_window_of_the_utilisation_begins_before_the_start() -> None:
     result = run(Late, "plugin:collective?bytes=40000000", "auto")
-    first = dimension_utilization(result).splitlines()[1].split(",")
+    first = "".join(dimension_utilization(result)).splitlines()[1].split(",")
     assert float(first[1]) == pytest.approx(100 * (1 - START_NS / 10_000))
 
 
