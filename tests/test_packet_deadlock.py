@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -202,3 +204,14 @@ def test_traffic_says_where_the_network_deadlocks() -> None:
     (load,) = sweep(platform, PacketOptions(vcs=2), "uniform", [0.9], how)
     assert not load.stable
     assert load.accepted_rate > 0.2
+
+
+def test_the_command_traffic_fails_where_the_network_deadlocks() -> None:
+    command = [sys.executable, "-m", "astra_sim", "traffic", "--platform", PLATFORMS["ring 8"], "--rate", "0.9", "--packet-flits", "16"]
+    command += ["--network", "plugin:packet?vcs=2&deadlock_freedom=none", "--drain-limit", "1000"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr.startswith(
+        "astra: error: the network deadlocks at a rate of 0.9 flits per node and cycle, and packets cannot arrive\n"
+    )
