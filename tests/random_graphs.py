@@ -24,14 +24,14 @@ from astra_sim.engine import (
     TIMER,
     Engine,
     Job,
-    Part,
+    PhaseStep,
     Rule,
     RuleOrder,
     Task,
     UnlikeCollectivesError,
     choose_engine,
 )
-from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.engine import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column
@@ -226,7 +226,7 @@ class Graph:
             steps_of[destination].append(receive(rank(source), size, after=late[1], reduce=reduced, returned=returned))
         starts = random.choice([0, 1, 1, 2])
         programs = [RankProgram(tuple(steps), starts) for steps in steps_of]
-        if any(not steps for steps in steps_of):  # a program needs a step to say how large its credits are
+        if any(not steps for steps in steps_of):  # a program needs a step to say how large its tokens are
             return Schedule.shared(request, [exchange(shift(1), size)])
         return Schedule.per_rank(request, programs)
 
@@ -241,8 +241,8 @@ class Graph:
                 together = len(self.programs) == 1 or self.shares
                 schedule = random.randrange(len(self.schedules)) if together and random.random() < 0.7 else -1
                 delay = random.choice([0, 10, 10, 20, 500])
-                trail = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
-                parts.append((job, queue, schedule, delay, trail, random.choice([0, 0, -1, 1])))
+                history = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
+                parts.append((job, queue, schedule, delay, history, random.choice([0, 0, -1, 1])))
             chunks.append(parts)
         return chunks
 
@@ -275,19 +275,19 @@ class Graph:
         issued: list[Any] = []
 
         def issuer(program: int) -> Any:
-            def issue(task: int, now: int) -> list[list[Part]]:
+            def issue(task: int, now: int) -> list[list[PhaseStep]]:
                 issued.append((program, task, now))
                 chunks = []
                 for parts in self.plans[program][task]:
                     chunk = []
-                    for job, queue, schedule, delay, trail, age in parts:
+                    for job, queue, schedule, delay, history, age in parts:
                         if schedule < 0:
-                            chunk.append(Part(job, queue, -1, delay, trail, age))
+                            chunk.append(PhaseStep(job, queue, -1, delay, history, age))
                         else:
                             if (schedule, queue) not in phases or not self.repeating:
                                 phase = engine.add_phase(schedules[schedule], queue, self.together, self.endpoints[schedule])
                                 phases[schedule, queue] = phase
-                            chunk.append(Part(job, queue, phases[schedule, queue], age=age))
+                            chunk.append(PhaseStep(job, queue, phases[schedule, queue], age=age))
                     chunks.append(chunk)
                 return chunks
 
@@ -305,9 +305,9 @@ class Graph:
             issued,
             [list(times) for times in engine.times(0)],
             engine.ended_at(),
-            list(engine.parts(0)),
+            list(engine.phase_steps(0)),
             engine.uses(),
-            [engine.trail(phase) for phase in phases.values()],
+            [engine.history(phase) for phase in phases.values()],
             engine.unfinished(),
             states,
         ]

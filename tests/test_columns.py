@@ -10,7 +10,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.engine import PartRecord, PartRecords, has_compiled
+from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, check_graph
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
@@ -184,8 +184,8 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
 @needs_compiled
 @given(st.lists(st.tuples(st.integers(0, 4), times, times, times)))
 def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
-    records = [PartRecord(0, part, *sorted(moments), 0, 0) for part, *moments in parts]
-    columns = PartRecords(*zip(*records, strict=True)) if records else PartRecords(*[()] * len(PartRecord._fields))
+    records = [PhaseStepRecord(0, part, *sorted(moments), 0, 0) for part, *moments in parts]
+    columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records
     answers = [uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3, compiled) for compiled in (False, True)]

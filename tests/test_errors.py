@@ -1477,9 +1477,9 @@ def test_a_schedule_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize("symmetry", [True, False], ids=["one for all", "every NPU"])
 @cases(
     {
-        "too many credits": (everybody(exchange(shift(1), 8, after=99, pieces=SOME)), "NPU 0", "99 credits", "step 1 of 1"),
+        "too many tokens": (everybody(exchange(shift(1), 8, after=99, pieces=SOME)), "NPU 0", "99 tokens", "step 1 of 1"),
         "too many messages": (everybody(exchange(shift(1), 8, after_arrivals=99, pieces=SOME)), "NPU 0", "99 messages", "step 1 of 1"),
-        "no credit at the start": (everybody(exchange(shift(1), 8, pieces=SOME), starts=0), "NPU 0", "1 credits", "step 1 of 1"),
+        "no token at the start": (everybody(exchange(shift(1), 8, pieces=SOME), starts=0), "NPU 0", "1 tokens", "step 1 of 1"),
         "each other": (
             in_a_ring(lambda up, down: RankProgram((receive(rank(down), 8, after=0), send(rank(up), 8, after=2, pieces=SOME)))),
             "NPU 0 waits for a message of 8 bytes from NPU",
@@ -1677,7 +1677,7 @@ def test_a_run_that_cannot_finish_ends_with_status_1(tmp_path: Path, installed: 
     assert done.status == 1
     no_answer(done.out)
     one_error(done.err)
-    holds(done.err, ["cannot finish", "NPU 0", "99 credits"])
+    holds(done.err, ["cannot finish", "NPU 0", "99 tokens"])
 
 
 def test_the_command_refuses_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
-from astra_sim.engine import COLLECTIVE, Job, Order, Part, PartRecord, Rule, RuleOrder, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
 from astra_sim.engine.queues import make_queue
 from astra_sim.plugins import Plugins
 from astra_sim.schedule import Collective
@@ -110,12 +110,12 @@ def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(order: RuleOrder, 
     assert places(order, slots, moves) == places(order.__call__, slots, moves)
 
 
-def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PartRecord]:
+def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PhaseStepRecord]:
     """Three collectives a while apart, each of these jobs, on an engine: when each part was queued, started and ended."""
     made = choose_engine(engine)(1)
     made.add_queues([(slots, order)])
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
-    made.add_program(tasks, [0], lambda task, now: [[Part(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
+    made.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
     assert not made.run()
     return list(made.parts(0))
 

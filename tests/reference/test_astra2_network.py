@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from astra_sim.components import build
-from astra_sim.engine import COLLECTIVE, Job, Part, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task, choose_engine
 from astra_sim.experiment import Experiment
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension, Platform
@@ -146,7 +146,7 @@ def run(case: dict[str, Any], made: Any, name: str) -> Any:
             groups[dimension] = engine.add_groups(dimension.groups(platform.npus), dimension)
         schedules.append((engine.add_schedule(lowered(schedule), groups[dimension]), dimension.physical or 0))
     issued = [
-        [Part(Job(0, "", 0, 0), queue=queue, phase=engine.add_phase(schedule, together=False)) for schedule, queue in schedules]
+        [PhaseStep(Job(0, "", 0, 0), queue=queue, phase=engine.add_phase(schedule, together=False)) for schedule, queue in schedules]
         for _ in chunks(case)
     ]
     engine.add_program([Task(COLLECTIVE, 0)], range(platform.npus), lambda task, now: issued)

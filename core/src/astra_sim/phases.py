@@ -14,28 +14,28 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, TRAIL_LENGTH, Job, MakeEngine, Part, RankState, Task, Trail
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Job, MakeEngine, PhaseStep, RankState, Task, History
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.routes import Routes
 from astra_sim.schedule import Schedule, lower
 
-_Timing = tuple[int, Trail, int, int]
-"""Duration, trail, delay_sum and received of a PhaseCost."""
+_Timing = tuple[int, History, int, int]
+"""Duration, history, delay_sum and received of a PhaseCost."""
 
 
 @attrs.define(slots=True)
 class PhaseCost:
     """What a phase takes: its duration, and what NPU 0 sees of it.
 
-    `trail` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
+    `history` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
     message over the `received` messages of NPU 0; `payload` is what NPU 0 sends, in bytes per physical dimension; `messages` counts
     those of all NPUs of the platform.
     """
 
     duration_ps: int
-    trail: Trail
+    history: History
     delay_sum: int
     received: int
     payload: list[int]
@@ -98,7 +98,7 @@ class PhaseTimer:
         if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
             return None
         duration, delay_sum, received = endpoint, 0, 0
-        trail: Trail = (0,)
+        history: History = (0,)
         for step in program.steps:
             assert step.send_to is not None
             route = self._routes.to(step.send_to, dimension)
@@ -107,16 +107,16 @@ class PhaseTimer:
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             delay_sum += step.times * (request + delay)
             received += step.times
-            # What came before the last few messages is beyond the length of a trail.
-            traced = min(step.times, TRAIL_LENGTH)
+            # What came before the last few messages is beyond the length of a history.
+            traced = min(step.times, HISTORY_LENGTH)
             duration += (step.times - traced) * (request + delay + endpoint + memory)
             for _ in range(traced):
                 sent, arrived = duration + request, duration + request + delay
                 handled = (arrived + endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
                 asked = (duration,) if self._rendezvous else ()
-                trail = (*handled, sent, *asked, *trail)[:TRAIL_LENGTH]
+                history = (*handled, sent, *asked, *history)[:HISTORY_LENGTH]
                 duration = arrived + endpoint + memory
-        return duration, tuple(duration - time for time in trail), delay_sum, received
+        return duration, tuple(duration - time for time in history), delay_sum, received
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> _Timing:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
@@ -125,30 +125,30 @@ class PhaseTimer:
         engine = self._make_engine(npus[-1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
         groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
         phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
-        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[Part(Job(0, "", 0, 0), phase=phase)]])
+        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
         engine.run()
         stuck = engine.stuck()
         if stuck:
             waiting = [line for state in stuck for line in describe(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
-        first = engine.parts(0)[0]
-        return engine.now, tuple(engine.now - time for time in engine.trail(phase)), first.delay_sum, first.received
+        first = engine.phase_steps(0)[0]
+        return engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received
 
 
 def describe(state: RankState) -> list[str]:
     """What a rank that has not finished its part of a phase waits for, in words."""
     program, ranks = state.program, len(state.members)
-    if state.credits >= program.credits and state.next_action == len(program.actions):
+    if state.tokens >= program.tokens and state.next_action == len(program.actions):
         return []
     lines, posted = [], set(state.posted)
     for action in program.actions[: state.next_action]:
-        if action.receive_from is not None and action.receive_slot in posted:
+        if action.receive_from is not None and action.own_receipt in posted:
             sender = state.members[action.receive_from.of(state.rank, ranks)]
             lines.append(f"NPU {state.npu} waits for a message of {action.bytes} bytes from NPU {sender}")
     if state.next_action < len(program.actions):
         action = program.actions[state.next_action]
         lines.append(
-            f"NPU {state.npu} has {state.credits} credits and {state.arrivals} messages, and waits for {action.after} credits"
+            f"NPU {state.npu} has {state.tokens} tokens and {state.arrivals} messages, and waits for {action.after} tokens"
             f" and {action.after_arrivals} messages before its step {state.next_action + 1} of {len(program.actions)}"
         )
     return lines

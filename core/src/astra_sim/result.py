@@ -10,7 +10,7 @@ import attrs
 
 from astra_sim.boundary import call
 from astra_sim.components import Components
-from astra_sim.engine import PartRecords
+from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
@@ -352,14 +352,14 @@ def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFig
     return figures, [use.spans for use in uses]
 
 
-def _with_sends(graph: ExecutionGraph, trace: Trace) -> PartRecords:
+def _with_sends(graph: ExecutionGraph, trace: Trace) -> PhaseStepRecords:
     """The phases of chunks on NPU 0, and after them the messages of its operations, as parts numbered by kind of operation."""
     records, sends = trace.phases.records, trace.sends
     if not len(sends.operation):
         return records
     kind_of, first = operation_rows(graph.operations).kind_of, len(trace.phases.planned)
     nothing = [0] * len(sends.operation)
-    return PartRecords(
+    return PhaseStepRecords(
         [*records.task, *sends.operation],
         [*records.part, *(first + kind_of[operation] for operation in sends.operation)],
         [*records.queued_at, *sends.begun_ps],

@@ -3,12 +3,12 @@
 An algorithm is a function from a `Request` (which collective, how many ranks, how many bytes) to a `Schedule`: for every
 rank the messages it sends and receives, in order. Two rules give a schedule its meaning in time:
 
-* A rank starts with `starts` credits under way, and every message it receives is one more. Before a credit counts, the rank's
+* A rank starts with `starts` tokens under way, and every message it receives is one more. Before a token counts, the rank's
   endpoint handles it (the endpoint delay of the system and, for reductions, a pass through local memory).
-* Steps are taken in order. A step is taken as soon as the rank has `after` credits, by default one for its own and one for
+* Steps are taken in order. A step is taken as soon as the rank has `after` tokens, by default one for its own and one for
   every earlier send: with `starts=1` each send waits for the previous reception, with `starts=w` up to w are in flight.
 
-Taking a step sends its message and posts its receive. A rank has finished when every step is taken and every credit counted.
+Taking a step sends its message and posts its receive. A rank has finished when every step is taken and every token counted.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Pieces = Iterable[Hashable] | Callable[[int], Iterable[Hashable]]
 class Step:
     """One step of a rank's program; use `exchange`, `send` or `receive` to write one.
 
-    `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
+    `bytes` is the size of each message. `times` repeats the step. `after` is the number of tokens needed (None: one more than
     the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
     `compute_ps` how long the rank computes on it besides.
@@ -168,14 +168,14 @@ class Request:
 
 @attrs.frozen
 class RankProgram:
-    """What one rank does: `starts` credits at the start, then `steps` in order.
+    """What one rank does: `starts` tokens at the start, then `steps` in order.
 
     With a `cycle` endpoints charge for messages in the order in which they come: the k-th that has come costs what step k says. Without
     one each costs what its own step says.
 
-    The rest matters on a shared bus only (`engine.shared_bus`). Of the credits in each `cycle` the first ones are carried from the NPU
-    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the credits at the start are the former, all
-    others the latter, and the steps say which are `returned`. A credit carries the bytes of the send that it makes possible;
+    The rest matters on a shared bus only (`engine.shared_bus`). Of the tokens in each `cycle` the first ones are carried from the NPU
+    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the tokens at the start are the former, all
+    others the latter, and the steps say which are `returned`. A token carries the bytes of the send that it makes possible;
     those after the last send carry `last_bytes` (None: as many as the last send).
     """
 
@@ -284,21 +284,21 @@ def default_output_bytes(request: Request) -> int:
 class Action(NamedTuple):
     """A step as the engine takes it.
 
-    The message to `send_to` meets the receive number `slot` there; the receive from `receive_from` is the rank's own number
-    `receive_slot`.
+    The message to `send_to` meets the receive number `receipt` there; the receive from `receive_from` is the rank's own number
+    `own_receipt`.
     """
 
     after: int
     after_arrivals: int
     send_to: Peer | None
-    slot: int
+    receipt: int
     receive_from: Peer | None
-    receive_slot: int
+    own_receipt: int
     bytes: int
 
 
 class Carriage(NamedTuple):
-    """How a credit travels over a shared bus: its bytes, from memory to the NPU or the other way, and whether it comes back."""
+    """How a token travels over a shared bus: its bytes, from memory to the NPU or the other way, and whether it comes back."""
 
     bytes: int
     to_npu: bool
@@ -309,14 +309,14 @@ class Carriage(NamedTuple):
 class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
-    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message,
-    and `compute_ps[slot]` how long the rank computes on it; `in_turn`: for the slot-th that has come, not for that of the slot.
-    `carriages` are those of all credits in order, first the `starts`.
+    `tokens` is the number of tokens at which the rank has finished; `memory_bytes[receipt]` what the endpoint charges for a message,
+    and `compute_ps[receipt]` how long the rank computes on it; `in_turn`: for the receipt-th that has come, not for that of the receipt.
+    `carriages` are those of all tokens in order, first the `starts`.
     """
 
     starts: int
     actions: tuple[Action, ...]
-    credits: int
+    tokens: int
     memory_bytes: tuple[int, ...]
     compute_ps: tuple[int, ...]
     carriages: tuple[Carriage, ...]
@@ -346,9 +346,9 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         _check_peers(schedule.program(index), index, ranks)
         posted.append(_receives(schedule.program(index), partial(_absolute, index, ranks)))
     for index, receives in enumerate(posted):
-        for source, slots in receives.items():
+        for source, receipts in receives.items():
             if index not in {peer.of(source, ranks) for peer in _targets(schedule.program(source))}:
-                raise ScheduleError(f"rank {index} posts {len(slots)} receives from rank {source}, which sends 0 messages")
+                raise ScheduleError(f"rank {index} posts {len(receipts)} receives from rank {source}, which sends 0 messages")
     return tuple(
         _lower(
             schedule.program(index),
@@ -361,7 +361,7 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
 
 
 _Receives = dict[Any, list[tuple[int, int]]]
-"""The (slot, bytes) of receives in order, by the peer they come from."""
+"""The (receipt, bytes) of receives in order, by the peer they come from."""
 
 
 def _absolute(index: int, ranks: int, peer: Peer) -> int:
@@ -400,11 +400,11 @@ def _check_shared_peers(program: RankProgram, ranks: int) -> None:
 
 def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receives:
     found: _Receives = {}
-    slot = 0
+    receipt = 0
     for step in program.steps:
         if step.receive_from is not None:
-            found.setdefault(key(step.receive_from), []).extend((slot + k, step.bytes) for k in range(step.times))
-            slot += step.times
+            found.setdefault(key(step.receive_from), []).extend((receipt + k, step.bytes) for k in range(step.times))
+            receipt += step.times
     return found
 
 
@@ -417,40 +417,40 @@ def _lower(
     sent: Counter[Hashable] = Counter()
     for step in program.steps:
         for _ in range(step.times):
-            slot = -1
+            receipt = -1
             after = step.after if step.after is not None else sent.total() + 1
             if step.send_to is not None:
                 waiting, ordinal = receives_at(step.send_to), sent[key(step.send_to)]
                 if ordinal >= len(waiting):
                     raise ScheduleError(f"{who} sends {ordinal + 1} messages to {step.send_to}, which posts {len(waiting)} receives")
-                slot, expected = waiting[ordinal]
+                receipt, expected = waiting[ordinal]
                 if expected != step.bytes:
                     raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
                 sent[key(step.send_to)] += 1
-            actions.append(Action(after, step.after_arrivals, step.send_to, slot, step.receive_from, len(memory), step.bytes))
+            actions.append(Action(after, step.after_arrivals, step.send_to, receipt, step.receive_from, len(memory), step.bytes))
             if step.receive_from is not None:
                 memory.append(step.memory_bytes)
                 computing.append(step.compute_ps)
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
-    credits = program.starts + len(memory)
+    tokens = program.starts + len(memory)
     return LoweredProgram(
         program.starts,
         tuple(actions),
-        credits,
+        tokens,
         tuple(memory),
         tuple(computing),
-        tuple(_carriages(program, credits, actions)),
+        tuple(_carriages(program, tokens, actions)),
         program.cycle is not None,
     )
 
 
-def _carriages(program: RankProgram, credits: int, actions: list[Action]) -> Iterable[Carriage]:
+def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
     sends = [action.bytes for action in actions if action.send_to is not None]
     last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes
     returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
-    for number in range(credits):
+    for number in range(tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
             yield Carriage(size, number >= program.starts, number >= program.starts and returned[number - program.starts])

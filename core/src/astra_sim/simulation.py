@@ -25,8 +25,8 @@ from astra_sim.engine import (
     Engine,
     Job,
     MakeEngine,
-    Part,
-    PartRecords,
+    PhaseStep,
+    PhaseStepRecords,
     Task,
     UnlikeCollectivesError,
     choose_engine,
@@ -96,7 +96,7 @@ class PhaseRecord(NamedTuple):
 class PhaseRecords:
     """The phases of all chunks on NPU 0, in the order in which they were issued. `records` say which of the planned ones each is."""
 
-    records: PartRecords
+    records: PhaseStepRecords
     planned: Sequence[PlannedPhase]
 
     def __iter__(self) -> Iterator[PhaseRecord]:
@@ -359,7 +359,7 @@ class _Simulation:
             return _UNITS[operation.unit]
         return _MOVING
 
-    def _issue(self, program: int, index: int, now: int) -> list[list[Part]]:
+    def _issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it."""
         operation = self._programs[program].operations[index]
         assert isinstance(operation, Communicate)
@@ -403,17 +403,17 @@ class _Simulation:
             return self._routes.sent_in_group(plan.schedule, plan.logical, self._graph.dimensions)
         return {plan.dimension: sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)}
 
-    def _parts(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: _Traffic) -> list[Part]:
+    def _parts(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: _Traffic) -> list[PhaseStep]:
         parts = []
         age = (1 if self._session.later_first else -1) if chunk.priority is None else 0
         for phase in phases:
             plan, cost = phase.plan, phase.cost
             job = Job(chunk.priority or 0, plan.collective, plan.bytes, len(phases) - 1 - phase.phase)
             if cost is not None:
-                parts.append(Part(job, plan.queue, -1, cost.duration_ps, cost.trail, age))
+                parts.append(PhaseStep(job, plan.queue, -1, cost.duration_ps, cost.history, age))
                 sent, count = cost.payload, cost.messages
             else:
-                parts.append(Part(job, plan.queue, self._phase(plan), age=age))
+                parts.append(PhaseStep(job, plan.queue, self._phase(plan), age=age))
                 sent = self._routes.payload(plan.schedule, plan.logical, self._system.rendezvous)
                 count = messages(plan.schedule, plan.logical, self._platform.npus, self._system.rendezvous)
             traffic.messages += count
@@ -446,7 +446,7 @@ class _Simulation:
 
     def _trace(self) -> Trace:
         engine = self._engine
-        records = engine.parts(0)
+        records = engine.phase_steps(0)
         begin, end = engine.times(0)
         messages = 0
         for traffic, uses in zip(self._traffic, engine.uses(), strict=True):
@@ -467,7 +467,7 @@ class _Simulation:
             engine.events,
         )
 
-    def _with_start(self, records: PartRecords) -> PartRecords:
+    def _with_start(self, records: PhaseStepRecords) -> PhaseStepRecords:
         """Records of the engine, which counts from the start of the workload, with the start in their moments."""
         start = self._start_ps
         return attrs.evolve(

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from astra_sim.engine import PartRecords, has_compiled
+from astra_sim.engine import PhaseStepRecords, has_compiled
 from astra_sim.rows import Rows, packed, view
 
 
@@ -53,7 +53,7 @@ def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], c
     return sum(end - begin for begin, end in spans), union(spans).covered
 
 
-def uses_of(records: PartRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True) -> tuple[list[int], list[Use]]:
+def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True) -> tuple[list[int], list[Use]]:
     """For each part how often there is a record of it, and for each group of parts its use. `groups_of` says where each part belongs."""
     if compiled and has_compiled():
         from astra_sim.engine import _compiled

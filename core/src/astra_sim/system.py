@@ -10,7 +10,7 @@ from types import MappingProxyType
 import attrs
 
 from astra_sim.engine import Order
-from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.engine import BusOptions
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension

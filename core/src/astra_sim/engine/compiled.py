@@ -13,10 +13,10 @@ from astra_sim.engine.interface import (
     RECEIVE,
     SEND,
     Issue,
-    PartRecords,
+    PhaseStepRecords,
     RankState,
     Task,
-    Trail,
+    History,
     UnlikeCollectivesError,
     advance,
     check_groups,
@@ -28,7 +28,7 @@ from astra_sim.engine.interface import (
     too_long,
 )
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
-from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.engine import BusOptions
 from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
@@ -255,9 +255,9 @@ class CompiledEngine:
                 action.after,
                 action.after_arrivals,
                 *peers[to],
-                action.slot,
+                action.receipt,
                 *peers[source],
-                action.receive_slot,
+                action.own_receipt,
                 size,
                 _UNKNOWN if to is None else delays[to, size],
                 _UNKNOWN if source is None else delays[source, CONTROL_BYTES],
@@ -296,17 +296,17 @@ class CompiledEngine:
         """When the last task of each NPU so far ended (-1: none has)."""
         return self._machine.ended_at()
 
-    def parts(self, npu: int) -> PartRecords:
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
-        return PartRecords(*(view(data, "q") for data in self._machine.parts(npu)))
+        return PhaseStepRecords(*(view(data, "q") for data in self._machine.parts(npu)))
 
     def uses(self) -> list[int]:
         """How many collectives became each plan."""
         return self._machine.uses()
 
-    def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
-        return tuple(time for time in self._machine.trail(phase) if time >= 0)
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        return tuple(time for time in self._machine.history(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
@@ -319,12 +319,12 @@ class CompiledEngine:
     def stuck(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
         states = []
-        for task, chunk, part, npu, schedule, place, credits, arrivals, next_action, posted in self._machine.stuck():
+        for task, chunk, part, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.stuck():
             programs, groups = self._schedules[schedule]
             members = self._groups[groups][0]
             group, rank = divmod(place, len(members[0]))
             program = programs[rank % len(programs)]
-            states.append(RankState(task, chunk, part, npu, rank, members[group], program, credits, arrivals, next_action, posted))
+            states.append(RankState(task, chunk, part, npu, rank, members[group], program, tokens, arrivals, next_action, posted))
         return states
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class CompiledEngine:
             self._sort_list.append(job[1:])
         return number
 
-    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, Trail]]]:
+    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, History]]]:
         chunks = self._issuers[program](task, now)
         for part in chain.from_iterable(chunks):
             if part.delay > MAX_PICOSECONDS:
@@ -358,7 +358,7 @@ class CompiledEngine:
             if abs(part.job.priority) > MAX_PRIORITY:
                 raise PluginError(f"a chunk has the priority {part.job.priority}; -{MAX_PRIORITY} to {MAX_PRIORITY} are right")
         return [
-            [(self._sort(part.job), part.job.priority, part.age, part.queue, part.phase, part.delay, part.trail) for part in parts]
+            [(self._sort(part.job), part.job.priority, part.age, part.queue, part.phase, part.delay, part.history) for part in parts]
             for parts in chunks
         ]
 

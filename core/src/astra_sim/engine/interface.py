@@ -29,10 +29,10 @@ JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-Trail = tuple[int, ...]
-"""Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
+History = tuple[int, ...]
+"""Times at which what leads to an event was scheduled, latest first; as many as HISTORY_LENGTH."""
 
-TRAIL_LENGTH = 8
+HISTORY_LENGTH = 8
 
 
 class Task(NamedTuple):
@@ -58,10 +58,10 @@ class Task(NamedTuple):
     repeats: bool = False
 
 
-class Part(NamedTuple):
+class PhaseStep(NamedTuple):
     """A part of a chunk, in queue number `queue` of its NPU (-1: in none).
 
-    It is phase number `phase`, or takes `delay` picoseconds and ends with `trail`, as offsets back from its end (`phase` -1). The priority
+    It is phase number `phase`, or takes `delay` picoseconds and ends with `history`, as offsets back from its end (`phase` -1). The priority
     of its job grows by `age` with every collective that was issued before.
     """
 
@@ -69,12 +69,26 @@ class Part(NamedTuple):
     queue: int = -1
     phase: int = -1
     delay: int = 0
-    trail: Trail = ()
+    history: History = ()
     age: int = 0
 
 
-Issue = Callable[[int, int], Sequence[Sequence[Part]]]
+Issue = Callable[[int, int], Sequence[Sequence[PhaseStep]]]
 """The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
+
+
+@attrs.frozen
+class BusOptions:
+    """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
+
+    A reduction takes (bytes // 100) * `reduction_delay` + 50 ns.
+    """
+
+    L: int
+    o: int
+    g: int
+    G: float
+    reduction_delay: int = 1
 
 
 class UnlikeCollectivesError(Exception):
@@ -90,7 +104,7 @@ class UnlikeCollectivesError(Exception):
         return f"{self.issued} and {self.first} are the collective {self.ordinal} of a group"
 
 
-class PartRecord(NamedTuple):
+class PhaseStepRecord(NamedTuple):
     """A part of a chunk on an observed NPU: its task, which of all planned parts it is, when it was queued, started and ended (-1: not).
 
     Parts count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from posting a receive to its message over
@@ -107,7 +121,7 @@ class PartRecord(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class PartRecords(Sequence[PartRecord]):
+class PhaseStepRecords(Sequence[PhaseStepRecord]):
     """Records in columns, which have the names of their fields."""
 
     task: Sequence[int]
@@ -122,16 +136,16 @@ class PartRecords(Sequence[PartRecord]):
         return len(self.task)
 
     @overload
-    def __getitem__(self, row: int) -> PartRecord: ...
+    def __getitem__(self, row: int) -> PhaseStepRecord: ...
     @overload
-    def __getitem__(self, row: slice) -> list[PartRecord]: ...
-    def __getitem__(self, row: int | slice) -> PartRecord | list[PartRecord]:
+    def __getitem__(self, row: slice) -> list[PhaseStepRecord]: ...
+    def __getitem__(self, row: int | slice) -> PhaseStepRecord | list[PhaseStepRecord]:
         if isinstance(row, slice):
             return [self[each] for each in range(*row.indices(len(self)))]
-        return PartRecord(*(getattr(self, name)[row] for name in PartRecord._fields))
+        return PhaseStepRecord(*(getattr(self, name)[row] for name in PhaseStepRecord._fields))
 
-    def __iter__(self) -> Iterator[PartRecord]:
-        return map(PartRecord, *(getattr(self, name) for name in PartRecord._fields))
+    def __iter__(self) -> Iterator[PhaseStepRecord]:
+        return map(PhaseStepRecord, *(getattr(self, name) for name in PhaseStepRecord._fields))
 
 
 class RankState(NamedTuple):
@@ -144,7 +158,7 @@ class RankState(NamedTuple):
     rank: int
     members: Sequence[int]
     program: LoweredProgram
-    credits: int
+    tokens: int
     arrivals: int
     next_action: int
     posted: Sequence[int]
@@ -194,7 +208,7 @@ class Engine(Protocol):
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
-        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a credit where it is not the engine's. Returns its
+        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
         """
 
@@ -213,14 +227,14 @@ class Engine(Protocol):
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
 
-    def parts(self, npu: int) -> PartRecords:
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
 
     def uses(self) -> list[int]:
         """How many collectives became each plan: for every answer of `issue`, in order."""
 
-    def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""

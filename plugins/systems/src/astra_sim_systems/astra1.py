@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.components import Algorithm, Context, located
-from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.engine import BusOptions
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Dimension, Group, LogicalDimension, is_power_of_two

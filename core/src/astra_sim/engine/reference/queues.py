@@ -6,7 +6,7 @@ import abc
 from typing import Generic, TypeVar
 
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
-from astra_sim.engine.waiting import Waiting
+from astra_sim.engine.reference.waiting import Waiting
 
 Entry = TypeVar("Entry")
 

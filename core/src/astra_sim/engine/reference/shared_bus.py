@@ -11,23 +11,11 @@ from collections.abc import Callable
 
 import attrs
 
+from astra_sim.engine.interface import BusOptions
+
 _BURST = 8
 """Transfers a side may send before it lets the other side go first."""
 _INNER_GAP_PER_BYTE = 0.0038
-
-
-@attrs.frozen
-class BusOptions:
-    """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
-
-    A reduction takes (bytes // 100) * `reduction_delay` + 50 ns.
-    """
-
-    L: int
-    o: int
-    g: int
-    G: float
-    reduction_delay: int = 1
 
 
 @attrs.define(slots=True, eq=False)
