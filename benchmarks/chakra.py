@@ -44,9 +44,9 @@ print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 
 SIMULATING = """
 import gc, json, resource, sys, time
 from astra_sim.api import run_components
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 prefix, npus, symmetry = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "one"
 gc.disable()  # as simulate does
 begin = time.perf_counter()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from astra_sim.models import Gemm, Shape
+from astra_sim.shapes import Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.generate.model_file import read_model
 from astra_sim_compute_systolic.report import report_layer

@@ -26,18 +26,19 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 import astra_sim
-from astra_sim import AstraError, csv_reports
+from astra_sim import AstraError
 from astra_sim.api import run_components
-from astra_sim.components import Components, build
 from astra_sim.engine import CONTROL_BYTES
-from astra_sim.experiment import Experiment as Sections
 from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group
-from astra_sim.plugins import shared_plugins
+from astra_sim.report import csv_reports
+from astra_sim.report.utilisation import dimension_utilization
 from astra_sim.schedule import Schedule
+from astra_sim.setup.components import Components, build
+from astra_sim.setup.experiment import Experiment as Sections
+from astra_sim.setup.plugins import shared_plugins
 from astra_sim.system import PhasePlan
-from astra_sim.utilisation import dimension_utilization
 from random_experiments import Experiment
 
 RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compiled", "python")]

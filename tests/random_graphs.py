@@ -22,6 +22,7 @@ from astra_sim.engine import (
     RECEIVE,
     SEND,
     TIMER,
+    BusOptions,
     Engine,
     Job,
     PhaseStep,
@@ -31,7 +32,6 @@ from astra_sim.engine import (
     UnlikeCollectivesError,
     choose_engine,
 )
-from astra_sim.engine import BusOptions
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column

@@ -11,9 +11,9 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
-from astra_sim.groups import check_groups, members_of, read_groups
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
+from astra_sim.setup.groups import check_groups, members_of, read_groups
 from astra_sim_chakra import Node, NodeType, write_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st

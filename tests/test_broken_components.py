@@ -10,18 +10,19 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import AstraError, CollectiveProvider, DeadlockError, PluginError, Provider, SchedulerProvider, hookimpl, option
-from astra_sim.cli import astra
-from astra_sim.components import Context
+from astra_sim.command.cli import astra
+from astra_sim.compute import Compute as ComputeModel
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
 from astra_sim.engine import Job
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, Receive, Send
 from astra_sim.layers import LayeredProgram
-from astra_sim.models import Compute as ComputeModel
-from astra_sim.models import Memory, MissingWork, Work
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
-from astra_sim.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.schedule import RankProgram as RankSteps
+from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
 from astra_sim.testing import bench, check_component
 from click.testing import CliRunner

@@ -13,7 +13,8 @@ from typing import Any
 import astra_sim
 import pytest
 import tomli
-from astra_sim import InputError, cli
+from astra_sim import InputError
+from astra_sim.command import cli
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, Pass
 from astra_sim.platform import Platform
 from astra_sim.schedule import Collective
@@ -210,14 +211,14 @@ def test_an_experiment_brings_its_platform_and_scale(astra: Astra) -> None:
 
 
 def graph_of(*operations: Operation) -> tuple[ExecutionGraph, Platform]:
-    platform = astra_sim.components.build(_experiment(), astra_sim.plugins.shared_plugins()).platform
+    platform = astra_sim.setup.components.build(_experiment(), astra_sim.setup.plugins.shared_plugins()).platform
     return ExecutionGraph(operations, platform.logical_dimensions(), ("a",)), platform
 
 
 def _experiment() -> astra_sim.Experiment:
     experiment = astra_sim.Experiment()
     for kind, spec in (("workload", "plugin:collective?bytes=8"), ("platform", TORUS)):
-        experiment.use(kind, spec, astra_sim.plugins.shared_plugins())
+        experiment.use(kind, spec, astra_sim.setup.plugins.shared_plugins())
     return experiment
 
 

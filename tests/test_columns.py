@@ -13,9 +13,9 @@ from astra_sim import InputError
 from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, check_graph
 from astra_sim.platform import LogicalDimension
+from astra_sim.report.spans import computing, union, uses_of
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Collective
-from astra_sim.spans import computing, union, uses_of
 from astra_sim_chakra import Node, NodeType, write_nodes
 from astra_sim_systems.astra1 import Session
 from hypothesis import HealthCheck, given, settings

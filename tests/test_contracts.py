@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import BUILT_IN, KINDS, Plugins
+from astra_sim.setup.plugins import BUILT_IN, KINDS, Plugins
 from astra_sim.testing import check_component, contracts
 from astra_sim_network_analytical.topologies import Ring
 from support import ROOT

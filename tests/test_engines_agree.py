@@ -61,9 +61,9 @@ def test_examples(path: Path, symmetry: bool) -> None:
 
 
 def test_what_cannot_finish_is_the_same_error() -> None:
-    from astra_sim.components import build
-    from astra_sim.experiment import Experiment
-    from astra_sim.plugins import shared_plugins
+    from astra_sim.setup.components import build
+    from astra_sim.setup.experiment import Experiment
+    from astra_sim.setup.plugins import shared_plugins
     from networks import Lossy
 
     experiment = Experiment()

@@ -31,18 +31,19 @@ from astra_sim import (
     Result,
     ScheduleError,
     SchedulerProvider,
-    cli,
     hookimpl,
 )
+from astra_sim.command import cli
+from astra_sim.compute import Compute, Work
 from astra_sim.engine import Job
 from astra_sim.errors import DeadlockError
 from astra_sim.graph import Pass
-from astra_sim.models import Compute, Memory, Work
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.options import option
 from astra_sim.platform import Platform
-from astra_sim.plugins import Plugins
 from astra_sim.schedule import RankProgram, Request, Schedule, exchange, rank, receive, send, shift, xor
+from astra_sim.setup.plugins import Plugins
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -1515,7 +1516,7 @@ def test_an_algorithm_that_is_not_what_it_should_be_says_so_once(inputs: dict[st
 IMPORTS = """
 import click
 from astra_sim import CollectiveProvider, Provider, hookimpl
-from astra_sim.models import Compute
+from astra_sim.compute import Compute
 from astra_sim.schedule import Schedule, exchange, shift
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, InputWarning
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
 from astra_sim_memory import astra2_file as memory_file
 from astra_sim_network_analytical import astra1_file as network_file

@@ -8,11 +8,11 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.function_table import CAPSULE, VERSION, FunctionTable, TableNetwork
 from astra_sim.network import Message, RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import figures

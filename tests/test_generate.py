@@ -12,8 +12,8 @@ import astra_sim
 import pytest
 import tomli
 from astra_sim import InputError
-from astra_sim.cli import astra
-from astra_sim.models import Convolution, Gemm
+from astra_sim.command.cli import astra
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim_compute_systolic.generate.expressions import evaluate
 from astra_sim_compute_systolic.generate.layers import ModelLayer, read_csv
 from astra_sim_compute_systolic.generate.model_file import read_model, shipped_models

@@ -15,14 +15,14 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, RunError, hookimpl
-from astra_sim.boundary import MAX_PICOSECONDS, picoseconds
+from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
 from astra_sim.engine.interface import advance
 from astra_sim.errors import DeadlockError, in_figures, printable, warn
 from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Send
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.plugins import Plugins
 from astra_sim.schedule import rank
+from astra_sim.setup.plugins import Plugins
 
 RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
 
@@ -268,7 +268,7 @@ sys.meta_path.insert(0, Interrupting())
 
 
 @pytest.mark.parametrize(
-    "name", ["click", "astra_sim.cli", "astra_sim.boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"]
+    "name", ["click", "astra_sim.command.cli", "astra_sim._boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"]
 )
 def test_an_interrupt_while_python_imports_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name))

@@ -6,10 +6,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import Components, build
-from astra_sim.experiment import Experiment
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import Components, build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from networks import Lossy, OneWire, Replayed
 from support import figures
 

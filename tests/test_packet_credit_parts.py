@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.experiment import Experiment
 from astra_sim.options import structure
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 
 network_module = pytest.importorskip("astra_sim_network_packet.network")
 

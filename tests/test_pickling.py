@@ -14,10 +14,10 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import errors
+from astra_sim.compute import MissingWork
 from astra_sim.engine import UnlikeCollectivesError
 from astra_sim.errors import AstraError, DeadlockError, PluginError
 from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Receive
-from astra_sim.models import MissingWork
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from support import ROOT

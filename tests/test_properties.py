@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import astra_sim
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from networks import Replayed

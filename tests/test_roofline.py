@@ -5,8 +5,9 @@ from __future__ import annotations
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, MissingWork, Work
+from astra_sim.compute import MissingWork, Work
 from astra_sim.options import structure
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_roofline.roofline import Roofline, RooflineOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim_compute_systolic.array import Accesses, Dataflow, Folds, Mapping, SystolicArray
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,8 +10,9 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.cli import astra
-from astra_sim.models import Convolution, Gemm, MissingWork, Work
+from astra_sim.command.cli import astra
+from astra_sim.compute import MissingWork, Work
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.compute import Systolic, SystolicOptions

@@ -6,10 +6,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.graph import Communicate, Compute, Wait
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 
 SHORT = {"forward": "f", "input_gradient": "i", "weight_gradient": "w"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
-from astra_sim import csv_reports
+from astra_sim.report import csv_reports
 
 ROOT = Path(__file__).resolve().parents[2]
 

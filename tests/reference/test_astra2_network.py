@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.components import build
 from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task, choose_engine
-from astra_sim.experiment import Experiment
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension, Platform
-from astra_sim.plugins import shared_plugins
 from astra_sim.schedule import Collective, Request, Schedule, lower
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from conftest import reference_cases
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling"}

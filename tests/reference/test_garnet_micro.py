@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from astra_sim import DeadlockError
-from astra_sim.experiment import Experiment
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from test_garnet import FULL, cases
 
 network_module = pytest.importorskip("astra_sim_network_packet.network")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from astra_sim.api import simulate
     from astra_sim.errors import AstraError, DeadlockError, InputError, InputWarning, PluginError, RunError, ScheduleError
-    from astra_sim.experiment import Experiment, load_experiment
     from astra_sim.function_table import get_include
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
-    from astra_sim.result import Result
+    from astra_sim.report.result import Result
+    from astra_sim.setup.experiment import Experiment, load_experiment
 
 __all__ = [
     "AstraError",

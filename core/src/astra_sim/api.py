@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from astra_sim.boundary import staying
-from astra_sim.components import Components, build
+from astra_sim._boundary import staying
 from astra_sim.errors import InputError
-from astra_sim.experiment import SECTIONS, Experiment, load_experiment
-from astra_sim.plugins import Plugins, shared_plugins
-from astra_sim.result import Result, make_result
-from astra_sim.simulation import simulate_graph
+from astra_sim.report.result import Result, make_result
+from astra_sim.run.simulation import simulate_graph
+from astra_sim.setup.components import Components, build
+from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
+from astra_sim.setup.plugins import Plugins, shared_plugins
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 

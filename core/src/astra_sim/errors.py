@@ -98,3 +98,10 @@ def suggestion(word: object, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def located(error: AstraError, where: str) -> AstraError:
+    """The same error with the place it comes from in front, unless it says that already."""
+    if not isinstance(error, InputError) or str(error).startswith(printable(where)):
+        return error
+    return type(error)(f"{where}: {error}")

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from astra_sim.boundary import call, picoseconds
-from astra_sim.components import Context
+from astra_sim._boundary import call, picoseconds
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
 from astra_sim.errors import InputError, in_figures
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
-from astra_sim.models import Convolution, Gemm, MissingWork, Shape, Work
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
-from astra_sim.single_precision import scaled
+from astra_sim.setup.single_precision import scaled
+from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim.units import PS_PER_NS
 
 MAX_BYTES = 1 << 62

@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from astra_sim.boundary import call, picoseconds
+from astra_sim._boundary import call, picoseconds
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.platform import Platform, Route
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call, in_words
-from astra_sim.errors import PluginError
+from astra_sim._boundary import call, in_words
+from astra_sim.errors import InputError, PluginError
+from astra_sim.options import structure
 
 Reference = str | Callable[..., Any]
 """An object, or where to import it from when it is first used: "package.module:object"."""
@@ -132,3 +133,13 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]
+
+
+def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
+    """The options of a component, from a table without `plugin`. None where it has no options. Raises InputError."""
+    cls = provider.load_options()
+    if cls is not None:
+        return structure(cls, table, where)
+    for key in table:
+        raise InputError(f"{where}: {provider.name} has no options, but {key!r} is given")
+    return None

@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 import attrs
 
-from astra_sim.engine import Order
-from astra_sim.engine import BusOptions
+from astra_sim.engine import BusOptions, Order
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import overload
 
-from astra_sim.boundary import MAX_PICOSECONDS, call
-from astra_sim.engine import _compiled
+from astra_sim._boundary import MAX_PICOSECONDS, call
+from astra_sim.engine import BusOptions, _compiled
 from astra_sim.engine.interface import (
     CONTROL_BYTES,
     RECEIVE,
     SEND,
+    History,
     Issue,
     PhaseStepRecords,
     RankState,
     Task,
-    History,
     UnlikeCollectivesError,
     advance,
     check_groups,
@@ -28,7 +28,6 @@ from astra_sim.engine.interface import (
     too_long,
 )
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
-from astra_sim.engine import BusOptions
 from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
@@ -306,7 +305,7 @@ class CompiledEngine:
 
     def history(self, phase: int) -> History:
         """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
-        return tuple(time for time in self._machine.history(phase) if time >= 0)
+        return tuple(time for time in self._machine.trail(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""

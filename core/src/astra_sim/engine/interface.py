@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim.boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
+from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
 from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message

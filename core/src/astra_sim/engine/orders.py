@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import PluginError
 from astra_sim.schedule import Collective
 

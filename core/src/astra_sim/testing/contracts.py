@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from astra_sim.components import options_of
+from astra_sim.compute import Compute, Work
 from astra_sim.errors import InputError, PluginError
-from astra_sim.models import Compute, Memory, Work
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import shared_plugins
+from astra_sim.providers import options_of
+from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
 from astra_sim.testing.deliveries import batches, check_delays, check_lone_messages, check_runs_are_alike, deliver

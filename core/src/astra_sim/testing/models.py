@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim.boundary import MAX_PICOSECONDS, call, picoseconds
+from astra_sim._boundary import MAX_PICOSECONDS, call, picoseconds
+from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.errors import InputError, PluginError
-from astra_sim.models import Compute, Convolution, Gemm, Memory, MissingWork, Work
+from astra_sim.memory import Memory
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.requirement import require
 
 _FACTORS = (1, 2, 10, 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.engine import Job, Order
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective

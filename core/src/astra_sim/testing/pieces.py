@@ -5,7 +5,7 @@ n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs th
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
 A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
-rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.schedule_bytes`):
+rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.setup.schedule_bytes`):
 
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
 * `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
@@ -18,7 +18,7 @@ from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
-from astra_sim.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
+from astra_sim.setup.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
 from astra_sim.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, Pass, RankProgram
 from astra_sim.platform import Group, LogicalDimension, Platform

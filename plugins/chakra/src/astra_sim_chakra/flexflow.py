@@ -16,7 +16,7 @@ import re
 
 import attrs
 from astra_sim import InputError
-from astra_sim.specs import read_text
+from astra_sim.files import read_text
 
 from astra_sim_chakra.schema import MAX_32, NodeType
 from astra_sim_chakra.trace import Node

@@ -8,13 +8,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.boundary import Lazily, call, picoseconds
-from astra_sim.components import Context
+from astra_sim._boundary import Lazily, call, picoseconds
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
-from astra_sim.groups import members_of
-from astra_sim.models import MissingWork, Work
 from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
+from astra_sim.setup.groups import members_of
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_chakra.program import program_columns

@@ -9,8 +9,8 @@ from xml.parsers import expat
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import read_text
 from astra_sim.schedule import Collective
-from astra_sim.specs import read_text
 
 MAX_CHUNKS = 1 << 20
 COLLECTIVES = {

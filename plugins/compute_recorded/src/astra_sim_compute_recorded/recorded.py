@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim.models import Compute, MissingWork, Work
+from astra_sim.compute import Compute, MissingWork, Work
 
 
 class Recorded(Compute):

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import attrs
 from astra_sim import InputError, PluginError, option
-from astra_sim.boundary import call
-from astra_sim.functions import named_function
+from astra_sim._boundary import call
+from astra_sim.setup.functions import named_function
 
 
 @attrs.frozen

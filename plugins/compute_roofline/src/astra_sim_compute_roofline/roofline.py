@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.models import Compute, MissingWork, Work
+from astra_sim.compute import Compute, MissingWork, Work
 
 from astra_sim_compute_roofline.efficiency import EfficiencyPoint, efficiency_of_size
 

@@ -6,7 +6,8 @@ import functools
 
 import attrs
 from astra_sim import option
-from astra_sim.models import Compute, MissingWork, Shape, Work
+from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.shapes import Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from astra_sim.models import Gemm, Shape
+from astra_sim.shapes import Gemm, Shape
 
 from astra_sim_compute_systolic.array import Accesses, Srams, SystolicArray
 from astra_sim_compute_systolic.stalls import Timing, simulate_stalls, simulate_without_stalls

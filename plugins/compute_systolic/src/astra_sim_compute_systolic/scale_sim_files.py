@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 

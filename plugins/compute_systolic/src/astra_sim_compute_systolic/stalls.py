@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import attrs
-from astra_sim.models import Shape
+from astra_sim.shapes import Shape
 
 from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray, ceil_div
 from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, ranks

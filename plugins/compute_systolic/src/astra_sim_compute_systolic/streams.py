@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from astra_sim import InputError
-from astra_sim.models import Convolution, Shape
+from astra_sim.shapes import Convolution, Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import Dataflow, SystolicArray

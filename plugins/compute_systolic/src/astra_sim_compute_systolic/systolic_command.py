@@ -23,7 +23,7 @@ def systolic(config: str, topology: str, gemm: bool, as_json: bool, output: str 
 
     Traffic is counted in elements, bandwidth in elements per cycle. Total cycles is the number of the last cycle, counted from 0.
     """
-    from astra_sim.specs import read_text
+    from astra_sim.files import read_text
 
     from astra_sim_compute_systolic.report import report_layer
     from astra_sim_compute_systolic.reports_csv import write_reports
@@ -69,7 +69,7 @@ def _row(layer: LayerReport) -> dict[str, Any]:
 
 
 def _print(reports: Sequence[LayerReport], title: str) -> None:
-    from astra_sim.tables import console
+    from astra_sim.report.tables import console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")

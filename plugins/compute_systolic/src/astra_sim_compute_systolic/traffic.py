@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from astra_sim import InputError
-from astra_sim.models import Shape
+from astra_sim.shapes import Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import SystolicArray, ceil_div

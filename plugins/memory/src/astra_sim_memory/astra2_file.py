@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 
 _ARRANGEMENTS = {
     "NO_MEMORY_EXPANSION": "none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.models import Memory
+from astra_sim.memory import Memory
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_memory.local import LocalMemory, LocalOptions

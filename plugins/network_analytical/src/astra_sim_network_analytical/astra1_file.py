@@ -6,7 +6,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import warn
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
 _PACKAGING = {"Tile": "tile", "Package": "package", "Node": "node", "Pod": "pod"}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.boundary import MAX_PICOSECONDS
+from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, Message
 

@@ -139,7 +139,9 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
         if settings.deadlock_freedom == "bubble" and needed > 1:
             raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; 'dateline' is right")
         if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
-            raise InputError(f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right")
+            raise InputError(
+                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right"
+            )
 
 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:

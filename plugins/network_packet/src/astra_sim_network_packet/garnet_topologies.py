@@ -289,7 +289,14 @@ class _Wires:
 
 
 def _ring(
-    vnet: int, step: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
+    vnet: int,
+    step: int,
+    members: Sequence[int],
+    links: Sequence[Link],
+    ports: Ports,
+    wires: _Wires,
+    rules: dict[str, Any],
+    settings: Settings,
 ) -> Shape:
     count = len(members)
     shape = Shape.make(rules, [[place] for place in range(count)], [count], list(range(count)))

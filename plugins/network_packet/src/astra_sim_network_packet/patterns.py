@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import read_text
 from astra_sim.platform import Platform, is_power_of_two
-from astra_sim.specs import read_text
 
 Targets = list[int | None]
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import attrs
 import click
-from astra_sim import InputError, components
-from astra_sim.experiment import Experiment
+from astra_sim import InputError
+from astra_sim.command.progress import Progress
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.plugins import shared_plugins
-from astra_sim.progress import Progress
+from astra_sim.setup import components
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 
 from astra_sim_network_packet import fabric, heat_map, patterns
 from astra_sim_network_packet.load import Load, Measurement, measure
@@ -182,7 +183,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    from astra_sim.tables import console
+    from astra_sim.report.tables import console
     from rich.table import Table
 
     shown = Table(title=f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles")

@@ -12,14 +12,14 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Algorithm, Context, located
+from astra_sim.context import Algorithm, Context
 from astra_sim.engine import BusOptions
-from astra_sim.errors import AstraError, PluginError
+from astra_sim.errors import AstraError, PluginError, located
 from astra_sim.graph import Communicate
 from astra_sim.platform import Dimension, Group, LogicalDimension, is_power_of_two
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.single_precision import scaled
+from astra_sim.setup.single_precision import scaled
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Algorithm, Context
+from astra_sim.context import Algorithm, Context
 from astra_sim.graph import Communicate
-from astra_sim.models import three_accesses
+from astra_sim.memory import three_accesses
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
 from astra_sim.system import ChunkPlan, SystemSession

@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.specs import parse_json, read_text
+from astra_sim.files import parse_json, read_text
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 from astra_sim_systems.node_file import read_text_mapping

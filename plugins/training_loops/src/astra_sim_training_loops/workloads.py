@@ -6,9 +6,11 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Context, located, options_of
+from astra_sim.context import Context
+from astra_sim.errors import located
 from astra_sim.graph import ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
+from astra_sim.providers import options_of
 from astra_sim.schedule import Collective
 
 from astra_sim_training_loops.loops import micro

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from astra_sim.boundary import MAX_PICOSECONDS
+from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import HISTORY_LENGTH, History, too_long
 
 if TYPE_CHECKING:

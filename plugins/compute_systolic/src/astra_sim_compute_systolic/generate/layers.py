@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.generate.parallelism import LAYER_POLICIES
 

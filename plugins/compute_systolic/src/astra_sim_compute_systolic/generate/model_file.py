@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import suggestion
-from astra_sim.models import Convolution, Gemm
+from astra_sim.files import parse_toml, read_text
 from astra_sim.options import structure
-from astra_sim.specs import parse_toml, read_text
+from astra_sim.shapes import Convolution, Gemm
 
 from astra_sim_compute_systolic.generate.expressions import evaluate
 from astra_sim_compute_systolic.generate.layers import ModelLayer, with_batch

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 LAYER_POLICIES = ("DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA")
 CUSTOMIZED = "HYBRID_CUSTOMIZED"

@@ -6,7 +6,7 @@ import json
 
 import attrs
 from astra_sim import InputError
-from astra_sim.models import Convolution, Shape
+from astra_sim.shapes import Convolution, Shape
 
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED
 from astra_sim_compute_systolic.generate.workload import PASSES, GeneratedPass, GeneratedWorkload

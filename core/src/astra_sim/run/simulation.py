@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import attrs
 
-from astra_sim.boundary import call, picoseconds
-from astra_sim.classes import NpuClass, find_classes, peer_of
+from astra_sim._boundary import call, picoseconds
 from astra_sim.engine import (
     ACCESS,
     COLLECTIVE,
@@ -46,12 +45,13 @@ from astra_sim.graph import (
     operation_rows,
     waits_of,
 )
-from astra_sim.models import Memory
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.phases import NotSymmetricError, PhaseCost, PhaseTimer, describe, messages
 from astra_sim.platform import Group, LogicalDimension
-from astra_sim.routes import Routes
 from astra_sim.rows import Column, Rows, column, kinds_of
+from astra_sim.run.classes import NpuClass, find_classes, peer_of
+from astra_sim.run.phases import NotSymmetricError, PhaseCost, PhaseTimer, describe, messages
+from astra_sim.run.routes import Routes
 from astra_sim.schedule import Collective, Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, System, check_chunks
 

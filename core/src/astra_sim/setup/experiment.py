@@ -8,12 +8,13 @@ from typing import Any
 
 import attrs
 
-from astra_sim.boundary import staying
+from astra_sim._boundary import staying
 from astra_sim.errors import InputError, suggestion
-from astra_sim.groups import read_groups
+from astra_sim.files import Table, parse_toml, read_text
 from astra_sim.options import Typed, option, structure
-from astra_sim.plugins import Plugins, shared_plugins
-from astra_sim.specs import Table, parse_toml, read_text, sections_of, set_value
+from astra_sim.setup.groups import read_groups
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.specs import sections_of, set_value
 
 SECTIONS = ("workload", "system", "network", "platform", "compute", "memory")
 """The components of an experiment. A network file may bring a platform along; a platform of the experiment's own comes after it."""

@@ -1,4 +1,4 @@
-"""Figures of a run from its columns. `engine/spans.cpp` does the same where the compiled engine is installed."""
+"""Figures of a run from its columns. `native/spans.cpp` does the same where the compiled engine is installed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], c
     return sum(end - begin for begin, end in spans), union(spans).covered
 
 
-def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True) -> tuple[list[int], list[Use]]:
+def uses_of(
+    records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True
+) -> tuple[list[int], list[Use]]:
     """For each part how often there is a record of it, and for each group of parts its use. `groups_of` says where each part belongs."""
     if compiled and has_compiled():
         from astra_sim.engine import _compiled

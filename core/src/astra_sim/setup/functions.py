@@ -1,4 +1,4 @@
-"""Functions that an input file may name: those of the entry-point group `astra_sim.functions`, and no others.
+"""Functions that an input file may name: those of the entry-point group `astra_sim.setup.functions`, and no others.
 
 So a file cannot call whatever can be imported; what it may call is what somebody has installed for this purpose.
 """
@@ -9,10 +9,10 @@ import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError, suggestion
 
-GROUP = "astra_sim.functions"
+GROUP = "astra_sim.setup.functions"
 
 
 def named_function(name: str, where: str) -> Callable[..., Any]:

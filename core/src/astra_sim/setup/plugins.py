@@ -16,7 +16,7 @@ import attrs
 import pluggy
 
 from astra_sim import hookspecs
-from astra_sim.boundary import call, in_words
+from astra_sim._boundary import call, in_words
 from astra_sim.errors import PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 

@@ -2,137 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, printable, warn
-from astra_sim.experiment import DEFAULTS, Experiment, RunOptions
+from astra_sim.compute import Compute
+from astra_sim.context import Context
+from astra_sim.errors import AstraError, InputError, PluginError, located, warn
+from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
-from astra_sim.groups import check_groups
-from astra_sim.models import Compute, Memory
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.options import structure
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import Plugins
-from astra_sim.providers import CollectiveProvider, Provider
-from astra_sim.schedule import Request, Schedule
-from astra_sim.schedule_bytes import check_bytes
-from astra_sim.single_precision import scaled
-from astra_sim.specs import PREFIX, Table, parse_spec
+from astra_sim.providers import options_of
+from astra_sim.setup.experiment import DEFAULTS, Experiment, RunOptions
+from astra_sim.setup.groups import check_groups
+from astra_sim.setup.plugins import Plugins
 from astra_sim.system import System
-from astra_sim.units import PS_PER_NS
-
-_STEPS_KEPT = 1_000_000
-
-
-@attrs.define(eq=False)
-class Algorithm:
-    """A collective algorithm with its options, as a system layer uses it."""
-
-    name: str
-    whole_platform: bool
-    variants: int
-    scales: bool
-    _make: Callable[[Request], Schedule]
-    _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
-    _steps: int = 0
-
-    def schedule(self, request: Request) -> Schedule:
-        """The schedule for a request; equal requests get the same object. Raises ScheduleError."""
-        schedule = self._schedules.get(request)
-        if schedule is None:
-            schedule = call(f"collective {self.name!r}", self._make, request)
-            if not isinstance(schedule, Schedule):
-                raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
-            call(f"collective {self.name!r}", self._check, schedule, request)
-            self._steps += sum(len(program.steps) for program in schedule.programs)
-            if self._steps > _STEPS_KEPT:
-                self._schedules.clear()
-                self._steps = 0
-            self._schedules[request] = schedule
-        return schedule
-
-    def _check(self, schedule: Schedule, request: Request) -> None:
-        try:
-            schedule.check(request.ranks)
-            check_bytes(schedule, request)
-        except ScheduleError as error:
-            raise ScheduleError(f"collective {self.name!r}: {error}") from None
-
-
-@attrs.frozen(eq=False)
-class Context:
-    """What the factories of workloads, training loops and systems may use."""
-
-    plugins: Plugins
-    platform: Platform
-    run: RunOptions
-    compute: Compute
-    tick_ps: int = 1
-    groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
-    replay_only: bool = False
-    node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
-    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
-
-    def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
-        """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
-
-        `single_precision` scales whole nanoseconds in 32-bit floating point, as ASTRA-sim 1.0 does.
-        """
-        if single_precision:
-            return scaled(nanoseconds, self.run.compute_scale) * PS_PER_NS
-        ticks_per_ns = PS_PER_NS / self.tick_ps
-        ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
-        return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
-
-    def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
-        """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
-        try:
-            table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
-            provider = self.plugins.get(kind, table.pop("plugin"))
-        except InputError as error:
-            raise located(error, where) from None
-        return provider, options_of(provider, table, where)
-
-    def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
-        """What a component named by another makes, from its options if it has any and `arguments`. Raises InputError."""
-        provider, options = self.component(kind, spec, where)
-        try:
-            return provider.create(options, *arguments)
-        except AstraError as error:
-            raise located(error, where) from None
-
-    def algorithm(self, spec: str, where: str) -> Algorithm:
-        """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
-        provider, options = self.component("collective", spec, where)
-        try:
-            hash((provider, options))
-        except TypeError:  # what cannot be hashed cannot be remembered
-            return _algorithm(provider, options)
-        if isinstance(provider, CollectiveProvider) and provider.pure:
-            return _pure_algorithm(provider, options)
-        if (provider, options) not in self._algorithms:
-            self._algorithms[provider, options] = _algorithm(provider, options)
-        return self._algorithms[provider, options]
-
-
-@functools.lru_cache(maxsize=64)
-def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
-    """An algorithm that is kept from run to run, with its schedules."""
-    return _algorithm(provider, options)
-
-
-def _algorithm(provider: Provider, options: Any) -> Algorithm:
-    whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
-    variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
-    factory = provider.load_factory()
-    make = factory if options is None else lambda request: factory(request, options)
-    scales = provider.scales if isinstance(provider, CollectiveProvider) else True
-    return Algorithm(provider.name, whole, variants, scales, make)
 
 
 @attrs.frozen(eq=False)
@@ -147,16 +34,6 @@ class Components:
     memory: Memory
     run: RunOptions
     names: dict[str, str]
-
-
-def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
-    """The options of a component, from a table without `plugin`. None where it has no options. Raises InputError."""
-    cls = provider.load_options()
-    if cls is not None:
-        return structure(cls, table, where)
-    for key in table:
-        raise InputError(f"{where}: {provider.name} has no options, but {key!r} is given")
-    return None
 
 
 def build(experiment: Experiment, plugins: Plugins) -> Components:
@@ -274,13 +151,6 @@ class _Maker:
         if not isinstance(made, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {made!r}, which is not a {kind}")
         return made
-
-
-def located(error: AstraError, where: str) -> AstraError:
-    """The same error with the place it comes from in front, unless it says that already."""
-    if not isinstance(error, InputError) or str(error).startswith(printable(where)):
-        return error
-    return type(error)(f"{where}: {error}")
 
 
 def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:

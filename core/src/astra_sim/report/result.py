@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call
-from astra_sim.components import Components
+from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
-from astra_sim.simulation import PhaseRecord, Trace
-from astra_sim.spans import Spans, computing, uses_of
+from astra_sim.report.spans import Spans, computing, uses_of
+from astra_sim.run.simulation import PhaseRecord, Trace
+from astra_sim.setup.components import Components
 from astra_sim.units import PS_PER_NS
 
 

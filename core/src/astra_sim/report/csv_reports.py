@@ -15,9 +15,9 @@ from pathlib import Path
 
 from astra_sim.files import FileSet
 from astra_sim.graph import Pass
-from astra_sim.result import LayerFigures, Result
+from astra_sim.report.result import LayerFigures, Result
+from astra_sim.report.utilisation import utilisation_files
 from astra_sim.units import MIB
-from astra_sim.utilisation import utilisation_files
 
 _COLUMNS = 50
 _PAYLOAD_DIMENSIONS = 7

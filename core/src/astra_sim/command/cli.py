@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from astra_sim.boundary import in_words
+from astra_sim._boundary import in_words
+from astra_sim.command.progress import Progress
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
-from astra_sim.progress import Progress
 from astra_sim.providers import load
-from astra_sim.utilisation import SERIES, SERIES_HELP
+from astra_sim.report.utilisation import SERIES, SERIES_HELP
 
 
 class Commands(click.Group):
@@ -37,7 +37,7 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(rows))
 
-    _LAZY = {"compare": ("astra_sim.compare:compare", "Run an experiment with several choices and print one table.")}  # noqa: RUF012
+    _LAZY = {"compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table.")}  # noqa: RUF012
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Own commands and those of plugins."""
@@ -49,7 +49,7 @@ class Commands(click.Group):
         if cmd_name in self._LAZY:
             return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
         if command is None and cmd_name in self._offered():
-            from astra_sim.plugins import shared_plugins
+            from astra_sim.setup.plugins import shared_plugins
 
             loaded = shared_plugins().get("command", cmd_name).load_factory()
             if not isinstance(loaded, click.Command):
@@ -58,7 +58,7 @@ class Commands(click.Group):
         return command
 
     def _offered(self) -> dict[str, Any]:
-        from astra_sim.plugins import shared_plugins
+        from astra_sim.setup.plugins import shared_plugins
 
         return shared_plugins().components("command")
 
@@ -129,11 +129,11 @@ def run(
             **choices,
         )
     if not as_json and not quiet:
-        from astra_sim.tables import print_result
+        from astra_sim.report.tables import print_result
 
         print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None:
-        from astra_sim.csv_reports import write_reports
+        from astra_sim.report.csv_reports import write_reports
 
         paths = write_reports(result, output, series)
         if not as_json and not quiet:
@@ -174,7 +174,7 @@ def list_(outer: bool, as_json: bool) -> None:
 
 
 def _list(as_json: bool) -> None:
-    from astra_sim import plugin_commands
+    from astra_sim.command import plugin_commands
 
     plugin_commands.list_components(as_json)
 
@@ -185,7 +185,7 @@ def _list(as_json: bool) -> None:
 @click.pass_obj
 def show(outer: bool, name: str, as_json: bool) -> None:
     """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
-    from astra_sim import plugin_commands
+    from astra_sim.command import plugin_commands
 
     plugin_commands.show_component(name, as_json or outer)
 
@@ -196,7 +196,7 @@ def show(outer: bool, name: str, as_json: bool) -> None:
 @click.pass_obj
 def check(outer: bool, name: str | None, as_json: bool) -> None:
     """Check that components load and keep their contract; exit status 1 if one does not."""
-    from astra_sim import plugin_commands
+    from astra_sim.command import plugin_commands
 
     if not plugin_commands.check_components(name, as_json or outer):
         sys.exit(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from astra_sim.errors import InputError, warn
 
 if TYPE_CHECKING:
-    from astra_sim.result import Result
+    from astra_sim.report.result import Result
 
 WINDOW_NS = 10_000
 MAX_WINDOWS = 100_000

@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Job, MakeEngine, PhaseStep, RankState, Task, History
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, RankState, Task
 from astra_sim.errors import DeadlockError, ScheduleError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
-from astra_sim.routes import Routes
+from astra_sim.run.routes import Routes
 from astra_sim.schedule import Schedule, lower
 
 _Timing = tuple[int, History, int, int]

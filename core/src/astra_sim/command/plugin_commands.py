@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 import click
 
-from astra_sim.boundary import in_words
+from astra_sim._boundary import in_words
 from astra_sim.errors import AstraError, PluginError, suggestion
 from astra_sim.options import describe_options
-from astra_sim.plugins import KINDS, PluginInfo, Plugins, shared_plugins
 from astra_sim.providers import FileFormat, Provider
+from astra_sim.setup.plugins import KINDS, PluginInfo, Plugins, shared_plugins
 
 
 def list_components(as_json: bool) -> None:
@@ -26,7 +26,7 @@ def list_components(as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from astra_sim.tables import console
+    from astra_sim.report.tables import console
 
     table = Table()
     for column in ("kind", "name", "plugin", "what it is"):
@@ -53,7 +53,7 @@ def show_component(name: str, as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from astra_sim.tables import console
+    from astra_sim.report.tables import console
 
     out = console()
     for entry in described:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from astra_sim.errors import InputError, suggestion
-from astra_sim.specs import parse_json, parse_toml, read_text
+from astra_sim.files import parse_json, parse_toml, read_text
 
 EVERYBODY = ("", "0")
 """Names of the group of all NPUs."""

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from astra_sim.errors import printable
 from astra_sim.graph import Pass
-from astra_sim.result import Result
+from astra_sim.report.result import Result
 from astra_sim.units import MIB
 
 _PIPE_WIDTH = 160

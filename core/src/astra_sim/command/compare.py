@@ -11,12 +11,12 @@ import attrs
 import click
 
 from astra_sim.api import simulate
+from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
-from astra_sim.experiment import SECTIONS
-from astra_sim.progress import Progress
-from astra_sim.result import Result
+from astra_sim.report.result import Result
+from astra_sim.report.utilisation import SERIES, SERIES_HELP
+from astra_sim.setup.experiment import SECTIONS
 from astra_sim.units import MIB
-from astra_sim.utilisation import SERIES, SERIES_HELP
 
 MAX_RUNS = 10_000
 
@@ -131,7 +131,7 @@ def compare(
     if not as_json and not quiet:
         _print(rows)
     if output is not None:
-        from astra_sim.csv_reports import write_reports
+        from astra_sim.report.csv_reports import write_reports
 
         write_reports(results, output, series)
     if as_json:
@@ -141,7 +141,7 @@ def compare(
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from astra_sim.tables import console
+    from astra_sim.report.tables import console
 
     table = Table()
     table.add_column("run", overflow="fold")
