@@ -99,7 +99,7 @@ def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
     first member.
     """
     messages = size = 0
-    for record in result._trace.phases:
+    for record in result._details._trace.phases:
         if not isinstance(record.plan.logical, Group):
             count, amount = _of_phase(record.plan)
             groups = components.platform.npus // record.plan.logical.size

@@ -197,7 +197,7 @@ def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         (("compare", "nosuch.toml"), 2, "No such file"),
         (("plugins", "show", "nosuch"), 2, "there is no component 'nosuch'"),
         (("traffic", "--platform", RING, "--rate", "0.1", "--seed", "-1"), 2, "seed is -1; a whole number from 0 to 2^63 - 1 is right"),
-        ((*ARGUMENTS, "--output", "/dev/null/reports"), 1, "cannot write to /dev/null/reports"),
+        ((*ARGUMENTS, "--output", "/dev/null/reports"), 1, "cannot write /dev/null/reports: Not a directory"),
         (("--set", f"system.x={RED}", *ARGUMENTS), 2, "unknown key 'x'"),
     ],
 )

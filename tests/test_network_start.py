@@ -17,7 +17,6 @@ from test_networks import RING, _components
 START_PS = 13_000
 START_NS = 13
 
-# Layers whose collectives are waited for, with waits that depend on nothing but what is pending.
 LAYERS = """DATA
 2
 first -1 100 NONE 0 50 NONE 0 70 ALLREDUCE 40000 10
@@ -42,10 +41,13 @@ def run(kind: type[OneWire], workload: str, engine: str) -> astra_sim.Result:
 
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])
-def test_every_moment_has_the_start_and_no_duration_has_it(tmp_path: Path, engine: str) -> None:
-    workload = tmp_path / "layers.txt"
-    workload.write_text(LAYERS)
-    early, late = (run(kind, str(workload), engine) for kind in (Early, Late))
+@pytest.mark.parametrize("layers", [True, False])
+def test_every_moment_has_the_start_and_no_duration_has_it(tmp_path: Path, engine: str, layers: bool) -> None:
+    workload = "plugin:collective?bytes=40000"  # it is waited for from the start on
+    if layers:
+        workload = str(tmp_path / "layers.txt")
+        Path(workload).write_text(LAYERS)
+    early, late = (run(kind, workload, engine) for kind in (Early, Late))
     assert late.finish_ns == early.finish_ns + START_NS
     assert late.earliest_finish_ns == early.earliest_finish_ns + START_NS
     assert [moved(interval, START_NS) for interval in early.timeline()] == list(late.timeline())

@@ -168,7 +168,7 @@ from astra_sim.schedule import Schedule, exchange, shift
 
 
 def once(request):
-    return Schedule.shared(request, [exchange(shift(1), {size})])
+    return Schedule.shared(request, [exchange(shift(1), {size}, pieces=["unnamed"])])
 
 
 @hookimpl
@@ -286,9 +286,13 @@ def test_plugins_registered_by_hand_are_chosen_by_their_name() -> None:
     assert plugins.get("collective", "once@two").name == "once"
 
 
+def offers_nothing() -> list[CollectiveProvider]:
+    return []
+
+
 def test_a_warning_comes_once_in_a_process() -> None:
     plugins = Plugins()
-    plugins.register(type("Mine", (), {"astra_collective": staticmethod(hookimpl(list))})(), "mine")
+    plugins.register(type("Mine", (), {"astra_collective": staticmethod(hookimpl(offers_nothing))})(), "mine")
     with pytest.warns(InputWarning, match="plugin 'mine': it implements the hook astra_collective, which there is not"):
         astra_sim.simulate(**RUN, plugins=plugins)
     with warnings.catch_warnings():
@@ -305,7 +309,7 @@ def test_a_plugin_that_offers_a_name_twice_is_reported() -> None:
 
 def test_an_optional_hook_may_be_unknown() -> None:
     plugins = Plugins()
-    plugins.register(type("Mine", (), {"astra_later": staticmethod(hookimpl(list, optionalhook=True))})(), "mine")
+    plugins.register(type("Mine", (), {"astra_later": staticmethod(hookimpl(offers_nothing, optionalhook=True))})(), "mine")
     assert all(info.error is None for info in plugins.infos())
 
 

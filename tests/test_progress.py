@@ -132,7 +132,7 @@ def astra(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 RUN = tuple(word for kind, spec in LONG.items() for word in (f"--{kind}", spec))
-TRAFFIC = ("traffic", "--platform", TORUS, "--rate", "0.05,0.1", "--period", "8000")
+TRAFFIC = ("traffic", "--platform", TORUS, "--rate", "0.05,0.1", "--period", "60000")
 COMMANDS = {
     "run": (RUN, r"astra: \d.* us simulated"),
     "compare": (

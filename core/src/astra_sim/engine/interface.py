@@ -301,7 +301,9 @@ def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
         raise ValueError(f"is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
     if not -1 <= task.unit < MAX_UNITS:
         raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
-    if not 0 <= task.delay <= MAX_PICOSECONDS:
+    if task.delay < 0:
+        raise InputError(f"takes {task.delay} ps; a time of at least 0 is right")
+    if task.delay > MAX_PICOSECONDS:
         raise InputError(f"takes {in_seconds(task.delay)}; 0 to {LONGEST_TIME} are right")
     if task.repeats and task.collective < 0:
         raise ValueError("repeats, but is no numbered collective")

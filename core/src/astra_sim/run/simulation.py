@@ -125,9 +125,10 @@ class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include the start that the network answers to `begin`.
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`.
     """
 
+    start_ps: int
     finish_ps: int
     begin_ps: Sequence[int]
     end_ps: Sequence[int]
@@ -455,6 +456,7 @@ class _Simulation:
                 self._payload[dimension] += size * uses
         self._add_sends()
         return Trace(
+            self._start_ps,
             self._start_ps + engine.now,
             _later(begin, self._start_ps),
             _later(end, self._start_ps),

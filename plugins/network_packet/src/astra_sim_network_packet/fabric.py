@@ -42,8 +42,8 @@ def clock_of(settings: Settings, platform: Platform) -> int:
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
     """The whole platform as one domain.
 
-    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in which
-    its ends differ. Raises InputError.
+    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in
+    which its ends differ. Raises InputError.
     """
     check_size(platform)
     dimensions = platform.dimensions
