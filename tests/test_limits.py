@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, Shape
 from astra_sim.platform import Platform
+from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim_compute_systolic import traffic
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
@@ -22,7 +22,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from astra_sim.cli import main
+from astra_sim.command.cli import main
 main()
 """
 LINK = "&link_bandwidth_gb_per_s=32&link_latency_ns=10"
