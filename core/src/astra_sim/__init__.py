@@ -42,12 +42,12 @@ __all__ = [
 
 _HOMES = {
     "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
-    "experiment": ("Experiment", "load_experiment"),
+    "setup.experiment": ("Experiment", "load_experiment"),
     "function_table": ("get_include",),
     "hookspecs": ("hookimpl",),
     "options": ("option",),
     "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
-    "result": ("Result",),
+    "report.result": ("Result",),
     "api": ("simulate",),
 }
 _HOME = {name: f"astra_sim.{module}" for module, names in _HOMES.items() for name in names}

@@ -59,9 +59,9 @@ class Task(NamedTuple):
 
 
 class PhaseStep(NamedTuple):
-    """A part of a chunk, in queue number `queue` of its NPU (-1: in none).
+    """A chunk in one of its phases, in queue number `queue` of its NPU (-1: in none).
 
-    It is phase number `phase`, or takes `delay` picoseconds and ends with `history`, as offsets back from its end (`phase` -1). The priority
+    It is phase number `phase`, or (-1) takes `delay` picoseconds and ends with `history`, as offsets back from its end. The priority
     of its job grows by `age` with every collective that was issued before.
     """
 
