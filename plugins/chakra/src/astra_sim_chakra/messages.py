@@ -94,7 +94,7 @@ def parsed(kind: Any, data: bytes) -> Any:
     try:
         message = kind.FromString(data)
     except DecodeError as error:
-        raise Broken(f"protobuf cannot read it: {str(error).rpartition(': ')[2]}") from None
+        raise Broken(f"protobuf cannot read it: {error}") from None
     check_fields(message)
     for attribute in message.attr:
         check_fields(attribute)

@@ -158,7 +158,7 @@ class Reader:
 
     def _attribute(self, row: int, name: str, attribute: Any) -> None:
         member = attribute.WhichOneof("value")
-        value = getattr(attribute, member) if member else None
+        value: Any = getattr(attribute, member) if member else None
         if name in ("pg_name", "involved_dim"):
             if member != ATTRIBUTES[name]:
                 raise Broken(f"{name} is a {member or _NO_VALUE}; a {ATTRIBUTES[name]} is right")
