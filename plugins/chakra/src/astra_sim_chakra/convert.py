@@ -17,6 +17,7 @@ from astra_sim.files import FileSet
 from astra_sim.options import Typed
 from astra_sim.plugins import shared_plugins
 from astra_sim.specs import parse_json, parse_toml, read_text
+from astra_sim.toml_text import to_toml
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
@@ -25,7 +26,6 @@ from astra_sim_chakra.pytorch import convert_pytorch
 from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
 from astra_sim_chakra.reader import load_trace
 from astra_sim_chakra.text_workload import to_text
-from astra_sim_chakra.toml_text import to_toml
 from astra_sim_chakra.trace_json import from_json, to_json
 from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
 
