@@ -329,7 +329,8 @@ def render(model: Model) -> str:
     if model.loop_options:
         table["loop_options"] = model.loop_options
     table["layers"] = [
-        {"name": layer.name, "update_ns": UPDATE_NS, **{name: pass_table(layer, name, model.rate) for name in PASSES}} for layer in model.layers
+        {"name": layer.name, "update_ns": UPDATE_NS, **{name: pass_table(layer, name, model.rate) for name in PASSES}}
+        for layer in model.layers
     ]
     return to_toml(table, "\n".join([*comment, "Written by make_workloads.py."]))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import index
-from typing import overload
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import _compiled
@@ -34,7 +32,7 @@ from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Route
-from astra_sim.rows import packed, view
+from astra_sim.rows import MadeSequence, packed, view
 from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
@@ -48,7 +46,7 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
-class _Jobs(Sequence[Job]):
+class _Jobs(MadeSequence[Job]):
     """The jobs of a queue, each made when the order looks at it. They are gone when it has answered."""
 
     def __init__(self, jobs: _compiled.Jobs, sorts: Sequence[tuple[str, int, int]]) -> None:
@@ -58,14 +56,9 @@ class _Jobs(Sequence[Job]):
     def __len__(self) -> int:
         return len(self._jobs)
 
-    @overload
-    def __getitem__(self, place: int) -> Job: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Job]: ...
-    def __getitem__(self, place: int | slice) -> Job | list[Job]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        sort, priority = self._jobs[range(len(self))[index(place)]]
+    def made_at(self, place: int) -> Job:
+        """The job at a place of the queue."""
+        sort, priority = self._jobs[place]
         return Job(priority, *self._sorts[sort])
 
 

@@ -1,6 +1,6 @@
 """Reads the nodes of a trace into columns, with protobuf's runtime: used where the package was installed without its compiled part.
 
-`native/reader.cpp` does the same, some twenty times faster and without protobuf. It also says what is wrong inside a message where protobuf
+`native/reader.cpp` does the same, some thirty times faster and without protobuf. It also says what is wrong inside a message where protobuf
 says only that something is, and passes over damage in fields that have no column.
 """
 
