@@ -49,8 +49,10 @@ SANITIZED_TESTS = [
     for name in (
         "engine",
         "engines_agree",
+        "queue_orders",
         "columns",
         "function_table",
+        "broken_tables",
         "networks",
         "packet",
         "packet_table",

@@ -37,6 +37,7 @@ from astra_sim.platform import Group
 from astra_sim.plugins import shared_plugins
 from astra_sim.schedule import Schedule
 from astra_sim.system import PhasePlan
+from astra_sim.utilisation import dimension_utilization
 from random_experiments import Experiment
 
 RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compiled", "python")]
@@ -145,13 +146,14 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
     del tables["run"]
     for name in ("wall_s", "simulated_npus", "events"):
         del table[name]
-    reports = ("end_to_end", "detailed", "dimension_utilization", "backend_end_to_end", "backend_dim_info", "tutorial_result")
+    reports = ("end_to_end", "detailed", "backend_end_to_end", "backend_dim_info", "tutorial_result")
     return {
         "json": table,
         "tables": tables,
         "busy_ns": result.busy_ns,
         "npu_finish_ns": result.npu_finish_ns,
         "csv": {name: getattr(csv_reports, name)(result) for name in reports},
+        "series": "".join(dimension_utilization(result)),
         "network": result.network_reports(),
     }
 

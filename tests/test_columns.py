@@ -42,7 +42,7 @@ def test_rows_are_a_sequence() -> None:
     assert made[1:] == list(made)[1:]
     assert kinds_of(made) == ["a", "b"]
     assert kinds_of(["x", "x"]) == ["x", "x"]
-    with pytest.raises(IndexError, match="place 3 of 3"):
+    with pytest.raises(IndexError, match="row 3 of 3"):
         made[3]
 
 

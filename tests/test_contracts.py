@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import KINDS, OURS, Plugins
+from astra_sim.plugins import BUILT_IN, KINDS, Plugins
 from astra_sim.testing import check_component, contracts
 from astra_sim_network_analytical.topologies import Ring
 from support import ROOT
@@ -16,7 +16,7 @@ SHIPPED = [
     for plugins in [Plugins()]
     for kind in contracts.CONTRACTS
     for name in plugins.components(kind)
-    if any(info.name == plugins.owner(kind, name) and info.distribution.startswith(OURS) for info in plugins.infos())
+    if any(info.name == plugins.owner(kind, name) and info.distribution in BUILT_IN for info in plugins.infos())
 ]
 LINK = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
 

@@ -51,7 +51,7 @@ RUN = {"workload": "plugin:collective?bytes=4096", "platform": RING}
     [
         ({"set": [f"system.splits={NINES}"]}, "splits: '99999999999999999999'... has 400 digits; at most 300 are right"),
         ({"set": [f"system.endpoint_delay_ns={NINES}.5"]}, "has 402 digits"),
-        ({"passes": 10**400}, "run: passes: 10^400 is out of range; numbers from 1e-12 to 4.61169e+18 are right"),
+        ({"passes": 10**400}, "run: passes: 10^400 is out of range; numbers from 1e-12 to below 2^62 are right"),
         ({"compute_scale": -(10**400)}, "compute_scale: -10^400 is out of range"),
         ({"workload": {"plugin": "collective", "bytes": 10**5000}}, "bytes: 10^5000 is out of range"),
     ],
@@ -168,6 +168,13 @@ def test_control_characters_of_an_input_are_escaped() -> None:
     with pytest.raises(InputError, match=re.escape(f"there is no platform plugin '{ESCAPED}")) as caught:
         astra_sim.simulate(workload=RUN["workload"], platform=f"plugin:{RED}")
     assert str(caught.value).count("plugin:") == 1
+    assert len(str(AstraError("\u2028" * 5000))) < 1300
+
+
+def test_names_of_an_input_do_not_command_the_terminal() -> None:
+    done = astra(*ARGUMENTS, "--run-name", RED)
+    assert "\x1b[31m" not in done.stdout
+    assert ESCAPED in done.stdout
 
 
 # -- The command -------------------------------------------------------------------------------------------------------

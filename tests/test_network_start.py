@@ -8,7 +8,7 @@ from typing import Any
 import astra_sim
 import attrs
 import pytest
-from astra_sim.csv_reports import dimension_utilization
+from astra_sim.utilisation import dimension_utilization
 from astra_sim.network import EventNetwork
 from networks import OneWire
 from support import figures
@@ -17,7 +17,6 @@ from test_networks import RING, _components
 START_PS = 13_000
 START_NS = 13
 
-# Layers whose collectives are waited for, with waits that depend on nothing but what is pending.
 LAYERS = """DATA
 2
 first -1 100 NONE 0 50 NONE 0 70 ALLREDUCE 40000 10
@@ -42,10 +41,13 @@ def run(kind: type[OneWire], workload: str, engine: str) -> astra_sim.Result:
 
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])
-def test_every_moment_has_the_start_and_no_duration_has_it(tmp_path: Path, engine: str) -> None:
-    workload = tmp_path / "layers.txt"
-    workload.write_text(LAYERS)
-    early, late = (run(kind, str(workload), engine) for kind in (Early, Late))
+@pytest.mark.parametrize("layers", [True, False])
+def test_every_moment_has_the_start_and_no_duration_has_it(tmp_path: Path, engine: str, layers: bool) -> None:
+    workload = "plugin:collective?bytes=40000"  # it is waited for from the start on
+    if layers:
+        workload = str(tmp_path / "layers.txt")
+        Path(workload).write_text(LAYERS)
+    early, late = (run(kind, workload, engine) for kind in (Early, Late))
     assert late.finish_ns == early.finish_ns + START_NS
     assert late.earliest_finish_ns == early.earliest_finish_ns + START_NS
     assert [moved(interval, START_NS) for interval in early.timeline()] == list(late.timeline())
@@ -63,7 +65,7 @@ def moved(interval: Any, by_ns: float) -> Any:
 
 def test_the_first_window_of_the_utilisation_begins_before_the_start() -> None:
     result = run(Late, "plugin:collective?bytes=40000000", "auto")
-    first = dimension_utilization(result).splitlines()[1].split(",")
+    first = "".join(dimension_utilization(result)).splitlines()[1].split(",")
     assert float(first[1]) == pytest.approx(100 * (1 - START_NS / 10_000))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -121,7 +123,7 @@ def test_classes_share_no_virtual_channel_and_leave_none_out(preset: str, vcs: i
 
 
 def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the routes of a dragonfly of 6 NPUs need 2 classes of virtual channels; vcs is 1, at least 2 is right"):
+    with pytest.raises(InputError, match="a dragonfly of 6 NPUs need 2 classes of virtual channels; vcs is 1, at least 2 is right"):
         network(read_platform(PLATFORMS["dragonfly 2"]), vcs=1)
     with pytest.raises(InputError, match="which is for rings, and the routes of a dragonfly of 6 NPUs can wait for each other in a circle"):
         network(read_platform(PLATFORMS["dragonfly 2"]), deadlock_freedom="bubble", vcs=4)
@@ -195,10 +197,21 @@ def test_random_traffic_arrives(seed: int) -> None:
 def test_traffic_says_where_the_network_deadlocks() -> None:
     platform = read_platform(PLATFORMS["ring 8"])
     how = Measurement(warm_up=100, period=500, periods=2, packet_flits=16, drain_limit=1000)
-    with pytest.raises(DeadlockError, match="deadlocks at a rate of 0.9 flits") as caught:
+    with pytest.raises(DeadlockError, match=r"deadlocks at a rate of 0\.9 flits") as caught:
         sweep(platform, PacketOptions(vcs=2, deadlock_freedom="none"), "uniform", [0.9], how)
     assert all(" waits for NPU " in line for line in caught.value.waiting)
     assert len(caught.value.waiting) == 8
     (load,) = sweep(platform, PacketOptions(vcs=2), "uniform", [0.9], how)
     assert not load.stable
     assert load.accepted_rate > 0.2
+
+
+def test_the_command_traffic_fails_where_the_network_deadlocks() -> None:
+    command = [sys.executable, "-m", "astra_sim", "traffic", "--platform", PLATFORMS["ring 8"], "--rate", "0.9", "--packet-flits", "16"]
+    command += ["--network", "plugin:packet?vcs=2&deadlock_freedom=none", "--drain-limit", "1000"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr.startswith(
+        "astra: error: the network deadlocks at a rate of 0.9 flits per node and cycle, and packets cannot arrive\n"
+    )

@@ -134,7 +134,7 @@ def test_a_deep_fat_tree_carries_what_booksim_carries(network: dict[str, Any]) -
     platform = read_platform(f"plugin:fat_tree?arity=4&levels=3&{WIRES}")
     how = Measurement(warm_up=1000, period=1000, periods=3, drain_limit=3000)
     low, middle, high, over = sweep(platform, PacketOptions(**network), "uniform", [0.05, 0.3, 0.5, 0.75], how)
-    assert low.stable and middle.stable and high.stable
+    assert all(load.stable for load in (low, middle, high))
     if "preset" in network:
         assert middle.packet_latency - low.packet_latency == pytest.approx(25.8 - 24.0, abs=1.0)
         assert high.packet_latency - low.packet_latency == pytest.approx(31.0 - 24.0, abs=2.0)

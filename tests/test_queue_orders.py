@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from astra_sim.schedule import Collective
 from astra_sim_systems import queue_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import ROOT
 
 ENGINES = pytest.mark.parametrize("engine", ["python", "compiled"])
 RING = "plugin:ring?size=16&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -231,7 +233,7 @@ def offering(order: Callable[[], Order]) -> Plugins:
 def with_order(engine: str, order: Callable[[], Order]) -> dict[str, Any]:
     chosen = ["system.splits=9", "system.intra_dimension_scheduling=mine"]
     platform = "plugin:torus?sizes=4,4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-    workload = Path(__file__).resolve().parents[1] / "examples" / "workloads" / "vgg16.toml"
+    workload = ROOT / "examples" / "workloads" / "vgg16.toml"
     result = astra_sim.simulate(workload=workload, platform=platform, engine=engine, set=chosen, plugins=offering(order))
     return {**result.to_dict(), "wall_s": 0}
 
@@ -244,6 +246,18 @@ def test_a_plugin_may_order_by_rules_or_by_a_function(engine: str) -> None:
         return next((place for place in range(started, len(jobs)) if jobs[place].bytes < job.bytes), len(jobs))
 
     assert with_order(engine, lambda: RuleOrder(largest)) == with_order(engine, lambda: scanned)
+
+
+def test_the_order_of_the_plugin_page_works() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    (code,) = [block for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if "RuleOrder" in block]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    (provider,) = names["astra_schedulers"]()
+    assert (provider.name, provider.orders) == ("largest_first", "queue")
+    order = names["largest_first"]()
+    jobs = [Job(0, "all_gather", size, 0) for size in (10, 30, 20, 30)]
+    assert places(order, 1, [*jobs, None, 0, None, 0, None, 0, None]) == [1, 3, 2, 0]
 
 
 @ENGINES

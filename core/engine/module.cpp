@@ -297,9 +297,12 @@ NB_MODULE(_compiled, module) {
   });
   nb::class_<Jobs>(module, "Jobs")
       .def("__len__", [](const Jobs& self) { return self.own().size(); })
-      .def("__getitem__", [](const Jobs& self, std::size_t place) {
-        if (place >= self.own().size()) throw nb::index_error("a place outside of the queue");
-        return std::make_pair(self.own()[place].sort, self.own()[place].priority);
+      .def("__getitem__", [](const Jobs& self, std::int64_t place) {
+        const std::deque<astra::Job>& jobs = self.own();
+        const auto size = static_cast<std::int64_t>(jobs.size());
+        if (place < -size || place >= size) throw nb::index_error("a place outside of the queue");
+        const astra::Job& job = jobs[static_cast<std::size_t>(place < 0 ? place + size : place)];
+        return std::make_pair(job.sort, job.priority);
       });
   nb::class_<Machine>(module, "Machine")
       .def(nb::init<std::int64_t, bool, std::int64_t, bool,

@@ -40,7 +40,7 @@ class AstraError(Exception):
     exit_status = 1
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(shortened(message)))
+        super().__init__(shortened(printable(shortened(message))))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How it is pickled and copied: without `__init__`, whose arguments differ from class to class."""

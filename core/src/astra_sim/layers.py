@@ -8,7 +8,7 @@ import attrs
 
 from astra_sim.boundary import call, picoseconds
 from astra_sim.components import Context
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, in_figures
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.models import Convolution, Gemm, MissingWork, Shape, Work
 from astra_sim.options import option
@@ -152,5 +152,5 @@ class LayeredProgram:
         scale = self._context.run.comm_scale
         made = scaled(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
         if made >= MAX_BYTES:
-            raise InputError(f"{self.where}: a collective of {made:.3g} bytes; less than {MAX_BYTES:.3g} is right")
+            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
         return made

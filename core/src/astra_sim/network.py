@@ -91,7 +91,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """A run begins, at time 0: forget those before it. Returns what to add to all moments of the answer (picoseconds)."""
         return 0
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:  # noqa: B027
+    def watch(self, tell: Callable[[int], None] | None) -> None:
         """The run that has begun is watched: `tell` may be called with the time reached (picoseconds), from within `inject` and `advance`.
 
         For networks that simulate for seconds between two arrivals. What `tell` raises must go out. None: it is not watched any more.

@@ -182,7 +182,7 @@ def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
 def _bounded(value: _Number) -> _Number:
     """Numbers with which 64-bit arithmetic has a chance."""
     if abs(value) >= MAX_NUMBER or (value and abs(value) < MIN_NUMBER):
-        raise ValueError(f"{in_figures(value)} is out of range; numbers from {MIN_NUMBER:g} to {MAX_NUMBER:g} are right")
+        raise ValueError(f"{in_figures(value)} is out of range; numbers from {MIN_NUMBER:g} to below 2^62 are right")
     return value
 
 

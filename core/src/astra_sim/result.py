@@ -293,7 +293,7 @@ def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
         if isinstance(operation, Compute):
             entry[0] += operation.duration_ps
         elif isinstance(operation, Wait):
-            arrived = max((trace.end_ps[other] for other in operation.after), default=trace.begin_ps[index])
+            arrived = max((trace.end_ps[other] for other in operation.after), default=trace.start_ps)
             ended = [trace.end_ps[other] for other in operation.pending]
             entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
         elif index in active:

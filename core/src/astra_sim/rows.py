@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
@@ -50,28 +49,8 @@ class Dependencies:
         return self.rows[self.end[row - 1] if row else 0 : self.end[row]]
 
 
-class MadeSequence(Sequence[T]):
-    """A sequence whose members are made when they are asked for, by `made_at`; slices are lists of them."""
-
-    @abstractmethod
-    def made_at(self, place: int) -> T:
-        """Make the member at a place, 0 to len - 1."""
-
-    @overload
-    def __getitem__(self, place: int) -> T: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        places = range(len(self))
-        if isinstance(place, slice):
-            return [self.made_at(each) for each in places[place]]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"place {place} of {len(self)}")
-        return self.made_at(places[place])
-
-
 @attrs.frozen(eq=False)
-class Rows(MadeSequence[T], Generic[T]):
+class Rows(Sequence[T], Generic[T]):
     """A sequence whose member r is like `kinds[kind_of[r]]`, but for the members it waits for, `after`, and perhaps a time and a name.
 
     `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of what its kind says, or -1. `make` makes
@@ -87,9 +66,17 @@ class Rows(MadeSequence[T], Generic[T]):
     def __len__(self) -> int:
         return len(self.kind_of)
 
-    def made_at(self, place: int) -> T:
-        """The kind of a member, with the rows it waits for."""
-        return self.make(self.kinds[self.kind_of[place]], place, tuple(self.after[place]))
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[T]: ...
+    def __getitem__(self, row: int | slice) -> T | list[T]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        row %= len(self)
+        return self.make(self.kinds[self.kind_of[row]], row, tuple(self.after[row]))
 
 
 def kinds_of(members: Sequence[T]) -> Sequence[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from astra_sim.engine import (
     RECEIVE,
     SEND,
     TIMER,
+    Engine,
     Job,
     MakeEngine,
     Part,
@@ -123,9 +125,10 @@ class Trace:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include the start that the network answers to `begin`.
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`.
     """
 
+    start_ps: int
     finish_ps: int
     begin_ps: Sequence[int]
     end_ps: Sequence[int]
@@ -229,6 +232,33 @@ def _begin(network: EventNetwork) -> int:
     return picoseconds(call(what, network.begin), what)
 
 
+@contextlib.contextmanager
+def _watching(network: Network, engine: Engine, progress: Callable[[int, int], None] | None) -> Iterator[None]:
+    """Let `progress` hear from a network, too, that simulates for long between two events of the engine."""
+    if progress is None or not isinstance(network, EventNetwork):
+        yield
+        return
+    raised: list[BaseException] = []
+
+    def tell(time: int) -> None:
+        try:
+            progress(time, engine.events)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    watch, what = network.watch, f"network {type(network).__name__}: watch"
+    call(what, watch, tell)
+    try:
+        yield
+    except PluginError:
+        if raised:  # for which the network is not to blame
+            raise raised[0] from None
+        raise
+    finally:
+        call(what, watch, None)
+
+
 class _Simulation:
     """Puts a graph into the engine and runs it."""
 
@@ -289,18 +319,13 @@ class _Simulation:
                 self._programs[number].npus,
                 partial(self._issue, number),
             )
-        watched = self._network if progress is not None and isinstance(self._network, EventNetwork) else None
-        if watched is not None and progress is not None:
-            call(f"network {type(watched).__name__}: watch", watched.watch, lambda time: progress(time, engine.events))
         try:
-            while engine.run(EVENTS_PER_REPORT):
-                if progress is not None:
-                    progress(self._start_ps + engine.now, engine.events)
+            with _watching(self._network, engine, progress):
+                while engine.run(EVENTS_PER_REPORT):
+                    if progress is not None:
+                        progress(self._start_ps + engine.now, engine.events)
         except UnlikeCollectivesError as error:
             raise InputError(self._unlike(error)) from None
-        finally:
-            if watched is not None:
-                watched.watch(None)
         self._check_finished()
         return self._trace()
 
@@ -431,6 +456,7 @@ class _Simulation:
                 self._payload[dimension] += size * uses
         self._add_sends()
         return Trace(
+            self._start_ps,
             self._start_ps + engine.now,
             _later(begin, self._start_ps),
             _later(end, self._start_ps),

@@ -13,9 +13,10 @@ void Domain::run_combined(int r, Cycle now) {
     RouterState& state = routers_[static_cast<std::size_t>(r)];
     requests_.clear();
     for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+        const int in = spec.inputs[static_cast<std::size_t>(input)];
+        if (next_bit(occupied(in), 0, shape_->vc_count(in)) < 0) continue;
         const int vc = choose_vc(r, input, now);
         if (vc < 0) continue;
-        const int in = spec.inputs[static_cast<std::size_t>(input)];
         const int port = receivers_[vc_index(in, vc)].out_port;
         int distance = link(in).sink_port - state.output_pointer[static_cast<std::size_t>(port)];
         if (distance < 0) distance += spec.input_ports;

@@ -123,7 +123,7 @@ std::vector<std::string> Traffic::deadlock(Domain domain) const {
     Interruptible interruptible;
     std::vector<std::uint64_t> arrived;
     while (domain.next() != kNever) {
-        interruptible.step();
+        interruptible.step(domain.next());
         domain.run(domain.next(), arrived);
         arrived.clear();
     }

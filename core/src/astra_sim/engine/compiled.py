@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import overload
 
 from astra_sim.boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import _compiled
@@ -32,7 +33,7 @@ from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, Route
-from astra_sim.rows import MadeSequence, packed, view
+from astra_sim.rows import packed, view
 from astra_sim.schedule import LoweredProgram, Peer
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
@@ -46,20 +47,39 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
-class _Jobs(MadeSequence[Job]):
-    """The jobs of a queue, each made when the order looks at it. They are gone when it has answered."""
+class _MadeJobs(dict[tuple[int, int], Job]):
+    """Jobs by sort and priority, each made when it is first looked at."""
 
-    def __init__(self, jobs: _compiled.Jobs, sorts: Sequence[tuple[str, int, int]]) -> None:
-        self._jobs = jobs
+    def __init__(self, sorts: Sequence[tuple[str, int, int]]) -> None:
+        super().__init__()
         self._sorts = sorts
+
+    def __missing__(self, key: tuple[int, int]) -> Job:
+        sort, priority = key
+        made = self[key] = Job(priority, *self._sorts[sort])
+        return made
+
+
+class _Jobs(Sequence[Job]):
+    """The jobs of a queue. They are gone when the order has answered."""
+
+    __slots__ = ("_jobs", "_made")
+
+    def __init__(self, jobs: _compiled.Jobs, made: _MadeJobs) -> None:
+        self._jobs = jobs
+        self._made = made
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def made_at(self, place: int) -> Job:
-        """The job at a place of the queue."""
-        sort, priority = self._jobs[place]
-        return Job(priority, *self._sorts[sort])
+    @overload
+    def __getitem__(self, place: int) -> Job: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Job]: ...
+    def __getitem__(self, place: int | slice) -> Job | list[Job]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        return self._made[self._jobs[place]]
 
 
 class CompiledEngine:
@@ -93,6 +113,7 @@ class CompiledEngine:
         self._orders: list[Order] = []
         self._sorts: dict[tuple[str, int, int], int] = {}
         self._sort_list: list[tuple[str, int, int]] = []
+        self._made_jobs = _MadeJobs(self._sort_list)
         self._issuers: list[Issue] = []
         self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
@@ -347,8 +368,7 @@ class CompiledEngine:
         return order.standing(Job(0, *self._sort_list[sort]))
 
     def _place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
-        sort, priority = job
-        return place_of(self._orders[queue], _Jobs(jobs, self._sort_list), running, Job(priority, *self._sort_list[sort]))
+        return place_of(self._orders[queue], _Jobs(jobs, self._made_jobs), running, self._made_jobs[job])
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)

@@ -13,7 +13,7 @@ the queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 import attrs
 
@@ -22,7 +22,7 @@ from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import LogicalDimension
-from astra_sim.rows import Dependencies, MadeSequence, Rows, column, first_like
+from astra_sim.rows import Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
 
 JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
@@ -107,7 +107,7 @@ class PartRecord(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class PartRecords(MadeSequence[PartRecord]):
+class PartRecords(Sequence[PartRecord]):
     """Records in columns, which have the names of their fields."""
 
     task: Sequence[int]
@@ -121,9 +121,14 @@ class PartRecords(MadeSequence[PartRecord]):
     def __len__(self) -> int:
         return len(self.task)
 
-    def made_at(self, place: int) -> PartRecord:
-        """The record of a row."""
-        return PartRecord(*(getattr(self, name)[place] for name in PartRecord._fields))
+    @overload
+    def __getitem__(self, row: int) -> PartRecord: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[PartRecord]: ...
+    def __getitem__(self, row: int | slice) -> PartRecord | list[PartRecord]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        return PartRecord(*(getattr(self, name)[row] for name in PartRecord._fields))
 
     def __iter__(self) -> Iterator[PartRecord]:
         return map(PartRecord, *(getattr(self, name) for name in PartRecord._fields))

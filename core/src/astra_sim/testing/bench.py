@@ -135,4 +135,4 @@ def bench_context(platform: Platform = PLATFORM, plugins: Plugins | None = None,
 
 def run_on_bench(graph: ExecutionGraph, platform: Platform, system: System | None = None) -> Trace:
     """Simulate a graph on all NPUs of a platform, message by message. Raises DeadlockError if it cannot finish."""
-    return simulate_graph(graph, platform, system or BenchSystem(), BenchNetwork(platform), BenchMemory(), symmetry=False, engine="python")
+    return simulate_graph(graph, system or BenchSystem(), BenchNetwork(platform), BenchMemory(), symmetry=False, engine="python")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
+from operator import and_
 from typing import Any
 
 import attrs
@@ -69,6 +70,12 @@ def recognises(text: str) -> bool:
     return False
 
 
+def _among(column: Column, values: Collection[int]) -> bytes:
+    """For each row of a column of bytes with a sign whether it has one of some values."""
+    codes = {value % 256 for value in values}
+    return column.tobytes().translate(bytes(code in codes for code in range(256)))
+
+
 class _Builder:
     """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
 
@@ -105,8 +112,9 @@ class _Builder:
         """For each row whether its node computes, or takes the time that was recorded, as all do where the trace is replayed."""
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
-        found = bytearray(trace.type.tobytes().translate(bytes(kind in kinds for kind in range(256))))
-        for row in compress(range(len(trace)), map(NodeType.COMM_COLL_NODE.__eq__, trace.type)):
+        found = bytearray(_among(trace.type, kinds))
+        collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm_type, {-1, CollectiveType.BROADCAST})
+        for row in compress(range(len(trace)), map(and_, collectives, suspects)):
             found[row] = found[row] or self._takes_recorded_time(row)
         return bytes(found)
 

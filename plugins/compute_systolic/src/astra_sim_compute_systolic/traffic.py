@@ -36,10 +36,10 @@ def operand_traffic(array: SystolicArray, shape: Shape, ifmap_sram: int, filter_
 
 _BLOCK = 1 << 18
 """Elements that are demanded at once; their order takes some 60 bytes each."""
-_MAX_NUMBERS = 1 << 26
-"""Elements of an operand, each of which takes 12 bytes."""
-_MAX_DEMANDED = 1 << 30
-"""Elements that all folds demand, which are gone through: some 30 seconds."""
+_MAX_NUMBERS = 1 << 27
+"""Elements of an operand, each of which takes 8 bytes."""
+_MAX_DEMANDED = 1 << 31
+"""Elements that all folds demand, which are gone through: about a minute."""
 
 
 class _Demand:
@@ -127,7 +127,7 @@ class _Filled:
     def __init__(self, numbers: int, half: int) -> None:
         self._half = half
         self._stamps = np.zeros(numbers, dtype=np.int32)
-        self._places = np.zeros(numbers, dtype=np.int64)
+        self._places = np.zeros(numbers, dtype=np.int32)  # within a block
         self._stamp = 1
         self._room = half
         self.fetched = 0

@@ -42,8 +42,8 @@ def clock_of(settings: Settings, platform: Platform) -> int:
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
     """The whole platform as one domain.
 
-    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in which
-    its ends differ. Raises InputError.
+    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in
+    which its ends differ. Raises InputError.
     """
     check_size(platform)
     dimensions = platform.dimensions
@@ -139,7 +139,9 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
         if settings.deadlock_freedom == "bubble" and needed > 1:
             raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; 'dateline' is right")
         if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
-            raise InputError(f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right")
+            raise InputError(
+                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right"
+            )
 
 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:

@@ -15,6 +15,7 @@ from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
 from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet.fabric import MAX_CHANNELS
 from astra_sim_network_packet.options import Settings
 
 
@@ -234,7 +235,10 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
 
 
 def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
-    """The network, as domains."""
+    """The network, as domains. Raises InputError where it is too large."""
+    of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
+    if network.npus * of_npu > MAX_CHANNELS:
+        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; at most {MAX_CHANNELS} links are right for flits")
     rules = settings.rules(network.vnets, clock_ps)
     made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
@@ -252,16 +256,17 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     if rules["vc_classes"] == "at_entry":
         # On a ring with one way round, which half a packet picks at entry does not keep it from the circle.
         rules["vc_classes"] = "at_crossing"
+    parts = _Parts(ports, wires, rules, settings)
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
         key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
         if key not in known:
-            known[key] = _ring(vnet, step, members, of_ring, ports, wires, rules, settings)
+            known[key] = _ring(vnet, step, members, of_ring, parts)
         made.add_domain(known[key], members)
     if switched:
         to_switches = [link for link in links if link.vnet < 0]
-        made.add_domain(_switches(network, to_switches, ports, wires, rules, settings), list(range(network.npus)))
+        made.add_domain(_switches(network, to_switches, parts), list(range(network.npus)))
     return made
 
 
@@ -284,11 +289,20 @@ class _Wires:
         return {"latency_cycles": self._network.local_link_latency, "flit_cycles": 1}
 
 
-def _ring(
-    vnet: int, step: int, members: Sequence[int], links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
-) -> Shape:
+@attrs.frozen
+class _Parts:
+    """What all domains of a network have in common."""
+
+    ports: Ports
+    wires: _Wires
+    rules: dict[str, Any]
+    settings: Settings
+
+
+def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], parts: _Parts) -> Shape:
+    ports, wires, settings = parts.ports, parts.wires, parts.settings
     count = len(members)
-    shape = Shape.make(rules, [[place] for place in range(count)], [count], list(range(count)))
+    shape = Shape.make(parts.rules, [[place] for place in range(count)], [count], list(range(count)))
     place_of = {npu: place for place, npu in enumerate(members)}
     for place in range(count):
         ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
@@ -316,12 +330,11 @@ def _ring(
     return shape
 
 
-def _switches(
-    network: GarnetNetwork, links: Sequence[Link], ports: Ports, wires: _Wires, rules: dict[str, Any], settings: Settings
-) -> Shape:
+def _switches(network: GarnetNetwork, links: Sequence[Link], parts: _Parts) -> Shape:
+    ports, wires, settings = parts.ports, parts.wires, parts.settings
     nodes, first = network.npus, network.local_rings
     coordinates = [[npu] for npu in range(nodes)] + [[-1]] * network.links_per_tile
-    shape = Shape.make(rules, coordinates, [nodes], list(range(nodes)))
+    shape = Shape.make(parts.rules, coordinates, [nodes], list(range(nodes)))
     for npu in range(nodes):
         for vnet in range(first, network.vnets):
             ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
