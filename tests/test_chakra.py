@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +25,10 @@ from astra_sim_chakra import (
     write_nodes,
     write_trace,
 )
+from astra_sim_chakra.messages import Attribute, AttributeProto, NodeMessage, attribute_message, attribute_of, delimited
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.reader import has_compiled
 from astra_sim_chakra.schema import ATTRIBUTES, MEMBERS, VERSION
-from astra_sim_chakra.wire import Attribute, attribute, bytes_field, number_field, read_attribute, varint
 from astra_sim_chakra.writer import encode_metadata, encode_node, encode_nodes
 from attrs import evolve
 from hypothesis import given, settings
@@ -36,12 +37,31 @@ from support import ROOT
 
 COMP, SEND, RECV, COLL = NodeType.COMP_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE, NodeType.COMM_COLL_NODE
 READERS = [pytest.param(False, id="python"), pytest.param(True, id="compiled", marks=pytest.mark.skipif(not has_compiled(), reason="pure"))]
-HEAD = varint(7) + bytes_field(1, VERSION.encode())
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it, seven bits a byte."""
+    return bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80,)) + varint(value >> 7)
+
+
+def number_field(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    return varint(number << 3 | 2) + delimited(value)
+
+
+def attribute(name: str, member: str, value: Any) -> bytes:
+    return bytes(attribute_message(name, member, value).SerializeToString())
+
+
+HEAD = delimited(bytes_field(1, VERSION.encode()))
 
 
 def file_of(*messages: bytes, head: bytes = HEAD) -> bytes:
     """A trace file of node messages."""
-    return head + b"".join(varint(len(message)) + message for message in messages)
+    return head + b"".join(map(delimited, messages))
 
 
 def node(id: int, *deps: int, name: str = "", **values: Any) -> Node:
@@ -167,7 +187,7 @@ VALUES = {
 def test_every_member_of_an_attribute_is_kept(member: str) -> None:
     values: list[Any] = VALUES[member.rpartition("_")[0]]
     for value in [tuple(values), ()] if member.endswith("_list") else values:
-        assert read_attribute(attribute("a", member, value)) == Attribute("a", member, value)
+        assert attribute_of(AttributeProto.FromString(attribute("a", member, value))) == Attribute("a", member, value)
 
 
 def test_fields_without_a_column_are_kept_when_asked(tmp_path: Path) -> None:
@@ -237,7 +257,7 @@ BROKEN = {
     "huge": (HEAD + varint(2**40), f"byte 8: a message of {2**40} bytes; at most {2**26} are right"),
     "huge head": (varint(2**40), f"a message of {2**40} bytes"),
     "truncated": (file_of(NAMED)[:-1], "byte 8: the file ends in the middle of a message, of which it has 8 bytes"),
-    "no metadata": (file_of(NAMED, head=b""), "the first message is no GlobalMetadata: version is a varint"),
+    "no metadata": (file_of(NAMED, head=b""), "byte 0: the first message is no GlobalMetadata: "),
     "version": (file_of(head=varint(4) + bytes_field(1, b"23")), "version is '23'; Chakra 0.0.4 to 1 are right"),
     "type": (file_of(NAMED + number_field(3, 8)), "node 3 'conv': type is 8; 0 to 7 are right"),
     "twice": (file_of(NAMED, NAMED), "node 3 'conv': its id is that of an earlier node, node 3 'conv'"),
@@ -261,10 +281,16 @@ BROKEN = {
 }
 
 
+DAMAGED = ("utf8", "wire type", "field 0", "beyond")
+"""Damage inside a message, of which the reader in Python says where it is, and what protobuf says."""
+
+
 @pytest.mark.parametrize("compiled", READERS)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_is_named(name: str, compiled: bool) -> None:
     data, message = BROKEN[name]
+    if not compiled and name in DAMAGED:
+        message = f"byte 8: node of {len(data) - 9} bytes: protobuf cannot read it: "
     found = outcome(data, compiled)
     assert isinstance(found, str)
     assert found.startswith("t.et: ")
@@ -307,16 +333,35 @@ SAMPLE = file_of(
 )
 
 
+DAMAGE = re.compile(r"t\.et: byte (\d+): (node of \d+ bytes|the first message is no GlobalMetadata): ")
+"""How messages begin that say a message cannot be read."""
+
+
 def agree(data: bytes) -> None:
-    """Both readers make the same of a file: the same trace, or the same InputError."""
-    expected = outcome(data, False)
-    assert not has_compiled() or outcome(data, True) == expected
+    """Both readers make the same of a file: the same trace, or the same InputError.
+
+    Where a message cannot be read, the compiled reader says more, or passes over damage in a field that has no column.
+    """
+    python, compiled = outcome(data, False), outcome(data, has_compiled())
+    damage, also = (DAMAGE.match(found) if isinstance(found, str) else None for found in (python, compiled))
+    if damage is None:
+        assert plain(compiled) == plain(python)
+    elif also is not None:
+        assert also[0] == damage[0] or int(also[1]) > int(damage[1])
+
+
+def plain(found: Any) -> Any:
+    """An outcome, with kept fields in the order in which protobuf writes them."""
+    if isinstance(found, str):
+        return found
+    metadata, nodes, order = found
+    return metadata, [evolve(each, others=NodeMessage.FromString(each.others).SerializeToString()) for each in nodes], order
 
 
 def test_every_truncation_but_that_after_a_message_is_an_input_error() -> None:
     ends, at = [len(HEAD)], len(HEAD)
     for each in parse_trace(SAMPLE, "sample", keep=True).nodes():
-        at += len(varint(len(encode_node(each)))) + len(encode_node(each))
+        at += len(delimited(encode_node(each)))
         ends.append(at)
     assert ends.pop() == len(SAMPLE)
     for size in range(len(SAMPLE)):
@@ -347,10 +392,10 @@ def test_traces_of_pytorch_may_forget_nodes_in_control_dependencies(compiled: bo
     pytorch = encode_metadata(Metadata("", (Attribute("schema", "string_val", "1.1.1-chakra.0.0.4"), Attribute("pid", "uint64_val", 3))))
     nodes = [encode_node(node(1, control=(0,))), encode_node(node(2, 1, control=(1, 0, 1)))]
     assert "control dependency 0 is no node" in outcome(file_of(*nodes), compiled)
-    trace = parse_trace(file_of(*nodes, head=varint(len(pytorch)) + pytorch), "t", compiled=compiled)
+    trace = parse_trace(file_of(*nodes, head=delimited(pytorch)), "t", compiled=compiled)
     assert (trace.left_out, trace.node(0).control, trace.node(1).control, trace.node(1).data) == (2, (), (1, 1), (1,))
     missing = encode_node(node(3, 4))
-    assert "data dependency 4" in outcome(file_of(missing, head=varint(len(pytorch)) + pytorch), compiled)
+    assert "data dependency 4" in outcome(file_of(missing, head=delimited(pytorch)), compiled)
 
 
 # -- Feeder ------------------------------------------------------------------------------------------------------------

@@ -172,11 +172,12 @@ void Reader::node(std::string_view message) {
   c.names.append(name);
   c.name_end.push_back(c.names.size());
   try {
-    if (type > 7) throw Broken("type is " + words(static_cast<std::int32_t>(type)) + "; 0 to 7 are right");
+    const auto kind = static_cast<std::int32_t>(type);  // as protobuf reads an enumeration
+    if (kind < 0 || kind > 7) throw Broken("type is " + words(kind) + "; 0 to 7 are right");
     if (duration > kMaxMicroseconds) {
       throw Broken("duration_micros is " + std::to_string(duration) + "; at most " + std::to_string(kMaxMicroseconds) + " is right");
     }
-    c.type.push_back(static_cast<std::int8_t>(type));
+    c.type.push_back(static_cast<std::int8_t>(kind));
     c.duration_ns.push_back(static_cast<std::int64_t>(duration) * 1000);
     c.control_end.push_back(control_ids_.size());
     c.data_end.push_back(data_ids_.size());

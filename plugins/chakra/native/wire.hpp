@@ -33,14 +33,13 @@ struct Field {
   const char* begin;
 };
 
-// A varint that begins at `at`. Returns false where it goes on beyond `end`.
+// A varint that begins at `at`; bits beyond the 64th are left out, as protobuf does. Returns false where it goes on beyond `end`.
 inline bool read_varint(const char*& at, const char* end, std::uint64_t& value) {
   value = 0;
   const char* next = at;
   for (int shift = 0; shift < 70; shift += 7) {
     if (next == end) return false;
     const auto byte = static_cast<unsigned char>(*next++);
-    if (shift == 63 && byte > 1) throw Broken("a varint of more than 64 bits");
     value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
     if (byte < 0x80) {
       at = next;

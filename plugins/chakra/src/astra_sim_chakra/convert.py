@@ -16,6 +16,7 @@ from astra_sim.options import Typed
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment, load_experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim.toml_text import to_toml
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
@@ -24,7 +25,6 @@ from astra_sim_chakra.pytorch import convert_pytorch
 from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
 from astra_sim_chakra.reader import load_trace
 from astra_sim_chakra.text_workload import to_text
-from astra_sim_chakra.toml_text import to_toml
 from astra_sim_chakra.trace_json import from_json, to_json
 from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
 

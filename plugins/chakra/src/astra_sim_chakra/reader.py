@@ -14,9 +14,9 @@ from typing import IO, Any
 from astra_sim import InputError
 
 from astra_sim_chakra import pure
+from astra_sim_chakra.messages import Broken, GlobalMetadata, attribute_of, parsed
 from astra_sim_chakra.schema import MAX_MESSAGE_BYTES
 from astra_sim_chakra.trace import Metadata, Trace, make_trace
-from astra_sim_chakra.wire import LENGTH, Broken, expect, fields, read_attribute, text
 
 DEPENDENCIES = ("both", "data")
 """What of a trace is followed: control and data dependencies, as ASTRA-sim 2.x does, or data alone, as Chakra 1.0.0's feeder does."""
@@ -59,18 +59,12 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     data = stream.read(size)
     if len(data) < size:
         raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
-    version, attributes = "", []
     try:
-        for field in fields(data):
-            if field.number == 1:
-                version = text(field, "version")
-            elif field.number == 2:
-                expect(field, LENGTH, "attr")
-                attributes.append(read_attribute(field.value))
+        message = parsed(GlobalMetadata, data)
+        metadata = Metadata(message.version, tuple(map(attribute_of, message.attr)))
     except Broken as broken:
         raise Broken(f"byte 0: the first message is no GlobalMetadata: {broken}") from None
-    metadata = Metadata(version, tuple(attributes))
-    _check_version("version", version)
+    _check_version("version", metadata.version)
     schema = metadata.get("schema")
     if isinstance(schema, str) and "-chakra." in schema:
         _check_version("schema", schema.partition("-chakra.")[2])
