@@ -49,7 +49,7 @@ def test_what_toml_has_no_word_for_is_named() -> None:
 
 def test_the_command_starts_without_the_libraries_of_plugins() -> None:
     script = (
-        "import sys; from astra_sim.cli import main; sys.argv = ['astra', '--help']\n"
+        "import sys; from astra_sim.command.cli import main; sys.argv = ['astra', '--help']\n"
         "try: main()\n"
         "finally: print({'numpy', 'google.protobuf', 'tomli_w', 'yaml'} & set(sys.modules), file=sys.stderr)"
     )
