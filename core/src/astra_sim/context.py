@@ -14,10 +14,10 @@ from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError,
 from astra_sim.platform import Platform
 from astra_sim.providers import CollectiveProvider, Provider, options_of
 from astra_sim.schedule import Request, Schedule
+from astra_sim.setup.groups import members_of
 from astra_sim.setup.schedule_bytes import check_bytes
-from astra_sim.setup.single_precision import scaled
 from astra_sim.setup.specs import PREFIX, parse_spec
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 if TYPE_CHECKING:
     from astra_sim.setup.experiment import RunOptions
@@ -81,10 +81,14 @@ class Context:
         `single_precision` scales whole nanoseconds in 32-bit floating point, as ASTRA-sim 1.0 does.
         """
         if single_precision:
-            return scaled(nanoseconds, self.run.compute_scale) * PS_PER_NS
+            return scaled_float32(nanoseconds, self.run.compute_scale) * PS_PER_NS
         ticks_per_ns = PS_PER_NS / self.tick_ps
         ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
+
+    def members_of(self, group: str | None, where: str) -> tuple[int, ...] | None:
+        """The NPUs of a communicator group, in the order of ranks; None for the group of all NPUs. Raises InputError if there is none."""
+        return members_of(self.groups, group, where)
 
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
         """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""

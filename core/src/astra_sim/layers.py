@@ -14,9 +14,8 @@ from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
-from astra_sim.setup.single_precision import scaled
 from astra_sim.shapes import Convolution, Gemm, Shape
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 MAX_BYTES = 1 << 62
 
@@ -151,7 +150,7 @@ class LayeredProgram:
 
     def _size(self, size: int) -> int:
         scale = self._context.run.comm_scale
-        made = scaled(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
+        made = scaled_float32(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
         if made >= MAX_BYTES:
             raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
         return made
