@@ -20,8 +20,8 @@ from astra_sim.setup.specs import PREFIX, parse_spec
 from astra_sim.units import PS_PER_NS, scaled_float32
 
 if TYPE_CHECKING:
-    from astra_sim.setup.experiment import RunOptions
     from astra_sim.setup.plugins import Plugins
+    from astra_sim.setup.run_options import RunOptions
 
 _STEPS_KEPT = 1_000_000
 
