@@ -140,3 +140,34 @@ def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
         assert getattr(commands, name).__module__.startswith("astra_sim.")
     with pytest.raises(AttributeError, match=r"module 'astra_sim\.commands' has no attribute 'nothing'"):
         _ = commands.nothing
+
+
+def raisers(path: Path) -> Iterator[tuple[str, set[str], str]]:
+    """The public functions, methods and classes of a file that raise errors of their own: the name, the errors, and the docstring."""
+    for parent in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(parent, ast.Module | ast.ClassDef):
+            continue
+        for node in parent.body:
+            if not isinstance(node, ast.FunctionDef) or (node.name.startswith("_") and not is_constructor(node.name)):
+                continue
+            described = parent if is_constructor(node.name) else node
+            made = [error.func for error in map(raised, ast.walk(node)) if isinstance(error, ast.Call)]
+            errors = {"InputError" if error.id == "located" else error.id for error in made if isinstance(error, ast.Name)}
+            if errors and not getattr(parent, "name", "").startswith("_"):
+                yield f"{path.stem}.{getattr(parent, 'name', '')}.{node.name}", errors, ast.get_docstring(described) or ""
+
+
+def is_constructor(name: str) -> bool:
+    return name in ("__init__", "__attrs_post_init__")
+
+
+def raised(node: ast.AST) -> ast.expr | None:
+    return node.exc if isinstance(node, ast.Raise) else None
+
+
+@pytest.mark.parametrize("name", [name for name in astra_sim.PUBLIC_MODULES if not name.startswith("testing")])
+def test_what_raises_an_error_says_so(name: str) -> None:
+    missing = [
+        (where, errors) for path in modules_of(name) for where, errors, words in raisers(path) if not all(e in words for e in errors)
+    ]
+    assert missing == []
