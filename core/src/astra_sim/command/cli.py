@@ -12,7 +12,6 @@ import click
 
 from astra_sim._boundary import in_words
 from astra_sim.command.options import component_options, run_options
-from astra_sim.command.progress import Progress
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.utilisation import SERIES, SERIES_HELP
@@ -100,6 +99,7 @@ def run(
 ) -> None:
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
+    from astra_sim.command.progress import Progress
 
     _say_if_slow(choices["engine"], quiet)
     with Progress(enabled=not quiet) as progress:
