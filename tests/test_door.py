@@ -13,10 +13,12 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import commands
+from astra_sim.providers import FUNCTION_GROUP
 from support import ROOT
 
 KERNEL = ROOT / "core" / "src" / "astra_sim"
 PLUGIN_FILES = sorted(path for folder in ("plugins", "examples/plugins") for path in (ROOT / folder).glob("*/src/**/*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
@@ -48,8 +50,8 @@ def modules_of(name: str) -> list[Path]:
     return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
 
 
-@pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_our_plugins_import_public_modules_alone(path: Path) -> None:
+@pytest.mark.parametrize("path", [*PLUGIN_FILES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_our_plugins_and_examples_import_public_modules_alone(path: Path) -> None:
     assert beyond_the_door(path.read_text()) == []
 
 
@@ -99,6 +101,11 @@ def test_the_documentation_names_the_public_modules_and_no_others() -> None:
 def test_what_the_documentation_imports_is_public() -> None:
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.DOTALL):
         assert beyond_the_door(block) == []
+
+
+def test_the_group_of_named_functions_is_the_documented_one() -> None:
+    for page in ("compute.md", "plugins.md"):
+        assert FUNCTION_GROUP in re.findall(r"`(astra_sim\.\w+)`", (ROOT / "docs" / page).read_text())
 
 
 @pytest.mark.parametrize("name", astra_sim.PUBLIC_MODULES)
