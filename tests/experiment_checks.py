@@ -134,7 +134,7 @@ def components_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> Co
         if kind in options:
             made.use(kind, options[kind], shared_plugins(), where=kind)
     if "groups" in options:
-        made.use_groups(options["groups"])
+        made.choose("groups", options["groups"])
     made.run.update({name: value for name, value in options.items() if name not in (*made.sections, "groups")})
     made.run.update(engine=engine, symmetry=symmetry)
     return build(made, shared_plugins())

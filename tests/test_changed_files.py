@@ -14,8 +14,8 @@ from astra_sim.compute import Compute, Work
 from astra_sim.context import Context
 from astra_sim.platform import Platform
 from astra_sim.schedule import Collective, Request
-from astra_sim.setup.experiment import RunOptions
 from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 from astra_sim_chakra.writer import write_nodes

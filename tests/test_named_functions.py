@@ -9,7 +9,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import InputError, PluginError
-from astra_sim.setup.functions import named_function
+from astra_sim.providers import named_function
 
 NOTHING = {"operations": 0}
 LAYERS = {
@@ -51,7 +51,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
         information = tmp_path / f"{distribution}-0.1.dist-info"
         information.mkdir()
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1\n")
-        (information / "entry_points.txt").write_text(f"[astra_sim.setup.functions]\n{entries}\n")
+        (information / "entry_points.txt").write_text(f"[astra_sim.functions]\n{entries}\n")
         importlib.invalidate_caches()
 
     return install

@@ -1,13 +1,14 @@
 """astra: a plugin framework that simulates distributed deep-learning training.
 
-`simulate` runs an experiment; `load_experiment` reads one. Plugin authors use `hookimpl` and the classes named in `__all__`.
+`simulate` runs an experiment; `load_experiment` reads one. Plugins import the names in `__all__` and the modules in `PUBLIC_MODULES`.
 Everything is imported when it is first used.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
     from astra_sim.api import simulate
@@ -40,22 +41,42 @@ __all__ = [
     "simulate",
 ]
 
-_HOMES = {
-    "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
-    "setup.experiment": ("Experiment", "load_experiment"),
-    "function_table": ("get_include",),
-    "hookspecs": ("hookimpl",),
-    "options": ("option",),
-    "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
-    "report.result": ("Result",),
-    "api": ("simulate",),
-}
-_HOME = {name: f"astra_sim.{module}" for module, names in _HOMES.items() for name in names}
+PUBLIC_MODULES = (
+    "schedule",
+    "graph",
+    "platform",
+    "network",
+    "system",
+    "compute",
+    "memory",
+    "shapes",
+    "layers",
+    "context",
+    "options",
+    "providers",
+    "hookspecs",
+    "errors",
+    "units",
+    "rows",
+    "files",
+    "toml_text",
+    "function_table",
+    "testing",
+    "testing.contracts",
+    "commands",
+)
+"""The modules of this package that plugins may import. All others may change from release to release."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'astra_sim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
+        "setup.experiment": ("Experiment", "load_experiment"),
+        "function_table": ("get_include",),
+        "hookspecs": ("hookimpl",),
+        "options": ("option",),
+        "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
+        "report.result": ("Result",),
+        "api": ("simulate",),
+    },
+)

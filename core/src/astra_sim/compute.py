@@ -14,8 +14,8 @@ from astra_sim.shapes import Shape
 class Work:
     """The computation of one pass of a layer, as far as the workload knows it.
 
-    `recorded_ns` is a measured time, `operations` counts arithmetic operations (a multiply-add is two), `bytes` is the memory
-    traffic, `shape` is what is multiplied. None: not given.
+    `recorded_ns` is a measured time in nanoseconds, `operations` counts arithmetic operations (a multiply-add is two), `bytes` is the
+    memory traffic, `shape` is what is multiplied. None: not given.
     """
 
     recorded_ns: float | None = None
@@ -47,4 +47,4 @@ class Compute(abc.ABC):
 
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes. Raises MissingWork where the work lacks what this model needs."""
+        """Nanoseconds that the work takes, at least 0. Raises MissingWork where the work lacks what this model needs."""

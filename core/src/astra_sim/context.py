@@ -1,4 +1,4 @@
-"""What the factories of workloads, training loops and systems may use: the platform, the run, and other components by name."""
+"""What the factories of workloads and systems may use: the platform, the run, and other components by name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError,
 from astra_sim.platform import Platform
 from astra_sim.providers import CollectiveProvider, Provider, options_of
 from astra_sim.schedule import Request, Schedule
+from astra_sim.setup.groups import members_of
 from astra_sim.setup.schedule_bytes import check_bytes
-from astra_sim.setup.single_precision import scaled
 from astra_sim.setup.specs import PREFIX, parse_spec
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 if TYPE_CHECKING:
-    from astra_sim.setup.experiment import RunOptions
     from astra_sim.setup.plugins import Plugins
+    from astra_sim.setup.run_options import RunOptions
 
 _STEPS_KEPT = 1_000_000
 
@@ -39,7 +39,10 @@ class Algorithm:
     _steps: int = 0
 
     def schedule(self, request: Request) -> Schedule:
-        """The schedule for a request; equal requests get the same object. Raises ScheduleError."""
+        """The schedule for a request; equal requests get the same object.
+
+        Raises ScheduleError where the algorithm refuses or its schedule does not fit the request, PluginError where it fails.
+        """
         schedule = self._schedules.get(request)
         if schedule is None:
             schedule = call(f"collective {self.name!r}", self._make, request)
@@ -63,7 +66,12 @@ class Algorithm:
 
 @attrs.frozen(eq=False)
 class Context:
-    """What the factories of workloads, training loops and systems may use."""
+    """What the factories of workloads and systems may use.
+
+    `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
+    the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
+    the defaults of these three.
+    """
 
     plugins: Plugins
     platform: Platform
@@ -81,13 +89,20 @@ class Context:
         `single_precision` scales whole nanoseconds in 32-bit floating point, as ASTRA-sim 1.0 does.
         """
         if single_precision:
-            return scaled(nanoseconds, self.run.compute_scale) * PS_PER_NS
+            return scaled_float32(nanoseconds, self.run.compute_scale) * PS_PER_NS
         ticks_per_ns = PS_PER_NS / self.tick_ps
         ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
 
+    def members_of(self, group: str | None, where: str) -> tuple[int, ...] | None:
+        """The NPUs of a communicator group, in the order of ranks; None for the group of all NPUs. Raises InputError if there is none."""
+        return members_of(self.groups, group, where)
+
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
-        """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
+        """The provider and options of a component named by another: `NAME` or `NAME?key=value`.
+
+        Raises InputError beginning with `where`.
+        """
         try:
             table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
             provider = self.plugins.get(kind, table.pop("plugin"))
@@ -96,7 +111,10 @@ class Context:
         return provider, options_of(provider, table, where)
 
     def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
-        """What a component named by another makes, from its options if it has any and `arguments`. Raises InputError."""
+        """What a component named by another makes, from its options if it has any and `arguments`.
+
+        Raises InputError beginning with `where`.
+        """
         provider, options = self.component(kind, spec, where)
         try:
             return provider.create(options, *arguments)
@@ -104,7 +122,7 @@ class Context:
             raise located(error, where) from None
 
     def algorithm(self, spec: str, where: str) -> Algorithm:
-        """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError."""
+        """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
         provider, options = self.component("collective", spec, where)
         try:
             hash((provider, options))

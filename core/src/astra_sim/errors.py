@@ -66,7 +66,7 @@ class InputWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Say that something in an input has no effect: a Python warning, a line on standard error from the command line."""
+    """Say that something in an input has no effect: an InputWarning, a line on standard error from the command line."""
     warnings.warn(printable(message), InputWarning, stacklevel=2)
 
 

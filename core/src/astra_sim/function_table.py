@@ -155,10 +155,10 @@ class TableNetwork(EventNetwork):
 
     @abc.abstractmethod
     def make_table(self) -> object:
-        """A capsule with a new function table, for one run."""
+        """A capsule with a new function table, for one run. Raises InputError where the network cannot be made."""
 
     def begin(self) -> int:
-        """Make the table of this run."""
+        """Make the table of this run. Raises what `failure` makes where it is none, or of another version."""
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule, self.failure, ("inject", "advance", "next_event"))
         return 0

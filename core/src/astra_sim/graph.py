@@ -166,7 +166,10 @@ class ExecutionGraph:
 
 
 class ProgramBuilder:
-    """Writes a program as a training loop says it: compute, issue, wait; one thing after another."""
+    """Writes a program as a training loop says it: compute, issue, wait; one thing after another.
+
+    It checks nothing: `check_graph` looks at the finished graph, before a run.
+    """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -179,15 +182,15 @@ class ProgramBuilder:
         return len(self.operations) - 1
 
     def compute(self, duration_ps: int, layer: int, training_pass: Pass) -> None:
-        """Compute for a layer."""
+        """Compute for a layer, given by its number, for `duration_ps` picoseconds."""
         self._control = (self._add(Compute(self._control, duration_ps, layer, training_pass, self.iteration)),)
 
     def idle(self, duration_ps: int) -> None:
-        """Let time pass that belongs to no layer."""
+        """Let `duration_ps` picoseconds pass that belong to no layer."""
         self._control = (self._add(Compute(self._control, duration_ps, idle=True, iteration=self.iteration)),)
 
     def access(self, bytes: int, layer: int, *, write: bool = False, remote: bool = False) -> None:
-        """Read or write memory for a layer."""
+        """Read or `write` bytes of the NPU's own or of `remote` memory for a layer."""
         self._control = (self._add(MemoryAccess(self._control, bytes, write, remote, layer, self.iteration)),)
 
     def communicate(
@@ -202,7 +205,7 @@ class ProgramBuilder:
         blocking: bool = False,
         urgent: bool = False,
     ) -> None:
-        """Issue a collective; go on at once, or when it has ended if it is `blocking`."""
+        """Issue a collective; go on at once, or when it has ended if it is `blocking`. For the arguments see `Communicate`."""
         index = self._add(
             Communicate(
                 self._control, collective, bytes, tuple(dimensions), layer, training_pass, self.iteration, update_ps, blocking, urgent

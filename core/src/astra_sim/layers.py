@@ -14,16 +14,15 @@ from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
-from astra_sim.setup.single_precision import scaled
 from astra_sim.shapes import Convolution, Gemm, Shape
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 MAX_BYTES = 1 << 62
 
 
 @attrs.frozen
 class PassOptions:
-    """One pass of a layer: what it computes, and the collective it needs."""
+    """One pass of a layer: what it computes, and the collective it needs. Raises InputError where two shapes are given."""
 
     compute_ns: float | None = option(None, minimum=0, help="recorded computing time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
@@ -61,7 +60,7 @@ class LayeredProgram:
     """What a training loop writes: computing, collectives and waits, layer by layer, for all passes.
 
     `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
-    splits one puts the new list in its place before it writes anything.
+    splits one puts the new list in its place before it writes anything. `where` begins the messages of errors.
     """
 
     def __init__(
@@ -94,7 +93,10 @@ class LayeredProgram:
         return Collective(name) if name is not None else None
 
     def compute(self, layer: int, training_pass: Pass) -> None:
-        """Compute a pass of a layer, with what it reads from remote memory before and writes there after."""
+        """Compute a pass of a layer, with what it reads from remote memory before and writes there after.
+
+        Raises InputError where the layer does not give what the compute model needs, or the time is too long.
+        """
         options = self._options(layer, training_pass)
         if options.remote_read_bytes:
             self._builder.access(options.remote_read_bytes, layer, remote=True)
@@ -109,7 +111,11 @@ class LayeredProgram:
     def communicate(
         self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, urgent: bool = False
     ) -> None:
-        """Issue the collective of a pass of a layer, if it has one."""
+        """Issue the collective of a pass of a layer, if it has one, over `dimensions` (positions in the list of that name).
+
+        The loop goes on at once, or when the collective has ended if it is `blocking`; an `urgent` one goes before all others. Raises
+        InputError where its bytes, with the run's scale, are too few or too many.
+        """
         options = self._options(layer, training_pass)
         collective = self.collective(layer, training_pass)
         if collective is None:
@@ -126,7 +132,7 @@ class LayeredProgram:
         self._builder.wait(layer, training_pass, until_first=until_first)
 
     def build(self, footprint_bytes: int | None = None) -> ExecutionGraph:
-        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it."""
+        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it (None: not known)."""
         return self._builder.build(self.dimensions, [layer.name for layer in self.layers], footprint_bytes)
 
     def _options(self, layer: int, training_pass: Pass) -> PassOptions:
@@ -151,7 +157,7 @@ class LayeredProgram:
 
     def _size(self, size: int) -> int:
         scale = self._context.run.comm_scale
-        made = scaled(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
+        made = scaled_float32(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
         if made >= MAX_BYTES:
             raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
         return made

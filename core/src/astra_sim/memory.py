@@ -19,7 +19,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def access_ps(self, size: int, write: bool) -> int:
-        """Picoseconds to read or write `size` bytes of an NPU's own memory."""
+        """Picoseconds to read, or to `write`, `size` bytes of an NPU's own memory; at least 0."""
 
     def remote_access_ps(self, size: int, write: bool) -> int:
         """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError where there is none."""

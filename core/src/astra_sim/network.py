@@ -53,7 +53,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 
     @abc.abstractmethod
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes over `hops` hops of a dimension."""
+        """Picoseconds from sending a message of `size` bytes to its arrival, over `hops` hops of a dimension."""
 
     def delay(self, route: Route, size: int) -> int:
         """What `route_delay` says, checked and remembered. Raises PluginError if that is no time, InputError if it is too long."""
@@ -65,7 +65,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return delay
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes from one NPU to another."""
+        """Picoseconds a message of `size` bytes takes from one NPU to another. Raises what `route` and `delay` raise."""
         return self.delay(self.route(source, destination), size)
 
     def function_table(self) -> object | None:

@@ -17,7 +17,7 @@ from astra_sim.units import GIB
 
 @runtime_checkable
 class Topology(Protocol):
-    """How the NPUs of one dimension are joined.
+    """How the NPUs of one dimension are joined. Positions count from 0.
 
     It may say with `queue_directions` which way round (+1, -1) each of its queues goes; then a system layer has as many queues there.
     """
@@ -46,7 +46,11 @@ class Topology(Protocol):
 
 @attrs.frozen
 class Dimension:
-    """One dimension of a platform. Bandwidth in bytes per nanosecond and link, latencies in nanoseconds."""
+    """One dimension of a platform: `size` NPUs, each with `links` links.
+
+    Bandwidths are in bytes per nanosecond, `link_bandwidth` that of one link one way; latencies are in nanoseconds. `packaging` says what
+    the dimension joins (a name for people).
+    """
 
     topology: Topology
     size: int
@@ -62,7 +66,7 @@ class Dimension:
 
 
 class Route(NamedTuple):
-    """The way of a message: the dimension it is charged to, and the hops there."""
+    """The way of a message: the dimension it is charged to, and how many links it crosses there."""
 
     dimension: int
     hops: int
@@ -114,13 +118,16 @@ class Group:
         return [self.members]
 
     def index(self, npu: int) -> int:
-        """The rank of `npu`."""
+        """The rank of `npu`. Raises ValueError where it is no member."""
         return self.members.index(npu)
 
 
 @attrs.frozen
 class Platform:
-    """Dimensions of NPUs, first dimension varying fastest."""
+    """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
+
+    Going on by one in dimension d adds `strides[d]` to the number of an NPU. Raises InputError where there is no dimension.
+    """
 
     dimensions: tuple[Dimension, ...]
     name: str = ""
@@ -142,7 +149,10 @@ class Platform:
         return npu // self.strides[dimension] % self.dimensions[dimension].size
 
     def route(self, source: int, destination: int, lowest: bool = False) -> Route:
-        """The route between two different NPUs: the highest dimension in which they differ, or the lowest. Raises InputError."""
+        """The route between two different NPUs: the highest dimension in which they differ, or the lowest.
+
+        Raises InputError where they are one.
+        """
         order = range(len(self.dimensions))
         for index in order if lowest else reversed(order):
             a, b = self.coordinate(source, index), self.coordinate(destination, index)

@@ -1,17 +1,38 @@
-"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies."""
+"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies.
+
+A plugin that uses what others offer asks them through `call`, and `Lazily` names in its errors what is costly to name.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from astra_sim._boundary import call, in_words
-from astra_sim.errors import InputError, PluginError
+from astra_sim._boundary import Lazily, call, in_words
+from astra_sim.errors import InputError, PluginError, suggestion
 from astra_sim.options import structure
+
+__all__ = [
+    "CollectiveProvider",
+    "Examples",
+    "FileFormat",
+    "Lazily",
+    "Provider",
+    "Reference",
+    "SchedulerProvider",
+    "call",
+    "load",
+    "named_function",
+    "options_of",
+]
+
+FUNCTION_GROUP = "astra_sim.functions"
+"""The entry-point group of functions that an input file may name."""
 
 Reference = str | Callable[..., Any]
 """An object, or where to import it from when it is first used: "package.module:object"."""
@@ -143,3 +164,28 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
     for key in table:
         raise InputError(f"{where}: {provider.name} has no options, but {key!r} is given")
     return None
+
+
+def named_function(name: str, where: str) -> Callable[..., Any]:
+    """The function that the entry-point group `astra_sim.functions` has as `NAME`, or as `NAME@DISTRIBUTION` where several offer one.
+
+    So an input file cannot call whatever can be imported; what it may call is what somebody has installed for this purpose. `where` is
+    the option that names it. Raises InputError where there is none, PluginError where several are or it cannot be loaded.
+    """
+    entries = call("the entry points of installed packages", importlib.metadata.entry_points).select(group=FUNCTION_GROUP)
+    plain, _, distribution = name.partition("@")
+    found = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
+    if not found:
+        known = suggestion(name, {entry.name for entry in entries})
+        raise InputError(f"{where} is {name!r}; the name of a function of the entry-point group {FUNCTION_GROUP} is right ({known})")
+    if len(found) > 1:
+        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in found))
+        raise PluginError(f"{where} is {name!r}, which several packages register; choose {choice}")
+    function = call(f"{where} {name!r}", found[0].load)
+    if not callable(function):
+        raise PluginError(f"{where} {name!r} is {function!r}, which cannot be called")
+    return function  # type: ignore[no-any-return]
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else ""

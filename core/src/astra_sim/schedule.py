@@ -40,7 +40,7 @@ class Peer(NamedTuple):
     value: int
 
     def of(self, rank: int, ranks: int) -> int:
-        """The rank meant, seen from `rank` in a group of `ranks`."""
+        """The rank meant, seen from `rank` in a group of `ranks`. One beyond the group is no error here (`Schedule.check` finds it)."""
         if self.operator == "shift":
             return (rank + self.value) % ranks
         if self.operator == "xor":
@@ -84,7 +84,7 @@ class Step:
     `bytes` is the size of each message. `times` repeats the step. `after` is the number of tokens needed (None: one more than
     the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
-    `compute_ps` how long the rank computes on it besides.
+    `compute_ps` how many picoseconds the rank computes on it besides.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
     `RankProgram`.
     """
@@ -126,7 +126,7 @@ def exchange(
 
 
 def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ()) -> Step:
-    """Send a message."""
+    """Send a message of `bytes` bytes, once the rank has `after` tokens (None: one more than its sends before this one)."""
     return Step(to, None, bytes, after=after, pieces=pieces)
 
 
@@ -140,7 +140,10 @@ def receive(
     returned: bool = False,
     compute_ps: int = 0,
 ) -> Step:
-    """Post the receive of a message; its pieces are those that the sender names."""
+    """Post the receive of a message of `bytes` bytes; its pieces are those that the sender names.
+
+    For `after`, `memory_bytes` (as for `exchange`), `compute_ps` (picoseconds) and `returned` see `Step`.
+    """
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
     return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned, compute_ps=compute_ps)
 

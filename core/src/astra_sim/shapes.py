@@ -1,4 +1,4 @@
-"""The shapes of what is computed."""
+"""The shapes of what is computed. Sizes count elements; how many bytes an element has is the compute model's."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Convolution:
     """A convolution. Height and width of the input include its padding.
 
     An output has ceil((input - filter + stride) / stride) rows (SCALE-Sim), columns alike: the last ones may reach beyond the input.
+    Raises InputError where a filter is larger than the input.
     """
 
     input_height: int = option(minimum=1, help="rows of the input, with padding", unit="pixels")

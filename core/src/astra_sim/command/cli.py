@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.progress import Progress
+from astra_sim.command.options import component_options, run_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.utilisation import SERIES, SERIES_HELP
@@ -78,27 +78,10 @@ def astra() -> None:
     """
 
 
-_COMPONENT = "plugin:NAME[?key=value&...] or a file"
-
-
 @astra.command(short_help="Run one experiment: a file, or components given by options.")
 @click.argument("experiment", required=False, type=click.Path())
-@click.option("--workload", metavar="S", help=f"Workload: {_COMPONENT}.")
-@click.option("--system", metavar="S", help=f"System layer: {_COMPONENT}.")
-@click.option("--platform", metavar="S", help=f"Platform: {_COMPONENT}.")
-@click.option("--network", metavar="S", help=f"Network backend: {_COMPONENT}; a network file may bring its platform.")
-@click.option("--compute", metavar="S", help=f"Compute model: {_COMPONENT}.")
-@click.option("--memory", metavar="S", help=f"Memory model: {_COMPONENT}.")
-@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
-@click.option("--passes", type=int, help="Training iterations.")
-@click.option("--compute-scale", type=float, help="Factor on every computing time.")
-@click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
-@click.option("--injection-scale", type=float, help="Factor on the endpoint delay.")
-@click.option("--groups", metavar="FILE", type=click.Path(), help="Communicator groups: the NPUs of each by name (JSON, TOML).")
-@click.option("--queues-per-dim", type=int, help="Queues of each dimension.")
-@click.option("--rendezvous", is_flag=True, default=None, help="A message waits for a request from its receiver.")
-@click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")
-@click.option("--engine", type=click.Choice(["auto", "python", "compiled"]), help="Which engine runs; auto: compiled where installed.")
+@component_options(multiple=False)
+@run_options
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write CSV reports and result.json there.")
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
@@ -107,7 +90,6 @@ _COMPONENT = "plugin:NAME[?key=value&...] or a file"
 def run(
     experiment: str | None,
     assignments: tuple[str, ...],
-    no_symmetry: bool,
     run_name: str | None,
     output: str | None,
     series: str,
@@ -117,12 +99,12 @@ def run(
 ) -> None:
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
+    from astra_sim.command.progress import Progress
 
     _say_if_slow(choices["engine"], quiet)
     with Progress(enabled=not quiet) as progress:
         result = simulate(
             experiment,
-            symmetry=False if no_symmetry else None,
             run_name=run_name,
             set=assignments,
             progress=progress.simulated,

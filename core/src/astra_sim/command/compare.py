@@ -11,6 +11,7 @@ import attrs
 import click
 
 from astra_sim.api import simulate
+from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.result import Result
@@ -83,17 +84,8 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 @click.command()
 @click.argument("experiments", nargs=-1, type=click.Path())
-@click.option("--workload", metavar="S", multiple=True, help="Workload.")
-@click.option("--system", metavar="S", multiple=True, help="System layer.")
-@click.option("--platform", metavar="S", multiple=True, help="Platform.")
-@click.option("--network", metavar="S", multiple=True, help="Network backend.")
-@click.option("--compute", metavar="S", multiple=True, help="Compute model.")
-@click.option("--memory", metavar="S", multiple=True, help="Memory model.")
-@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option.")
-@click.option("--passes", type=int, help="Training iterations.")
-@click.option("--compute-scale", type=float, help="Factor on every computing time.")
-@click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
-@click.option("--no-symmetry", is_flag=True, help="Simulate every NPU and every message.")
+@component_options(multiple=True)
+@run_options
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write the reports of all runs there, a row each.")
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
@@ -101,15 +93,11 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
 def compare(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
-    no_symmetry: bool,
     output: str | None,
     series: str,
     as_json: bool,
     quiet: bool,
-    passes: int | None,
-    compute_scale: float | None,
-    comm_scale: float | None,
-    **components: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Run an experiment with several choices and print one table; ratios are to the first.
 
@@ -119,14 +107,12 @@ def compare(
 
     An option given several times is a choice, and so are several values of one key. Every combination is run.
     """
-    made = choices(experiments, dict(components), assignments)
-    arguments: dict[str, Any] = {"passes": passes, "compute_scale": compute_scale, "comm_scale": comm_scale}
-    arguments["symmetry"] = False if no_symmetry else None
+    made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
     results = []
     with Progress(enabled=not quiet) as progress:
         for number, (label, choice) in enumerate(made, 1):
             progress.stage(f"run {number} of {len(made)} ({label})")
-            results.append(choice.run(label, progress=progress.simulated, **arguments))
+            results.append(choice.run(label, progress=progress.simulated, **options))
     rows = rows_of(results)
     if not as_json and not quiet:
         _print(rows)

@@ -16,9 +16,10 @@ from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.providers import options_of
-from astra_sim.setup.experiment import DEFAULTS, Experiment, RunOptions
+from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.plugins import Plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import System
 
 

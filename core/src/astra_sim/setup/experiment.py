@@ -11,9 +11,10 @@ import attrs
 from astra_sim._boundary import staying
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import Table, parse_toml, read_text
-from astra_sim.options import Typed, option, structure
+from astra_sim.options import Typed, structure
 from astra_sim.setup.groups import read_groups
 from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.specs import sections_of, set_value
 
 SECTIONS = ("workload", "system", "network", "platform", "compute", "memory")
@@ -28,21 +29,6 @@ DEFAULTS = {
     "memory": "local",
 }
 """Names of the plugins that a section without `plugin` means. A platform without one is a list of dimensions."""
-
-
-@attrs.frozen
-class RunOptions:
-    """How to run an experiment: the section `run`."""
-
-    passes: int = option(1, minimum=1, maximum=1_000_000, help="training iterations")
-    compute_scale: float = option(1.0, minimum=0, help="factor on every computing time")
-    comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
-    injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
-    queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
-    rendezvous: bool = option(False, help="a message waits for a request from its receiver")
-    symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
-    groups: dict[str, Any] = option(factory=dict, help="communicator groups: NPUs by name, or the path of a file")
-    engine: str = option("auto", choices=("auto", "python", "compiled"), help="auto: the compiled engine where it is installed")
 
 
 @attrs.define
@@ -83,9 +69,11 @@ class Experiment:
             self.sections[kind] = value
             self.origin[kind] = f"{kind} object"
 
-    def use_groups(self, value: Any, base: str = "") -> None:
-        """Put communicator groups, or the path of their file, in the section `run`. Raises InputError."""
-        if isinstance(value, (str, os.PathLike)):
+    def choose(self, key: str, value: Any, base: str = "") -> None:
+        """Put an option of the run in the section `run`; groups may be the path of their file. Raises InputError."""
+        if key != "groups":
+            self.run[key] = value
+        elif isinstance(value, (str, os.PathLike)):
             path = os.path.join(base, os.fspath(value))
             self.run["groups"] = read_groups(path)
             self.origin["groups"] = path
@@ -149,6 +137,6 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
         raise InputError(f"{file}: run is {run!r}, not a table")
     experiment.run = dict(run)
     if "groups" in run:
-        experiment.use_groups(run["groups"], os.path.dirname(file))
+        experiment.choose("groups", run["groups"], os.path.dirname(file))
     experiment.origin["run"] = f"{file}: run"
     return experiment

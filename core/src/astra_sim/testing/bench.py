@@ -18,8 +18,8 @@ from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.run.simulation import Trace, simulate_graph
 from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, shift
-from astra_sim.setup.experiment import RunOptions
 from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession
 
 

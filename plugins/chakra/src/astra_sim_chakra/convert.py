@@ -11,11 +11,9 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
+from astra_sim.commands import Experiment, build, load_experiment, shared_plugins
 from astra_sim.files import FileSet, parse_json, parse_toml, read_text
 from astra_sim.options import Typed
-from astra_sim.setup.components import build
-from astra_sim.setup.experiment import Experiment, load_experiment
-from astra_sim.setup.plugins import shared_plugins
 from astra_sim.toml_text import to_toml
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata

@@ -9,14 +9,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim._boundary import Lazily, call, picoseconds
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
+from astra_sim.providers import Lazily, call
 from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
-from astra_sim.setup.groups import members_of
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import load_ranks, rank_path
@@ -168,7 +167,7 @@ class _Builder:
         number, size = self._needed(row, "comm_type", "comm_size")
         scaled = int(size * self._context.run.comm_scale)
         group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
-        group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")
+        group = self._context.members_of(group_name, f"{self._path}: {trace.label(row)}")
         for npu in self._members if group is not None else ():
             if group is not None and npu not in group:
                 raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is no member")

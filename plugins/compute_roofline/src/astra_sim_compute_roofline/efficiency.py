@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import attrs
 from astra_sim import InputError, PluginError, option
-from astra_sim._boundary import call
-from astra_sim.setup.functions import named_function
+from astra_sim.providers import call, named_function
 
 
 @attrs.frozen

@@ -69,7 +69,7 @@ def _row(layer: LayerReport) -> dict[str, Any]:
 
 
 def _print(reports: Sequence[LayerReport], title: str) -> None:
-    from astra_sim.report.tables import console
+    from astra_sim.commands import console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")

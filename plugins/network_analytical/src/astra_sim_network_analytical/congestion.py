@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, Message
+from astra_sim.units import MAX_PICOSECONDS
 
 from astra_sim_network_analytical.link_figures import LinkFigures, statistics
 from astra_sim_network_analytical.link_map import LinkMap

@@ -13,13 +13,10 @@ from typing import Any
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.command.progress import Progress
+from astra_sim.commands import Experiment, Progress, build_platform, shared_plugins
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.setup import components
-from astra_sim.setup.experiment import Experiment
-from astra_sim.setup.plugins import shared_plugins
 
 from astra_sim_network_packet import fabric, heat_map, patterns
 from astra_sim_network_packet.load import Load, Measurement, measure
@@ -91,9 +88,7 @@ def read_platform(spec: str) -> Platform:
     plugins = shared_plugins()
     experiment = Experiment()
     experiment.use("platform", spec, plugins)
-    make = components.build_platform
-    platform: Platform = make(experiment, plugins)
-    return platform
+    return build_platform(experiment, plugins)
 
 
 def read_options(spec: str) -> PacketOptions:
@@ -183,7 +178,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    from astra_sim.report.tables import console
+    from astra_sim.commands import console
     from rich.table import Table
 
     shown = Table(title=f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles")

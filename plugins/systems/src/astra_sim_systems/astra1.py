@@ -13,15 +13,13 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.context import Algorithm, Context
-from astra_sim.engine import BusOptions
 from astra_sim.errors import AstraError, PluginError, located
 from astra_sim.graph import Communicate
 from astra_sim.platform import Dimension, Group, LogicalDimension, is_power_of_two
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.setup.single_precision import scaled
-from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
-from astra_sim.units import PS_PER_NS
+from astra_sim.system import BusOptions, ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 URGENT_PRIORITY = 100_000_000
 
@@ -61,7 +59,7 @@ class Astra1System(System):
     """Endpoint delay in communicator groups, where it is another."""
 
     def __init__(self, options: Astra1Options, context: Context) -> None:
-        self.endpoint_ps = scaled(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
+        self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
         if options.shared_bus:
             self.bus = BusOptions(

@@ -81,10 +81,9 @@ def _generate(
     compute: str,
     memory: str | None,
 ) -> str:
+    from astra_sim.commands import component, shared_plugins
     from astra_sim.errors import suggestion
     from astra_sim.files import read_text
-    from astra_sim.setup.components import component
-    from astra_sim.setup.plugins import shared_plugins
 
     from astra_sim_compute_systolic.generate.layers import read_csv
     from astra_sim_compute_systolic.generate.model_file import read_model

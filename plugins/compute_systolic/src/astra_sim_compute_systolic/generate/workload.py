@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError
-from astra_sim._boundary import call, picoseconds
 from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.providers import call
 from astra_sim.shapes import Shape
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_compute_systolic.generate.layers import ModelLayer
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED, Exchange, Machine, share_of
