@@ -16,7 +16,6 @@ give equal runs.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,6 +144,8 @@ class Events:
         self.history: History = ()
         self.happened = 0
         self.contended = contended
+        # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
+        self._recent: tuple[History, History | None, int] = (), None, -1
         self._heap: list[Event] = []
         self._orders: dict[int, int] = {}
         self._end_orders: dict[int, int] = {}
@@ -178,7 +179,11 @@ class Events:
 
     def next_history(self) -> History:
         """The history of what is scheduled now."""
-        return (self.now, *self.history)[:HISTORY_LENGTH]
+        made, of, at = self._recent
+        if of is not self.history or at != self.now:
+            made = (self.now, *self.history)[:HISTORY_LENGTH]
+            self._recent = made, self.history, self.now
+        return made
 
     def next_end_order(self, npu: int) -> int:
         """Which of the tasks and steps that an NPU begins this is."""
@@ -188,22 +193,14 @@ class Events:
         """When something happens next; None where nothing does."""
         return self._heap[0].time if self._heap else None
 
-    def next_level(self) -> deque[Event]:
+    def next_level(self) -> list[Event]:
         """Take what happens next in one stage; where NPUs wait for each other, the tokens of each where its first one is."""
         heap = self._heap
-        level = heap[0][:2]
-        events: list[list[Event]] = []
-        tokens: dict[int, list[Event]] = {}
-        while heap and heap[0][:2] == level:
-            event = heapq.heappop(heap)
-            if not self.contended or not isinstance(event.what, TokenReady):
-                events.append([event])
-                continue
-            if event.npu not in tokens:
-                tokens[event.npu] = []
-                events.append(tokens[event.npu])
-            tokens[event.npu].append(event)
-        return deque(chain.from_iterable(events))
+        time, stage = heap[0][:2]
+        level: list[Event] = []
+        while heap and heap[0][0] == time and heap[0][1] == stage:
+            level.append(heapq.heappop(heap))
+        return self._join_tokens(level) if self.contended and len(level) > 1 else level
 
     def happens(self, event: Event) -> None:
         """Go on to an event."""
@@ -215,3 +212,17 @@ class Events:
         whose = -1 if self.contended else npu
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
+
+    def _join_tokens(self, level: list[Event]) -> list[Event]:
+        """Let the tokens of an NPU happen together, where the first of them does."""
+        joined: list[list[Event]] = []
+        tokens: dict[int, list[Event]] = {}
+        for event in level:
+            if type(event.what) is not TokenReady:
+                joined.append([event])
+            elif event.npu in tokens:
+                tokens[event.npu].append(event)
+            else:
+                tokens[event.npu] = [event]
+                joined.append(tokens[event.npu])
+        return list(chain.from_iterable(joined))
