@@ -28,6 +28,7 @@ WITHIN = {"_Side": "SharedBus", "_Node": "Waiting"}
 """Classes of Python whose methods are those of another class in C++, where their objects are numbered."""
 
 ONLY_PYTHON = {
+    "Events": {"_add"},  # the queue of events is a class of its own in C++
     "Collectives": {"_phase_of"},  # in C++ the phases of a collective all happen when it is made
     "Plan": {"steps"},
     "PointToPoint": {"_peer"},  # public in C++, where programs are checked with it

@@ -117,13 +117,11 @@ _PRECEDENCE: dict[type, int] = {
 
 
 class Event(NamedTuple):
-    """Something that happens. Events are in order of their fields up to `npu`, which scheduled it as its `order`-th.
+    """Something that happens. Those of a stage are in order of their fields up to `npu`, which scheduled it as its `order`-th.
 
     `key` is the history by which it is put in order, `history` the one from which what it brings about goes on.
     """
 
-    time: int
-    stage: Stage
     key: History
     precedence: int
     order: int
@@ -146,7 +144,9 @@ class Events:
         self.contended = contended
         # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
         self._recent: tuple[History, History | None, int] = (), None, -1
-        self._heap: list[Event] = []
+        # What is to happen, by time and stage, and a heap of these.
+        self._levels: dict[tuple[int, Stage], list[Event]] = {}
+        self._heap: list[tuple[int, Stage]] = []
         self._orders: dict[int, int] = {}
         self._end_orders: dict[int, int] = {}
 
@@ -168,14 +168,14 @@ class Events:
             now = self.stage
             stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
         order = self._next_order(self._orders, npu)
-        heapq.heappush(self._heap, Event(time, stage, key, _PRECEDENCE[type(what)], order, npu, what, history))
+        self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
 
     def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
         """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
-        heapq.heappush(self._heap, Event(time, stage, history, _PRECEDENCE[type(what)], order, npu, what, ()))
+        self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
 
     def next_history(self) -> History:
         """The history of what is scheduled now."""
@@ -191,21 +191,25 @@ class Events:
 
     def next_time(self) -> int | None:
         """When something happens next; None where nothing does."""
-        return self._heap[0].time if self._heap else None
+        return self._heap[0][0] if self._heap else None
 
     def next_level(self) -> list[Event]:
-        """Take what happens next in one stage; where NPUs wait for each other, the tokens of each where its first one is."""
-        heap = self._heap
-        time, stage = heap[0][:2]
-        level: list[Event] = []
-        while heap and heap[0][0] == time and heap[0][1] == stage:
-            level.append(heapq.heappop(heap))
-        return self._join_tokens(level) if self.contended and len(level) > 1 else level
+        """Go on to the next stage: what happens in it; where NPUs wait for each other, the tokens of each where its first one is."""
+        level = self.now, self.stage = heapq.heappop(self._heap)
+        events = sorted(self._levels.pop(level))
+        return self._join_tokens(events) if self.contended and len(events) > 1 else events
 
     def happens(self, event: Event) -> None:
-        """Go on to an event."""
-        self.now, self.stage, self.history = event.time, event.stage, event.history
+        """Go on to an event of that stage."""
+        self.history = event.history
         self.happened += 1
+
+    def _add(self, time: int, stage: Stage, event: Event) -> None:
+        level = self._levels.get((time, stage))
+        if level is None:
+            level = self._levels[time, stage] = []
+            heapq.heappush(self._heap, (time, stage))
+        level.append(event)
 
     def _next_order(self, orders: dict[int, int], npu: int) -> int:
         """Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first."""
@@ -213,11 +217,11 @@ class Events:
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
 
-    def _join_tokens(self, level: list[Event]) -> list[Event]:
+    def _join_tokens(self, events: list[Event]) -> list[Event]:
         """Let the tokens of an NPU happen together, where the first of them does."""
         joined: list[list[Event]] = []
         tokens: dict[int, list[Event]] = {}
-        for event in level:
+        for event in events:
             if type(event.what) is not TokenReady:
                 joined.append([event])
             elif event.npu in tokens:
