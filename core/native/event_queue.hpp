@@ -1,4 +1,4 @@
-// The event queue: buckets of events that happen at the same time and stage.
+// Events, and the queue of those to come: buckets of events that happen at the same time and stage.
 //
 // Most events share their time with many others, and are added nearly in the order in which they happen. So a bucket is a list
 // that notes where its order breaks, and is merged from its ordered runs when its turn comes. Only buckets are in a heap.
@@ -6,44 +6,127 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
-#include "trails.hpp"
+#include "histories.hpp"
+#include "ids.hpp"
 
-namespace astra {
+namespace astra::engine {
 
-// What happens: of some kind, to a slot of a part of a phase (or to a task), scheduled by an NPU as its `order`-th.
-struct Event {
-  std::uint32_t key;    // trail by which it is put in order
-  std::uint32_t kind;
-  std::uint32_t order;
-  std::uint32_t npu;
-  std::uint32_t phase;
-  std::uint32_t part;
-  std::uint32_t slot;
-  std::uint32_t trail;  // trail of what it brings about
+// Where in its instant something happens: in a round, before or among its ends, and there at a level. The order of these three is that of
+// one number, which holds them all.
+class Stage {
+ public:
+  static constexpr Stage messages(std::int64_t round) { return Stage(round * kRound); }
+  static constexpr Stage ends(std::int64_t round) { return Stage(round * kRound + kEnds); }
+
+  constexpr std::int64_t round() const { return packed_ / kRound; }
+  constexpr bool is_ends() const { return packed_ & kEnds; }
+  // The stage of a message or token that follows in the same instant: a level later, or after an end in the next round.
+  constexpr Stage next() const { return is_ends() ? messages(round() + 1) : Stage(packed_ + 1); }
+
+  constexpr auto operator<=>(const Stage&) const = default;
+  constexpr std::uint64_t hash() const { return narrow<std::uint64_t>(packed_); }
+
+ private:
+  static constexpr std::int64_t kEnds = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;  // a level is what is below kEnds
+  explicit constexpr Stage(std::int64_t packed) : packed_(packed) {}
+
+  std::int64_t packed_;
 };
+
+// A message of a phase has reached the rank that receives it.
+struct MessageArrival {
+  RankId rank;
+  ReceiptId receipt;
+};
+
+// The request for a message of a phase has reached its sender (rendezvous). `rank` and `receipt` are those that asked.
+struct RequestArrival {
+  RankId rank;
+  ReceiptId receipt;
+};
+
+// The endpoint of a rank has handled a message, or a start.
+struct TokenReady {
+  RankId rank;
+};
+
+// The shared bus of an NPU has finished what it did.
+struct BusCall {
+  NpuId npu;
+  std::uint32_t call;
+};
+
+// The message of a SEND has reached its destination.
+struct PointToPointArrival {
+  MailboxId mailbox;
+  TaskId sender;
+};
+
+// The request of a RECEIVE has reached the sender (rendezvous).
+struct PointToPointRequest {
+  MailboxId mailbox;
+};
+
+// A receive was posted whose message is there already.
+struct Meeting {
+  RankId rank;
+  ReceiptId receipt;
+};
+
+// A task ends.
+struct TaskEnd {
+  TaskId task;
+};
+
+// A chunk's phase step ends on an NPU.
+struct StepEnd {
+  StepId step;
+};
+
+// What an event does. Where times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
+// own, where both kinds go together.
+using Happening =
+    std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointRequest, Meeting, TaskEnd, StepEnd>;
+
+// Something that happens, which `npu` scheduled as its `order`-th.
+struct Event {
+  HistoryId key;      // by which it is put in order
+  HistoryId history;  // from which what it brings about goes on
+  std::uint32_t order;
+  NpuId npu;
+  Happening what;
+
+  std::size_t precedence() const {
+    constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 0, 0};
+    return of[what.index()];
+  }
+};
+static_assert(sizeof(Event) == 32);
 
 class EventQueue {
  public:
-  explicit EventQueue(const Trails& trails) : trails_(trails) { recent_.fill(kNone); }
+  explicit EventQueue(const Histories& histories) : histories_(histories) { recent_.fill(kNone); }
 
   bool empty() const { return heap_.empty(); }
   Time time() const { return heap_.front().time; }
 
-  void push(Time time, std::int64_t stage, const Event& event) {
+  void push(Time time, Stage stage, const Event& event) {
     std::uint32_t& recent = recent_[hash(time, stage)];
     if (recent == kNone || buckets_[recent].time != time || buckets_[recent].stage != stage) recent = open(time, stage);
     Bucket& bucket = buckets_[recent];
     if (!bucket.events.empty() && before(event, bucket.events.back())) {
-      bucket.breaks.push_back(static_cast<std::uint32_t>(bucket.events.size()));
+      bucket.breaks.push_back(next_id(bucket.events));
     }
     bucket.events.push_back(event);
   }
 
   // Take all events of the next time and stage, in order, into `events`.
-  void pop(Time& time, std::int64_t& stage, std::vector<Event>& events) {
+  void pop(Time& time, Stage& stage, std::vector<Event>& events) {
     time = heap_.front().time;
     stage = heap_.front().stage;
     events.clear();
@@ -59,42 +142,41 @@ class EventQueue {
   }
 
  private:
-  static constexpr std::uint32_t kNone = 0xffffffff;
   static constexpr std::size_t kRecent = 256;
   static constexpr std::size_t kKeptCapacity = 64;  // larger buckets are given back where there are many
 
   struct Bucket {
     Time time = -1;
-    std::int64_t stage = -1;
+    Stage stage = Stage::messages(0);
     std::vector<Event> events;
     std::vector<std::uint32_t> breaks;  // where an event is before the one in front of it
   };
 
   struct Entry {
     Time time;
-    std::int64_t stage;
+    Stage stage;
     std::uint32_t bucket;
     bool operator<(const Entry& other) const {  // for a heap whose front is the earliest
       return time != other.time ? time > other.time : stage > other.stage;
     }
   };
 
-  static std::size_t hash(Time time, std::int64_t stage) {
-    const auto mixed = (static_cast<std::uint64_t>(time) ^ static_cast<std::uint64_t>(stage) << 17) * 0x9e3779b97f4a7c15u;
+  static std::size_t hash(Time time, Stage stage) {
+    const auto mixed = (narrow<std::uint64_t>(time) ^ stage.hash() << 17) * 0x9e3779b97f4a7c15u;
     return mixed >> 56;
   }
 
   bool before(const Event& a, const Event& b) const {
-    if (a.key != b.key && !trails_.equal(a.key, b.key)) return trails_.less(a.key, b.key);
-    if (a.kind != b.kind) return a.kind < b.kind;
+    if (a.key != b.key && !histories_.equal(a.key, b.key)) return histories_.less(a.key, b.key);
+    if (a.what.index() != b.what.index() && a.precedence() != b.precedence()) return a.precedence() < b.precedence();
     if (a.order != b.order) return a.order < b.order;
     return a.npu < b.npu;
   }
 
-  std::uint32_t open(Time time, std::int64_t stage) {
+  std::uint32_t open(Time time, Stage stage) {
     std::uint32_t number;
     if (free_.empty()) {
-      number = static_cast<std::uint32_t>(buckets_.size());
+      number = next_id(buckets_);
       buckets_.emplace_back();
     } else {
       number = free_.back();
@@ -112,7 +194,7 @@ class EventQueue {
       events.swap(bucket.events);
       breaks_.swap(bucket.breaks);
     } else {
-      const auto offset = static_cast<std::uint32_t>(events.size());
+      const auto offset = next_id(events);
       breaks_.push_back(offset);
       for (const std::uint32_t place : bucket.breaks) breaks_.push_back(offset + place);
       events.insert(events.end(), bucket.events.begin(), bucket.events.end());
@@ -133,7 +215,7 @@ class EventQueue {
     const auto less = [this](const Event& a, const Event& b) { return before(a, b); };
     runs_.assign(1, 0);
     runs_.insert(runs_.end(), breaks_.begin(), breaks_.end());
-    runs_.push_back(static_cast<std::uint32_t>(events.size()));
+    runs_.push_back(next_id(events));
     while (runs_.size() > 2) {
       std::size_t kept = 0;
       std::size_t run = 0;
@@ -154,7 +236,7 @@ class EventQueue {
     }
   }
 
-  const Trails& trails_;
+  const Histories& histories_;
   std::vector<Bucket> buckets_;
   std::vector<std::uint32_t> free_;
   std::vector<Entry> heap_;
@@ -164,4 +246,4 @@ class EventQueue {
   std::vector<Event> scratch_;
 };
 
-}  // namespace astra
+}  // namespace astra::engine

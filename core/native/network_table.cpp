@@ -3,9 +3,9 @@
 #include <exception>
 #include <string>
 
-#include "host.hpp"
+#include "errors.hpp"
 
-namespace astra {
+namespace astra::engine {
 namespace {
 
 // Call a function of the network. What it throws becomes a NetworkFailure that names it.
@@ -22,8 +22,8 @@ auto called(const char* name, Function function, Arguments... arguments) {
 
 }  // namespace
 
-Time NetworkTable::delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const {
-  return called("delay", table_->delay, table_->state, source, destination, bytes);
+Time NetworkTable::delay(NpuId source, NpuId destination, std::int64_t bytes) const {
+  return called("delay", table_->delay, table_->state, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), bytes);
 }
 
 void NetworkTable::inject(Time now, const std::vector<astra_message>& messages) const {
@@ -50,4 +50,4 @@ void NetworkTable::fail(const char* function) const {
   throw NetworkFailure(why ? why : std::string(function) + " failed");
 }
 
-}  // namespace astra
+}  // namespace astra::engine

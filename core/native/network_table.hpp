@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "astra_sim/network.h"
-#include "trails.hpp"
+#include "ids.hpp"
 
-namespace astra {
+namespace astra::engine {
 
 // What a function reports, throws, or answers wrongly becomes a NetworkFailure.
 class NetworkTable {
@@ -15,7 +15,7 @@ class NetworkTable {
   explicit NetworkTable(const astra_network* table) : table_(table) {}
 
   // Picoseconds of a message; negative where the network reports an error.
-  Time delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const;
+  Time delay(NpuId source, NpuId destination, std::int64_t bytes) const;
   void inject(Time now, const std::vector<astra_message>& messages) const;
   // The next delivery between two times; false where there is none.
   bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) const;
@@ -26,4 +26,4 @@ class NetworkTable {
   const astra_network* table_;
 };
 
-}  // namespace astra
+}  // namespace astra::engine

@@ -1,64 +1,61 @@
 #include "queues.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
-namespace astra {
+#include "errors.hpp"
 
-std::unique_ptr<Queue> Queue::make(std::uint32_t number, const QueuePlan& plan, std::size_t npus) {
-  if (plan.slots < 1) throw std::invalid_argument("a queue of " + std::to_string(plan.slots) + " slots; at least 1 is right");
-  if (plan.rules.empty()) return std::make_unique<AskedQueue>(number, plan.slots, npus);
-  return std::make_unique<RuledQueue>(number, plan, npus);
+namespace astra::engine {
+
+Queue::Queue(Host& host, QueueId number, std::int64_t slots, std::size_t npus)
+    : host_(host), number_(number), slots_(slots), running_(npus) {
+  if (slots < 1) invalid("a queue of " + std::to_string(slots) + " slots; at least 1 is right");
 }
 
-std::uint32_t Queue::start(std::uint32_t npu) {
+StepId Queue::start(NpuId npu) {
   if (running_[npu] >= slots_) return kNone;
-  const std::uint32_t chunk = next(npu);
-  if (chunk != kNone) ++running_[npu];
-  return chunk;
+  const StepId step = next(npu);
+  if (step != kNone) ++running_[npu];
+  return step;
 }
 
-void Queue::leave(std::uint32_t npu, std::uint32_t chunk) {
-  --running_[npu];
-  gone(npu, chunk);
-}
+void Queue::leave(NpuId npu, StepId) { --running_[npu]; }
 
 // -- orders that are functions ----------------------------------------------------------------------------------------
 
-void AskedQueue::enter(Host& host, std::uint32_t npu, std::uint32_t chunk, const Job& job) {
-  const std::uint32_t place = place_of(host, npu, job);
+void AskedQueue::enter(NpuId npu, StepId step, const Job& job) {
+  const std::uint32_t place = place_of(npu, job);
   Npu& own = npus_[npu];
   own.jobs.insert(own.jobs.begin() + place, job);
-  own.chunks.insert(own.chunks.begin() + place, chunk);
+  own.steps.insert(own.steps.begin() + place, step);
 }
 
-std::uint32_t AskedQueue::next(std::uint32_t npu) {
-  const Npu& own = npus_[npu];
-  return running(npu) < own.chunks.size() ? own.chunks[running(npu)] : kNone;
-}
-
-void AskedQueue::gone(std::uint32_t npu, std::uint32_t chunk) {
+void AskedQueue::leave(NpuId npu, StepId step) {
+  Queue::leave(npu, step);
   Npu& own = npus_[npu];
-  const auto place = std::find(own.chunks.begin(), own.chunks.end(), chunk) - own.chunks.begin();
-  own.chunks.erase(own.chunks.begin() + place);
+  const auto place = std::find(own.steps.begin(), own.steps.end(), step) - own.steps.begin();
+  own.steps.erase(own.steps.begin() + place);
   own.jobs.erase(own.jobs.begin() + place);
 }
 
-// The place of a new job. What the order has answered once about a short queue is remembered.
-std::uint32_t AskedQueue::place_of(Host& host, std::uint32_t npu, const Job& job) {
+StepId AskedQueue::next(NpuId npu) {
+  const Npu& own = npus_[npu];
+  return running(npu) < own.steps.size() ? own.steps[running(npu)] : kNone;
+}
+
+std::uint32_t AskedQueue::place_of(NpuId npu, const Job& job) {
   const std::deque<Job>& jobs = npus_[npu].jobs;
   if (jobs.empty()) {
-    if (job.sort >= known_first_.size()) known_first_.resize(job.sort + std::size_t{1});
-    if (!known_first_[job.sort]) ask(host, npu, job);
-    known_first_[job.sort] = true;
+    if (job.job_class >= known_first_.size()) known_first_.resize(job.job_class + std::size_t{1});
+    if (!known_first_[job.job_class]) ask(npu, job);
+    known_first_[job.job_class] = true;
     return 0;
   }
-  if (jobs.size() > kShort) return ask(host, npu, job);
+  if (jobs.size() > kShort) return ask(npu, job);
   make_key(npu, job);
   const auto known = places_.find(key_);
   if (known != places_.end()) return known->second;
-  const std::uint32_t place = ask(host, npu, job);
+  const std::uint32_t place = ask(npu, job);
   words_ += key_.size();
   if (words_ > kRememberedWords) {
     places_.clear();
@@ -68,15 +65,14 @@ std::uint32_t AskedQueue::place_of(Host& host, std::uint32_t npu, const Job& job
   return place;
 }
 
-std::uint32_t AskedQueue::ask(Host& host, std::uint32_t npu, const Job& job) {
+std::uint32_t AskedQueue::ask(NpuId npu, const Job& job) {
   const std::deque<Job>& jobs = npus_[npu].jobs;
-  const std::uint32_t place = host.place(number(), jobs, running(npu), job);
-  if (place < running(npu) || place > jobs.size()) throw std::invalid_argument("a queue's order gave a place outside of the queue");
+  const std::uint32_t place = host().place(number(), jobs, running(npu), job);
+  if (place < running(npu) || place > jobs.size()) invalid("a queue's order gave a place outside of the queue");
   return place;
 }
 
-// What the order goes by when a job comes, in key_: of priorities only which are higher.
-void AskedQueue::make_key(std::uint32_t npu, const Job& job) {
+void AskedQueue::make_key(NpuId npu, const Job& job) {
   const std::deque<Job>& jobs = npus_[npu].jobs;
   const bool alike = std::all_of(jobs.begin(), jobs.end(), [&](const Job& other) { return other.priority == job.priority; });
   priorities_.clear();
@@ -87,10 +83,10 @@ void AskedQueue::make_key(std::uint32_t npu, const Job& job) {
     priorities_.erase(std::unique(priorities_.begin(), priorities_.end()), priorities_.end());
   }
   const auto add = [&](const Job& one) {
-    key_.push_back(one.sort);
+    key_.push_back(one.job_class);
     if (!alike) {
-      key_.push_back(
-          static_cast<std::uint32_t>(std::lower_bound(priorities_.begin(), priorities_.end(), one.priority) - priorities_.begin()));
+      const auto place = std::lower_bound(priorities_.begin(), priorities_.end(), one.priority);
+      key_.push_back(narrow<std::uint32_t>(place - priorities_.begin()));
     }
   };
   key_.assign({running(npu), alike});
@@ -106,12 +102,12 @@ std::size_t AskedQueue::HashWords::operator()(const std::vector<std::uint32_t>& 
 
 // -- orders of rules --------------------------------------------------------------------------------------------------
 
-void RuledQueue::enter(Host& host, std::uint32_t npu, std::uint32_t chunk, const Job& job) {
-  auto known = standings_.find(job.sort);
+void RuledQueue::enter(NpuId npu, StepId step, const Job& job) {
+  auto known = standings_.find(job.job_class);
   if (known == standings_.end()) {
-    Standing standing = host.standing(number(), job.sort);
-    if (standing.rule >= rules_.size() || standing.marks.size() != rules_.size()) throw std::invalid_argument("a job that no rule places");
-    known = standings_.emplace(job.sort, std::move(standing)).first;
+    Standing standing = host().standing(number(), job.job_class);
+    if (standing.rule >= rules_.size() || standing.marks.size() != rules_.size()) invalid("a job that no rule places");
+    known = standings_.emplace(job.job_class, std::move(standing)).first;
   }
   const Standing& standing = known->second;
   marks_ = standing.marks;
@@ -121,9 +117,14 @@ void RuledQueue::enter(Host& host, std::uint32_t npu, std::uint32_t chunk, const
   const Rule& rule = rules_[standing.rule];
   const Time limit = marks_[standing.rule].key - (rule.before_equal ? 1 : 0);
   const std::uint32_t place = waiting_.place(trees_[npu], standing.rule, limit, rule.in_turn && running(npu) > 0);
-  waiting_.insert(trees_[npu], place, chunk, marks_);
+  waiting_.insert(trees_[npu], place, step, marks_);
 }
 
-std::uint32_t RuledQueue::next(std::uint32_t npu) { return trees_[npu] == Waiting::kNone ? kNone : waiting_.pop(trees_[npu]); }
+StepId RuledQueue::next(NpuId npu) { return trees_[npu] == kNone ? kNone : waiting_.pop(trees_[npu]); }
 
-}  // namespace astra
+std::unique_ptr<Queue> make_queue(Host& host, QueueId number, const QueuePlan& plan, std::size_t npus) {
+  if (plan.rules.empty()) return std::make_unique<AskedQueue>(host, number, plan.slots, npus);
+  return std::make_unique<RuledQueue>(host, number, plan, npus);
+}
+
+}  // namespace astra::engine

@@ -1,19 +1,22 @@
-// The bus between an NPU and its memory, as in astra_sim/engine/shared_bus.py.
+// The bus between an NPU and its memory, shared by everything its endpoint handles: ASTRA-sim 1.0's LogGP model.
+//
+// A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
+// a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <vector>
 
-#include "programs.hpp"
+#include "ids.hpp"
+#include "interface.hpp"
 
-namespace astra {
+namespace astra::engine {
 
-// A credit that has been carried: of a part of a phase, and what its slot charges for memory (-1: nothing).
+// A token that the bus carries: of a rank, and what comes after it (memory and computing; -1: nothing).
 struct Carried {
-  std::uint32_t phase;
-  std::uint32_t part;
-  std::int64_t memory_ps;
+  RankId rank;
+  Time after_ps;
 };
 
 // What a bus needs of its surroundings.
@@ -21,67 +24,75 @@ class BusHost {
  public:
   virtual ~BusHost() = default;
   virtual std::int64_t now_ns() const = 0;
-  virtual void after(std::int64_t nanoseconds, std::uint32_t npu, std::uint32_t call) = 0;
-  virtual void carried(std::uint32_t npu, const Carried& credit) = 0;
+  // Call the bus of an NPU after so many nanoseconds.
+  virtual void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) = 0;
+  // A token has been carried.
+  virtual void carried(NpuId npu, const Carried& token) = 0;
 };
 
 // The bus of one NPU, and within it the bus between its NPU side and local memory.
 class SharedBus {
  public:
-  SharedBus(const BusOptions& options, BusHost& host, std::uint32_t npu);
+  SharedBus(const BusOptions& options, BusHost& host, NpuId npu);
 
-  // Carry a credit. It is reduced at the other end, or comes back, or is done with.
-  void carry(bool to_npu, std::int64_t bytes, bool reduced, bool returned, const Carried& credit);
-
-  // Something happens that `BusHost::after` was asked for.
+  // Move bytes from the NPU side to the memory side. There they are reduced, or come back (`returned`), or are done with.
+  void to_memory(std::int64_t bytes, bool reduced, bool returned, const Carried& token);
+  // Move bytes from the memory side to the NPU side.
+  void to_npu(std::int64_t bytes, bool reduced, bool returned, const Carried& token);
+  // Something happens that `BusHost::call_after` was asked for.
   void call(std::uint32_t number);
 
  private:
-  enum State : std::uint8_t { free, sending, receiving };
-  enum Then : std::uint8_t { done, join, reduce, send_back, finish };  // what follows a transfer
-  enum Call : std::uint8_t { sent, received, reduced };
+  enum State : std::uint8_t { kFree, kSending, kReceiving };
+  enum class Then : std::uint8_t { done, join, reduce, send_back, finish };  // what follows a transfer
+  enum Call : std::uint8_t { kSent, kReceived, kReduced };
 
-  // `owner` is the transfer, and the side, for which the inner bus works.
+  // Bytes on their way. `owner` is the transfer on the outer bus for which the inner bus works.
   struct Transfer {
     std::int64_t bytes;
     bool reduced;
     bool returned;
     Then then;
     std::uint32_t owner;
-    Carried credit;
+    Carried token;
   };
 
   // One end of a bus: 0 and 1 are the outer bus (NPU, memory), 2 and 3 the inner one.
   struct Side {
-    State state = free, previous = free;
+    State state = kFree, previous = kFree;
     std::int64_t last_end = 0;
     int burst = 0;
     std::deque<std::uint32_t> sends, receives, reductions;
     bool reducing = false;
   };
 
-  std::uint32_t make(const Transfer& transfer);
+  // Send a transfer when its turn comes; the NPU side first reads it through the inner bus.
   void request(std::uint32_t side, std::uint32_t transfer);
-  void enqueue(std::uint32_t side, std::uint32_t transfer);
+  void join(std::uint32_t side, std::uint32_t transfer);
+  // Send the next transfer, if this side is free and it is not the other's turn.
   void attempt(std::uint32_t side);
+  void sent(std::uint32_t side);
+  // A transfer begins to come in.
   void receive(std::uint32_t side, std::uint32_t transfer, std::int64_t wait);
-  void on_sent(std::uint32_t side);
-  void on_received(std::uint32_t side);
-  void on_reduced(std::uint32_t side);
+  void received(std::uint32_t side);
+  // What comes after reception and reduction: back to the other side, or done.
   void hand_on(std::uint32_t side, std::uint32_t transfer);
-  void through_inner(std::uint32_t side, std::uint32_t transfer, bool returned, Then then);
+  // The NPU side writes to local memory before it goes on.
+  void through_inner(std::uint32_t side, std::uint32_t transfer, bool returned, Then what);
   void then(std::uint32_t side, std::uint32_t transfer, Then what);
+  // A transfer has been carried: a token, or (on the inner bus) what the NPU side of the outer one waits for.
   void finished(std::uint32_t transfer);
+  void reduce(std::uint32_t side, std::uint32_t transfer);
   void start_reduction(std::uint32_t side);
-  void after(std::int64_t nanoseconds, std::uint32_t side, Call what);
+  void reduced(std::uint32_t side);
+  void call_after(std::int64_t nanoseconds, std::uint32_t side, Call what);
   double gap_per_byte(std::uint32_t side) const;
 
   BusOptions options_;
   BusHost& host_;
-  std::uint32_t npu_;
+  NpuId npu_;
   Side sides_[4];
-  std::vector<Transfer> transfers_;
-  std::vector<std::uint32_t> unused_;
+  Pool<Transfer> transfers_;
 };
 
-}  // namespace astra
+}  // namespace astra::engine

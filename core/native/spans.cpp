@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace astra {
+namespace astra::engine {
 
 Spans union_of(Spans spans) {
   if (!std::is_sorted(spans.begin(), spans.end())) std::sort(spans.begin(), spans.end());
@@ -19,9 +19,10 @@ Spans union_of(Spans spans) {
   return spans;
 }
 
-std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& times,
-                                const std::vector<Time>& ended) {
-  if (kind_of.size() != ended.size() || (!times.empty() && times.size() != ended.size())) throw std::invalid_argument("columns of different lengths");
+std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations,
+                                const std::vector<Time>& times, const std::vector<Time>& ended) {
+  if (kind_of.size() != ended.size() || (!times.empty() && times.size() != ended.size()))
+    throw std::invalid_argument("columns of different lengths");
   Spans spans;
   Time sum = 0, covered = 0;
   for (std::size_t row = 0; row < kind_of.size(); ++row) {
@@ -36,18 +37,18 @@ std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const
   return {sum, covered};
 }
 
-Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, const std::vector<Time>& started, const std::vector<Time>& ended,
-             const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups) {
-  if (queued.size() != part.size() || started.size() != part.size() || ended.size() != part.size()) {
+Uses uses_of(const std::vector<Time>& step, const std::vector<Time>& queued, const std::vector<Time>& started,
+             const std::vector<Time>& ended, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups) {
+  if (queued.size() != step.size() || started.size() != step.size() || ended.size() != step.size()) {
     throw std::invalid_argument("columns of different lengths");
   }
   Uses uses{std::vector<std::uint64_t>(groups_of.size()), std::vector<Use>(groups)};
-  for (std::size_t row = 0; row < part.size(); ++row) {
-    const auto number = static_cast<std::size_t>(part[row]);
-    if (part[row] < 0 || number >= groups_of.size()) throw std::invalid_argument("a part that is none");
+  for (std::size_t row = 0; row < step.size(); ++row) {
+    const auto number = narrow<std::size_t>(step[row]);
+    if (step[row] < 0 || number >= groups_of.size()) throw std::invalid_argument("a step that is none");
     ++uses.counts[number];
     for (const std::uint32_t group : groups_of[number]) {
-      if (group >= groups) throw std::invalid_argument("a part of no group");
+      if (group >= groups) throw std::invalid_argument("a step of no group");
       Use& use = uses.groups[group];
       use.spent += ended[row] - started[row];
       use.spans.emplace_back(queued[row], ended[row]);
@@ -57,4 +58,4 @@ Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, con
   return uses;
 }
 
-}  // namespace astra
+}  // namespace astra::engine

@@ -1,4 +1,4 @@
-// Figures of a run from its columns: what astra_sim/spans.py says, in C++.
+// Figures of a run from its columns: what astra_sim/report/spans.py says, in C++.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "trails.hpp"
+#include "ids.hpp"
 
-namespace astra {
+namespace astra::engine {
 
 using Spans = std::vector<std::pair<Time, Time>>;  // begin and end
 
@@ -17,21 +17,21 @@ Spans union_of(Spans spans);
 
 // How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out. `times` are those of
 // tasks that have one of their own (else -1), or nothing.
-std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations, const std::vector<Time>& times,
-                                const std::vector<Time>& ended);
+std::pair<Time, Time> computing(const std::vector<std::uint32_t>& kind_of, const std::vector<Time>& durations,
+                                const std::vector<Time>& times, const std::vector<Time>& ended);
 
 struct Use {
-  Time spent = 0;     // from start to end
-  Spans spans;        // from being queued to the end, as a union
+  Time spent = 0;  // from start to end
+  Spans spans;     // from being queued to the end, as a union
 };
 
-// For each part how often it is there, and for each group of parts its use. A part may be in several groups, or none.
+// For each phase step how often it is there, and for each group of steps its use. A step may be in several groups, or none.
 struct Uses {
   std::vector<std::uint64_t> counts;
   std::vector<Use> groups;
 };
 
-Uses uses_of(const std::vector<Time>& part, const std::vector<Time>& queued, const std::vector<Time>& started, const std::vector<Time>& ended,
-             const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups);
+Uses uses_of(const std::vector<Time>& step, const std::vector<Time>& queued, const std::vector<Time>& started,
+             const std::vector<Time>& ended, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups);
 
-}  // namespace astra
+}  // namespace astra::engine

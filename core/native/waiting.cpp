@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace astra {
+namespace astra::engine {
 
 std::uint32_t Waiting::place(Tree tree, std::size_t rule, Time limit, bool first_stays) const {
   std::uint8_t before = 0;
@@ -40,7 +40,6 @@ std::uint32_t Waiting::pop(Tree& tree) {
   return nodes_[first].entry;
 }
 
-// Whether a span behind a job of side `before` has a job that is looked for; not the first, where that is `closed`.
 bool Waiting::is_in(const Span& span, Time limit, std::uint8_t before, bool closed) {
   return span.others > limit || (span.first > limit && !closed && !take_turns(before, span.first_side));
 }
@@ -55,7 +54,7 @@ Waiting::Tree Waiting::make(std::uint32_t entry, const std::vector<Mark>& marks)
   random_ = random_ * 6364136223846793005u + 1442695040888963407u;
   Tree node;
   if (free_.empty()) {
-    node = static_cast<Tree>(nodes_.size());
+    node = next_id(nodes_);
     nodes_.emplace_back();
     marks_.resize(marks_.size() + rules_);
     spans_.resize(marks_.size());
@@ -63,13 +62,12 @@ Waiting::Tree Waiting::make(std::uint32_t entry, const std::vector<Mark>& marks)
     node = free_.back();
     free_.pop_back();
   }
-  nodes_[node] = {entry, static_cast<std::uint32_t>(random_ >> 32)};
-  std::copy(marks.begin(), marks.end(), marks_.begin() + static_cast<std::ptrdiff_t>(node * rules_));
+  nodes_[node] = {entry, narrow<std::uint32_t>(random_ >> 32)};
+  std::copy(marks.begin(), marks.end(), &marks_[node * rules_]);
   update(node);
   return node;
 }
 
-// Sum up what is below a node.
 void Waiting::update(Tree node) {
   const Tree left = nodes_[node].left, right = nodes_[node].right;
   nodes_[node].size = 1 + size(left) + size(right);
@@ -99,7 +97,6 @@ Waiting::Tree Waiting::insert(Tree node, std::uint32_t place, Tree made) {
   return node;
 }
 
-// The jobs before a place, and the others.
 std::pair<Waiting::Tree, Waiting::Tree> Waiting::split(Tree node, std::uint32_t place) {
   if (node == kNone) return {kNone, kNone};
   const std::uint32_t before = size(nodes_[node].left);
@@ -125,4 +122,4 @@ Waiting::Tree Waiting::pop(Tree node, Tree& first) {
   return node;
 }
 
-}  // namespace astra
+}  // namespace astra::engine

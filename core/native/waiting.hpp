@@ -1,13 +1,16 @@
-// The jobs that wait in a queue of rules, in its order. Its meaning is that of astra_sim/engine/waiting.py, whose names it uses.
+// The jobs that wait in the queues of rules, in their order.
+//
+// The jobs of an NPU are a balanced tree (a treap), read from left to right. Every node sums up the part of the order below it, a span for
+// each rule, so that the first job that a new one goes before is found on the way down. The trees of all NPUs share their nodes.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "trails.hpp"
+#include "ids.hpp"
 
-namespace astra {
+namespace astra::engine {
 
 // What a rule sees in a job: its key, and which of the two kinds that take turns it is of (1 or 2; 0: none).
 struct Mark {
@@ -15,11 +18,9 @@ struct Mark {
   std::uint8_t side;
 };
 
-// A queue of every NPU: for each a balanced tree (a treap), read from left to right. Every node sums up the part of the order below it, a
-// span for each rule, so that the first job that a new one goes before is found on the way down.
+// A queue of every NPU: for each what waits, in order.
 class Waiting {
  public:
-  static constexpr std::uint32_t kNone = 0xffffffff;
   using Tree = std::uint32_t;  // its root; kNone where nothing waits
 
   explicit Waiting(std::size_t rules) : rules_(rules) {}
@@ -44,16 +45,23 @@ class Waiting {
     Tree left = kNone, right = kNone;
   };
 
+  // Whether neighbours of these sides are of the two kinds that take turns.
   static bool take_turns(std::uint8_t one, std::uint8_t other) { return one + other == 3 && one && other; }
+  // Whether a span behind a job of side `before` has a job that is looked for; not the first, where that is `closed`.
   static bool is_in(const Span& span, Time limit, std::uint8_t before, bool closed);
+  // Two spans side by side as one.
   static Span join(const Span& left, const Span& right);
   std::uint32_t size(Tree tree) const { return tree == kNone ? 0 : nodes_[tree].size; }
   const Mark& mark(Tree node, std::size_t rule) const { return marks_[node * rules_ + rule]; }
   const Span& span(Tree node, std::size_t rule) const { return spans_[node * rules_ + rule]; }
+  // A node of its own.
   Tree make(std::uint32_t entry, const std::vector<Mark>& marks);
+  // Sum up what is below a node.
   void update(Tree node);
   Tree insert(Tree node, std::uint32_t place, Tree made);
+  // The jobs before a place, and the others.
   std::pair<Tree, Tree> split(Tree node, std::uint32_t place);
+  // What is left of a tree without its first node.
   Tree pop(Tree node, Tree& first);
 
   std::size_t rules_;
@@ -64,4 +72,4 @@ class Waiting {
   std::uint64_t random_ = 1;
 };
 
-}  // namespace astra
+}  // namespace astra::engine

@@ -16,7 +16,6 @@ give equal runs.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -118,13 +117,11 @@ _PRECEDENCE: dict[type, int] = {
 
 
 class Event(NamedTuple):
-    """Something that happens. Events are in order of their fields up to `npu`, which scheduled it as its `order`-th.
+    """Something that happens. Those of a stage are in order of their fields up to `npu`, which scheduled it as its `order`-th.
 
     `key` is the history by which it is put in order, `history` the one from which what it brings about goes on.
     """
 
-    time: int
-    stage: Stage
     key: History
     precedence: int
     order: int
@@ -145,7 +142,11 @@ class Events:
         self.history: History = ()
         self.happened = 0
         self.contended = contended
-        self._heap: list[Event] = []
+        # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
+        self._recent: tuple[History, History | None, int] = (), None, -1
+        # What is to happen, by time and stage, and a heap of these.
+        self._levels: dict[tuple[int, Stage], list[Event]] = {}
+        self._heap: list[tuple[int, Stage]] = []
         self._orders: dict[int, int] = {}
         self._end_orders: dict[int, int] = {}
 
@@ -167,18 +168,22 @@ class Events:
             now = self.stage
             stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
         order = self._next_order(self._orders, npu)
-        heapq.heappush(self._heap, Event(time, stage, key, _PRECEDENCE[type(what)], order, npu, what, history))
+        self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
 
     def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
         """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
-        heapq.heappush(self._heap, Event(time, stage, history, _PRECEDENCE[type(what)], order, npu, what, ()))
+        self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
 
     def next_history(self) -> History:
         """The history of what is scheduled now."""
-        return (self.now, *self.history)[:HISTORY_LENGTH]
+        made, of, at = self._recent
+        if of is not self.history or at != self.now:
+            made = (self.now, *self.history)[:HISTORY_LENGTH]
+            self._recent = made, self.history, self.now
+        return made
 
     def next_end_order(self, npu: int) -> int:
         """Which of the tasks and steps that an NPU begins this is."""
@@ -186,32 +191,42 @@ class Events:
 
     def next_time(self) -> int | None:
         """When something happens next; None where nothing does."""
-        return self._heap[0].time if self._heap else None
+        return self._heap[0][0] if self._heap else None
 
-    def next_level(self) -> deque[Event]:
-        """Take what happens next in one stage; where NPUs wait for each other, the tokens of each where its first one is."""
-        heap = self._heap
-        level = heap[0][:2]
-        events: list[list[Event]] = []
-        tokens: dict[int, list[Event]] = {}
-        while heap and heap[0][:2] == level:
-            event = heapq.heappop(heap)
-            if not self.contended or not isinstance(event.what, TokenReady):
-                events.append([event])
-                continue
-            if event.npu not in tokens:
-                tokens[event.npu] = []
-                events.append(tokens[event.npu])
-            tokens[event.npu].append(event)
-        return deque(chain.from_iterable(events))
+    def next_level(self) -> list[Event]:
+        """Go on to the next stage: what happens in it; where NPUs wait for each other, the tokens of each where its first one is."""
+        level = self.now, self.stage = heapq.heappop(self._heap)
+        events = sorted(self._levels.pop(level))
+        return self._join_tokens(events) if self.contended and len(events) > 1 else events
 
     def happens(self, event: Event) -> None:
-        """Go on to an event."""
-        self.now, self.stage, self.history = event.time, event.stage, event.history
+        """Go on to an event of that stage."""
+        self.history = event.history
         self.happened += 1
+
+    def _add(self, time: int, stage: Stage, event: Event) -> None:
+        level = self._levels.get((time, stage))
+        if level is None:
+            level = self._levels[time, stage] = []
+            heapq.heappush(self._heap, (time, stage))
+        level.append(event)
 
     def _next_order(self, orders: dict[int, int], npu: int) -> int:
         """Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first."""
         whose = -1 if self.contended else npu
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
+
+    def _join_tokens(self, events: list[Event]) -> list[Event]:
+        """Let the tokens of an NPU happen together, where the first of them does."""
+        joined: list[list[Event]] = []
+        tokens: dict[int, list[Event]] = {}
+        for event in events:
+            if type(event.what) is not TokenReady:
+                joined.append([event])
+            elif event.npu in tokens:
+                tokens[event.npu].append(event)
+            else:
+                tokens[event.npu] = [event]
+                joined.append(tokens[event.npu])
+        return list(chain.from_iterable(joined))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from astra_sim.engine.interface import BusOptions, History, Issue, PhaseStepRecords, RankState, Task
@@ -11,7 +10,6 @@ from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import (
     BusCall,
-    Event,
     Events,
     Meeting,
     MessageArrival,
@@ -157,20 +155,18 @@ class ReferenceEngine:
 
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        queue, handlers = self._events, self._handlers
         self._tasks.start_all()
         limit = self.events + events if events is not None else -1
-        pending: deque[Event] = deque()
         while True:
-            if not pending:
-                self._transport.exchange()
-                if self._events.next_time() is None:
-                    return False
-                if self.events >= limit >= 0:
-                    return True
-                pending = self._events.next_level()
-            event = pending.popleft()
-            self._events.happens(event)
-            self._handlers[type(event.what)](*event.what)
+            self._transport.exchange()
+            if queue.next_time() is None:
+                return False
+            if self.events >= limit >= 0:
+                return True
+            for event in queue.next_level():
+                queue.happens(event)
+                handlers[type(event.what)](*event.what)
 
     def _chunk_ended(self, task: TaskRun) -> None:
         """The one way back up: the last chunk of a collective lets its task end."""

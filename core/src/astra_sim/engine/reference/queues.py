@@ -57,15 +57,15 @@ class AskedQueue(Queue[Entry]):
         self._jobs.insert(place, job)
         self._entries.insert(place, entry)
 
-    def _next(self) -> Entry | None:
-        return self._entries[self.running] if self.running < len(self._entries) else None
-
     def leave(self, entry: Entry) -> None:
         """Let something that runs go."""
         super().leave(entry)
         place = self._entries.index(entry)
         del self._entries[place]
         del self._jobs[place]
+
+    def _next(self) -> Entry | None:
+        return self._entries[self.running] if self.running < len(self._entries) else None
 
 
 class RuledQueue(Queue[Entry]):
