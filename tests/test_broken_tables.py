@@ -15,7 +15,7 @@ from astra_sim import InputWarning, PluginError
 from astra_sim import function_table as native
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Platform
-from test_function_table import LINKS, network
+from support.analytical import LINKS, network
 
 PLATFORM = "plugin:ring?size=4&links=2&" + LINKS.format(50, 500)
 CHOICES: dict[str, Any] = {"workload": "plugin:collective?bytes=4000", "set": ["system.all_reduce=direct"]}

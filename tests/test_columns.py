@@ -21,7 +21,7 @@ from astra_sim_systems.astra1 import Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures
-from test_symmetry import experiments
+from support.layered_experiments import experiments
 
 needs_compiled = pytest.mark.skipif(not has_compiled(), reason="no compiled engine")
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"

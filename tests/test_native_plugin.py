@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from conftest import Environment
+from support import ROOT
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plugins" / "bus_network"
+if TYPE_CHECKING:
+    from support.environments import Environment
+
+EXAMPLE = ROOT / "examples" / "plugins" / "bus_network"
 
 
 def test_a_network_in_cpp_is_built_installed_and_used(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from support import ROOT
 
 if TYPE_CHECKING:
-    from conftest import Environment
+    from support.environments import Environment
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
 

@@ -12,7 +12,7 @@ import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
 from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
-from astra_sim.engine.queues import make_queue
+from astra_sim.engine.reference.queues import make_queue
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import queue_orders

@@ -15,7 +15,7 @@ import pytest
 import dev
 
 if TYPE_CHECKING:
-    from conftest import Environment
+    from support.environments import Environment
 
 MEMBERS = dev.members()
 

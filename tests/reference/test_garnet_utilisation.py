@@ -7,7 +7,8 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim.report.utilisation import dimension_utilization
-from test_garnet import MOST_FLITS, cases, lost_wake_up
+from support.garnet import MOST_FLITS, lost_wake_up
+from support.references import cases_or_skip
 
 pytest.importorskip("astra_sim_network_packet.network")
 
@@ -19,7 +20,7 @@ def windows(text: str) -> list[list[float]]:
 
 def test_utilisation_is_equal(tmp_path: Path) -> None:
     tried = 0
-    for case in cases("garnet.jsonl"):
+    for case in cases_or_skip("garnet.jsonl"):
         if case["stats"]["flits_inj"] > MOST_FLITS:
             continue
         files = {}

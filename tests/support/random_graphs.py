@@ -1,18 +1,14 @@
 """Random programs, schedules, systems and networks, run on an engine: everything that can be seen of a run comes back.
 
-`python tests/random_graphs.py FIRST COUNT` compares the two engines on the graphs of these seeds.
+`PYTHONPATH=tests python -m support.random_graphs FIRST COUNT` compares the two engines on the graphs of these seeds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
 from astra_sim.engine import (
@@ -49,7 +45,8 @@ from astra_sim.schedule import (
     shift,
     xor,
 )
-from networks import OneWire, Replayed
+
+from support.networks import OneWire, Replayed
 
 
 class Uneven:

@@ -20,12 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-
 import astra_sim
+import attrs
 from astra_sim import AstraError
 from astra_sim.api import run_components
 from astra_sim.engine import CONTROL_BYTES
@@ -39,7 +35,8 @@ from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment as Sections
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.system import PhasePlan
-from random_experiments import Experiment
+
+from support.random_experiments import Experiment
 
 RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compiled", "python")]
 

@@ -10,7 +10,7 @@ from typing import Any
 import astra_sim
 from astra_sim.report import csv_reports
 
-ROOT = Path(__file__).resolve().parents[2]
+from support import ROOT
 
 _ARGUMENTS = {
     "num-passes": ("passes", int),
