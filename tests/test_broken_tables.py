@@ -65,8 +65,8 @@ class Broken(native.TableNetwork):
 
     def make_table(self) -> object:
         parts = Parts()
-        given = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
-        types = dict(native._Table._fields_)
+        given: dict[str, Any] = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
+        types: dict[str, Any] = dict(native._Table._fields_)
         self.made = native._Table(native.VERSION, ctypes.sizeof(native._Table))
         for name, function in given.items():
             if function is not None:

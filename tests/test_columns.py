@@ -184,7 +184,7 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
 @needs_compiled
 @given(st.lists(st.tuples(st.integers(0, 4), times, times, times)))
 def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
-    records = [PhaseStepRecord(0, part, *sorted(moments), 0, 0) for part, *moments in parts]
+    records = [PhaseStepRecord._make([0, part, *sorted(moments), 0, 0]) for part, *moments in parts]
     columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records

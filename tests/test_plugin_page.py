@@ -18,7 +18,8 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text()
 
 def block(language: str, number: int = 0) -> str:
     """A code block of the page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return blocks[number]
 
 
 def test_the_page_is_short() -> None:

@@ -16,7 +16,11 @@ from astra_sim.command import progress
 from astra_sim.command.progress import Progress
 
 TORUS = "plugin:torus?sizes=4,4,4&link_bandwidth_gb_per_s=32&link_latency_ns=10"
-LONG = {"workload": "plugin:collective?bytes=4194304", "platform": TORUS, "network": "plugin:packet?vcs=4&extrapolate=false"}
+LONG: dict[str, Any] = {
+    "workload": "plugin:collective?bytes=4194304",
+    "platform": TORUS,
+    "network": "plugin:packet?vcs=4&extrapolate=false",
+}
 
 
 class Screen(io.StringIO):

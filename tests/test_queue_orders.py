@@ -12,7 +12,7 @@ import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
 from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
-from astra_sim.engine.reference.queues import make_queue
+from astra_sim.engine.reference.queues import Queue, make_queue
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import queue_orders
@@ -77,7 +77,7 @@ ORDERS = st.builds(RuleOrder, RULES, st.dictionaries(KINDS, RULES, max_size=3))
 
 def places(order: Order, slots: int, moves: Sequence[Job | int | None]) -> list[int]:
     """The numbers of jobs as they start: a job enters, None starts the next, a number lets one of those that run go."""
-    queue = make_queue(slots, order)
+    queue: Queue[int] = make_queue(slots, order)
     started: list[int] = []
     running: list[int] = []
     for number, move in enumerate(moves):
@@ -117,7 +117,7 @@ def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
     made.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
     assert not made.run()
-    return list(made.parts(0))
+    return list(made.phase_steps(0))
 
 
 @settings(max_examples=150, deadline=None)

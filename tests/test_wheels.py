@@ -21,7 +21,8 @@ MEMBERS = dev.members()
 
 
 def project(member: Path) -> dict[str, str]:
-    return tomllib.loads((member / "pyproject.toml").read_text())["project"]
+    table: dict[str, str] = tomllib.loads((member / "pyproject.toml").read_text())["project"]
+    return table
 
 
 def import_name(member: Path) -> str:
@@ -38,7 +39,8 @@ def environment(clean_environment: Callable[[], Environment]) -> Environment:
 
 @pytest.fixture(params=MEMBERS, ids=lambda member: member.name)
 def member(request: pytest.FixtureRequest) -> Path:
-    return request.param
+    folder: Path = request.param
+    return folder
 
 
 @pytest.fixture
@@ -86,8 +88,10 @@ def test_the_metadata_of_a_wheel_name_the_licence_and_describe_the_package(membe
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Summary"] == project(member)["description"]
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.json["description"].strip() == (member / "README.md").read_text().strip()
-    assert metadata["Name"] in metadata.json["description"]
+    description = metadata.json["description"]
+    assert isinstance(description, str)
+    assert description.strip() == (member / "README.md").read_text().strip()
+    assert metadata["Name"] in description
 
 
 # -- What is installed -------------------------------------------------------------------------------------------------

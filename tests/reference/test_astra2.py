@@ -76,7 +76,7 @@ def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Resul
             arguments[OPTIONS[name]] = json.loads(value)
     if case["backend"] == "congestion_aware":
         arguments["set"] = ["network.congestion=aware"]
-    files = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
+    files: dict[str, Any] = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
     return astra_sim.simulate(**files, **arguments, **more)
 
 

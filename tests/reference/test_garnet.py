@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 from support.garnet import MOST_FLITS, lost_wake_up
@@ -14,7 +15,7 @@ def test_finish_times_are_equal(tmp_path: Path) -> None:
     for case in cases_or_skip("garnet.jsonl"):
         if case["stats"]["flits_inj"] > MOST_FLITS:
             continue
-        files = {}
+        files: dict[str, Any] = {}
         for name in ("network", "system", "workload"):
             files[name] = str(tmp_path / f"{name}.txt")
             (tmp_path / f"{name}.txt").write_text(case[f"{name}_txt"])

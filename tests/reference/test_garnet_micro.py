@@ -59,7 +59,7 @@ def open_network(path: str) -> Any:
 
 def is_target(case: dict[str, Any]) -> bool:
     """Whether a case is free of the defects that the reference documents: `fixed` where there are both."""
-    return case["program"] == "fixed" or case["family"] == "single_packet_a2a"
+    return bool(case["program"] == "fixed" or case["family"] == "single_packet_a2a")
 
 
 def test_arrivals_are_equal(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
@@ -23,7 +24,7 @@ def test_utilisation_is_equal(tmp_path: Path) -> None:
     for case in cases_or_skip("garnet.jsonl"):
         if case["stats"]["flits_inj"] > MOST_FLITS:
             continue
-        files = {}
+        files: dict[str, Any] = {}
         for name in ("network", "system", "workload"):
             files[name] = str(tmp_path / f"{name}.txt")
             (tmp_path / f"{name}.txt").write_text(case[f"{name}_txt"])

@@ -29,6 +29,7 @@ from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group
 from astra_sim.report import csv_reports
+from astra_sim.report.result import _RunDetails
 from astra_sim.report.utilisation import dimension_utilization
 from astra_sim.schedule import Schedule
 from astra_sim.setup.components import Components, build
@@ -75,10 +76,10 @@ def count_handed(components: Components) -> Handed:
         assert isinstance(network, EventNetwork)
         hand_over = network.inject
 
-        def inject(now: int, messages: Sequence[Message]) -> None:
+        def inject(time: int, messages: Sequence[Message]) -> None:
             for message in messages:
                 handle(message.source, message.destination, message.bytes)
-            hand_over(now, messages)
+            hand_over(time, messages)
 
         network.inject = inject  # type: ignore[method-assign]
     return handed
@@ -96,6 +97,7 @@ def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
     first member.
     """
     messages = size = 0
+    assert isinstance(result._details, _RunDetails)
     for record in result._details._trace.phases:
         if not isinstance(record.plan.logical, Group):
             count, amount = _of_phase(record.plan)

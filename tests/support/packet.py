@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from astra_sim.platform import Platform
@@ -27,7 +28,7 @@ from astra_sim_network_packet.topologies import (
 )
 from hypothesis import strategies as st
 
-BANDWIDTH = {"link_bandwidth_gb_per_s": 32.0}
+BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
 PLATFORMS = {
     "ring": lambda: ring(RingOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
     "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
@@ -63,7 +64,7 @@ def network(dimensions: Any, **options: Any) -> PacketNetwork:
     return PacketNetwork(PacketOptions(**options), Platform(tuple(dimensions)))
 
 
-def deliver(made: PacketNetwork, messages: list[tuple[int, ...]]) -> dict[int, int]:
+def deliver(made: PacketNetwork, messages: Sequence[tuple[int, ...]]) -> dict[int, int]:
     """Send messages (time, source, destination, bytes), and answer when each arrives (picoseconds)."""
     for number, (time, source, destination, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
         made.inject(time, [(number, source, destination, size, -1)])
