@@ -1,7 +1,8 @@
-"""Fixtures for tests of the packages as a user installs them."""
+"""Fixtures for tests of the packages as a user installs them, and what holds for every test."""
 
 from __future__ import annotations
 
+import re
 import sys
 import venv
 from collections.abc import Callable
@@ -11,6 +12,13 @@ import pytest
 from support.environments import Environment, checked
 
 import dev
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that are others in every process: parallel runs would not find the same tests."""
+    for item in items:
+        if re.search(r" at 0x[0-9a-f]+", item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid}: the name of a test holds an address; give the parameter an id")
 
 
 @pytest.fixture(scope="session")

@@ -729,7 +729,11 @@ def test_examples_may_write_files(check: Check) -> None:
     assert not folders[0].exists()
 
 
-@pytest.mark.parametrize("examples", [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]], ids=repr)
+@pytest.mark.parametrize(
+    "examples",
+    [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]],
+    ids=["a number", "a list of numbers", "a function without an answer", "a function that fails", "an unknown option"],
+)
 def test_examples_that_are_none_are_told(check: Check, examples: Any) -> None:
     fails(check("network", delayed, options=Delay, examples=examples), "mine")
 

@@ -243,7 +243,8 @@ def test_cpp_and_python_are_one_network_in_which_nothing_is_lost(
     number = now = 0
     arrived: list[int] = []
     for _ in range(data.draw(st.integers(1, 6))):
-        batch = [Message._make([number + k, *data.draw(pair), data.draw(size)]) for k in range(data.draw(st.integers(1, 12)))]
+        ends = [data.draw(pair) for _ in range(data.draw(st.integers(1, 12)))]
+        batch = [Message(number + k, source, target, data.draw(size)) for k, (source, target) in enumerate(ends)]
         number += len(batch)
         for made in (python, compiled):
             made.inject(now, batch)
