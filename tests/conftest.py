@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.environments import Environment, checked
 
-import dev
+from devtools.workspace import build_wheels
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel of every package of the workspace."""
     folder = tmp_path_factory.mktemp("wheels")
-    dev.build_wheels(folder, Path(sys.executable))
+    build_wheels(folder, Path(sys.executable))
     return folder
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support import ROOT
 
 if TYPE_CHECKING:
     from support.environments import Environment
 
+pytestmark = pytest.mark.xdist_group("wheels")  # in one process: the wheels are built once
 EXAMPLE = ROOT / "examples" / "plugins" / "bus_network"
 
 

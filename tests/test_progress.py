@@ -131,7 +131,7 @@ def test_what_progress_raises_ends_the_run(engine: str) -> None:
 
 def astra(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command where progress is told at once."""
-    code = "from astra_sim.command import progress; progress.FIRST_S = progress.LOG_S = 0.05; from astra_sim.command.cli import main; main()"
+    code = "from astra_sim.command import cli, progress; progress.FIRST_S = progress.LOG_S = 0.05; cli.main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import dev
+from devtools import workspace
 
 if TYPE_CHECKING:
     from support.environments import Environment
 
-MEMBERS = dev.members()
+pytestmark = pytest.mark.xdist_group("wheels")  # in one process: the wheels are built once
+MEMBERS = workspace.members()
 
 
 def project(member: Path) -> dict[str, str]:
@@ -79,7 +80,7 @@ def test_a_wheel_is_typed(member: Path, wheel: zipfile.Path) -> None:
 
 
 def test_a_wheel_has_its_licence(member: Path, wheel: zipfile.Path) -> None:
-    assert (wheel / info_of(member) / "licenses" / "LICENSE").read_text() == (dev.ROOT / "LICENSE").read_text()
+    assert (wheel / info_of(member) / "licenses" / "LICENSE").read_text() == (workspace.ROOT / "LICENSE").read_text()
 
 
 def test_the_metadata_of_a_wheel_name_the_licence_and_describe_the_package(member: Path, wheel: zipfile.Path) -> None:
