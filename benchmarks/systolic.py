@@ -33,6 +33,7 @@ SCALE_SIM_RESNET50_S = {
 SCALE_SIM_GEMM_S = {32: 41.0, 256: 2.9}
 """One product of 1024 x 512 x 512, by array: seconds, the shortest."""
 MIB = 1 << 20
+SRAMS = Srams(6 * MIB, 6 * MIB, 2 * MIB)
 
 
 def timed(action: Callable[[], object], runs: int) -> tuple[float, float]:
@@ -53,6 +54,21 @@ def all_cycles(array: SystolicArray, shapes: list[Shape]) -> int:
     return int(array.total_cycles(m, n, k).sum())
 
 
+def reports(size: int, bandwidth: int | None) -> list[object]:
+    """Reports of all layers of ResNet-50 on a weight-stationary array of this size, with stalls where there is a bandwidth."""
+    array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
+    shapes = [layer.shape for layer in read_model("resnet50", 1, {})]
+    return [report_layer("", shape, array, SRAMS, bandwidth) for shape in shapes]
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "reports of ResNet-50, 128 x 128": partial(reports, 128, None),
+    "reports of ResNet-50, 256 x 256": partial(reports, 256, None),
+    "reports of ResNet-50 with stalls, 128 x 128": partial(reports, 128, 10),
+}
+"""What `dev.py bench systolic --against REVISION` compares."""
+
+
 def main() -> None:
     """Measure everything and print one table."""
     table = Table(title=f"systolic arrays on {platform.machine()}, Python {platform.python_version()}", title_justify="left")
@@ -71,16 +87,10 @@ def main() -> None:
             timed(partial(all_cycles, array, shapes), 50),
             theirs,
         )
-    srams = Srams(6 * MIB, 6 * MIB, 2 * MIB)
-
-    def reports(size: int, bandwidth: int | None) -> Callable[[], object]:
-        array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
-        return lambda: [report_layer("", shape, array, srams, bandwidth) for shape in shapes]
-
     for size in (128, 256):
         theirs = SCALE_SIM_RESNET50_S[size, Dataflow.WEIGHT_STATIONARY]
-        add(f"the same with all reports, {size} x {size}, ws", timed(reports(size, None), 3), theirs)
-    add("the same with stalls at 10 elements per cycle, 128 x 128, ws", timed(reports(128, 10), 3))
+        add(f"the same with all reports, {size} x {size}, ws", timed(partial(reports, size, None), 3), theirs)
+    add("the same with stalls at 10 elements per cycle, 128 x 128, ws", timed(partial(reports, 128, 10), 3))
     product = Gemm(m=1024, n=512, k=512)
     for size, shortest in SCALE_SIM_GEMM_S.items():
         array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)

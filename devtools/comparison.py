@@ -1,6 +1,6 @@
 """How fast this checkout is beside another revision: both run the same cases in turns, and CPU time counts.
 
-The cases are `CASES` of a benchmark: name -> a function that works for some tenths of a second. Each revision has a checkout and an
+The cases are `CASES` of a benchmark: name -> a function that runs one. Each revision has a checkout and an
 environment of its own; the benchmark is that of this checkout in both, so that both do the same work.
 """
 
@@ -27,13 +27,15 @@ cases = runpy.run_path(path)["CASES"]
 if names:
     action = cases[names[0]]
     action()
-    begin = time.process_time()
-    action()
-    print(json.dumps(time.process_time() - begin))
+    begin, runs, taken = time.process_time(), 0, 0.0
+    while taken < 0.4:
+        action()
+        runs, taken = runs + 1, time.process_time() - begin
+    print(json.dumps(taken / runs))
 else:
     print(json.dumps(list(cases)))
 """
-"""Says which cases there are, or the CPU seconds of one, run a second time."""
+"""Says which cases there are, or the CPU seconds of a run of one, after a first run that does not count."""
 
 
 def compare(name: str, revision: str, environment: Environment) -> list[str]:
@@ -75,7 +77,7 @@ def row(rounds: Sequence[tuple[float, float]]) -> str:
     """The figures of a case: median seconds of both, and median, least and most of the ratio in a round."""
     ratios = [there / here for here, there in rounds]
     here, there = (statistics.median(times) for times in zip(*rounds, strict=True))
-    return f"{here:10.3f}  {there:10.3f}  {statistics.median(ratios):.3f} ({min(ratios):.3f} - {max(ratios):.3f})"
+    return f"{here:10.4f}  {there:10.4f}  {statistics.median(ratios):.3f} ({min(ratios):.3f} - {max(ratios):.3f})"
 
 
 def _answer(side: str, python: Path, benchmark: Path, *case: str) -> Any:
