@@ -10,7 +10,7 @@ from support import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks|\.ci)/[^` ]*|dev\.py|\.clang-format)`", PAGE)))
-LINKS = sorted(set(re.findall(r"\]\(([^)]+)\)", PAGE)))
+LINKS = sorted(set(re.findall(r"\]\(((?!https:)[^)]+)\)", PAGE)))
 
 
 @pytest.mark.parametrize("path", PATHS + LINKS)
