@@ -157,3 +157,7 @@ def test_help_names_every_command() -> None:
     commands = runpy.run_path(str(ROOT / "dev.py"))["COMMANDS"]
     text = dev("--help").stdout
     assert all(f"python3 dev.py {name}" in text for name in commands)
+
+
+def test_the_tests_for_sanitizers_exist() -> None:
+    assert all((ROOT / path).is_file() for path in runpy.run_path(str(ROOT / "dev.py"))["SANITIZED_TESTS"])
