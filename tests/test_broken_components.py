@@ -87,7 +87,7 @@ class Post(EventNetwork):
         time, number = self.due.pop(0)
         return self.answer(time, number)
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number]
 
 
@@ -101,14 +101,14 @@ class Loses(Post):
 class Repeats(Post):
     """Delivers messages twice."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number, number]
 
 
 class Invents(Post):
     """Delivers a message that nobody sent."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number + 100_000]
 
 
@@ -129,7 +129,7 @@ class Backwards(Post):
 class Stalls(Post):
     """Delivers nothing, for ever."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         self.due.insert(0, (time, number))
         return time, []
 
@@ -336,7 +336,7 @@ def run_collective(algorithm: Any) -> astra_sim.Result:
     plugins = Plugins()
     hook = hookimpl(lambda: [CollectiveProvider("mine", WORDS, algorithm)], specname=KINDS["collective"])
     plugins.register(type("Mine", (), {KINDS["collective"]: staticmethod(hook)})(), "mine")
-    inputs = {**INPUTS, "network": "plugin:analytical"}
+    inputs: dict[str, Any] = {**INPUTS, "network": "plugin:analytical"}
     return astra_sim.simulate(**inputs, set=["system.all_reduce=mine"], plugins=plugins)
 
 
@@ -557,7 +557,7 @@ class Changed(bench.BenchSystem):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         inner = super().session(dimensions)
         plan = inner.issue
-        inner.issue = lambda operation, now: self._change(plan(operation, now))  # type: ignore[method-assign]
+        inner.issue = lambda operation, now_ps: self._change(plan(operation, now_ps))  # type: ignore[method-assign]
         inner.repeats = lambda operation: self._repeats  # type: ignore[method-assign]
         return inner
 
@@ -729,7 +729,11 @@ def test_examples_may_write_files(check: Check) -> None:
     assert not folders[0].exists()
 
 
-@pytest.mark.parametrize("examples", [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]], ids=repr)
+@pytest.mark.parametrize(
+    "examples",
+    [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]],
+    ids=["a number", "a list of numbers", "a function without an answer", "a function that fails", "an unknown option"],
+)
 def test_examples_that_are_none_are_told(check: Check, examples: Any) -> None:
     fails(check("network", delayed, options=Delay, examples=examples), "mine")
 

@@ -144,7 +144,7 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
     assert sorted(made.rows) == list(range(len(nodes)))
     assert all(other < place for place, waits in enumerate(after) for other in waits)
     assert [[made.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in made.rows]
-    nothing = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
+    nothing: dict[str, Any] = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
     seen: dict[str, tuple[int, int]] = {}
     for place, row in enumerate(made.rows):
         each = trace.node(row)
@@ -165,12 +165,12 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
 @pytest.mark.parametrize("kind", [SEND, RECV])
 def test_messages_always_have_a_tag(kind: NodeType) -> None:
     """ASTRA-sim 2.x stops at a send or receive without one."""
-    peers = {"comm_dst": 1} if kind is SEND else {"comm_src": 1}
+    peers: dict[str, Any] = {"comm_dst": 1} if kind is SEND else {"comm_src": 1}
     assert b"comm_tag" in encode_node(Node(id=1, type=kind, comm_size=8, **peers))
     assert b"comm_tag" not in encode_node(Node(id=1, type=COLL, comm_size=8))
 
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "double": [0.5, -1e300],
     "float": [0.5, -2.0],
     "bool": [True, False],
@@ -427,7 +427,8 @@ def test_a_feeder_gives_ready_nodes_in_ascending_ids() -> None:
 @settings(max_examples=30, deadline=None)
 @given(node_lists())
 def test_a_feeder_gives_every_node_once_after_its_dependencies(nodes: list[Node]) -> None:
-    feeder, done = Feeder(trace_of(nodes)), []
+    feeder = Feeder(trace_of(nodes))
+    done: list[int] = []
     while not feeder.finished:
         id = feeder.take()
         assert set(feeder.node(id).data + feeder.node(id).control) <= set(done)

@@ -21,7 +21,7 @@ from astra_sim_systems.astra1 import Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures
-from test_symmetry import experiments
+from support.layered_experiments import experiments
 
 needs_compiled = pytest.mark.skipif(not has_compiled(), reason="no compiled engine")
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -184,7 +184,7 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
 @needs_compiled
 @given(st.lists(st.tuples(st.integers(0, 4), times, times, times)))
 def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
-    records = [PhaseStepRecord(0, part, *sorted(moments), 0, 0) for part, *moments in parts]
+    records = [PhaseStepRecord._make([0, part, *sorted(moments), 0, 0]) for part, *moments in parts]
     columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import astra_sim
 import pytest
@@ -135,7 +136,7 @@ def test_a_toml_graph_that_cannot_be_is_an_error(text: str, wrong: str, tmp_path
 
 class TestGraphTopology(contracts.TopologyContract):
     name = "graph"
-    options: ClassVar = {"file": "graph.csv"}
+    options: Mapping[str, Any] = {"file": "graph.csv"}
 
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

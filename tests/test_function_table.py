@@ -10,25 +10,10 @@ import astra_sim
 import pytest
 from astra_sim.function_table import CAPSULE, VERSION, FunctionTable, TableNetwork
 from astra_sim.network import Message, RouteDelayNetwork
-from astra_sim.setup.components import build
-from astra_sim.setup.experiment import Experiment
-from astra_sim.setup.plugins import shared_plugins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import figures
-
-LINKS = "link_bandwidth_gib_per_s={}&link_latency_ns={}"
-WORKLOAD = "plugin:collective?bytes=1000003&collective=all_reduce"
-
-
-def network(platform: Any, options: str = "") -> RouteDelayNetwork:
-    experiment = Experiment()
-    experiment.use("platform", platform, shared_plugins())
-    experiment.use("workload", WORKLOAD, shared_plugins())
-    experiment.use("network", f"plugin:analytical{options}", shared_plugins())
-    made = build(experiment, shared_plugins()).network
-    assert isinstance(made, RouteDelayNetwork)
-    return made
+from support.analytical import LINKS, WORKLOAD, network
 
 
 def table(made: RouteDelayNetwork) -> FunctionTable:

@@ -173,7 +173,8 @@ def test_blocks_do_not_change_what_is_fetched(seed: int, monkeypatch: pytest.Mon
         input_height=draw.randint(side, 12), input_width=draw.randint(side, 12), filter_height=side, filter_width=side,
         channels=draw.randint(1, 4), filters=draw.randint(1, 9), stride=draw.randint(1, side),
     )  # fmt: skip
-    shape: Shape = draw.choice([convolution, Gemm(m=draw.randint(1, 60), n=draw.randint(1, 60), k=draw.randint(1, 60))])
+    shapes: list[Shape] = [convolution, Gemm(m=draw.randint(1, 60), n=draw.randint(1, 60), k=draw.randint(1, 60))]
+    shape = draw.choice(shapes)
     sizes = draw.randint(100, 1000), draw.randint(100, 1000)
     at_once = traffic.operand_traffic(array, shape, *sizes)
     monkeypatch.setattr(traffic, "_BLOCK", 40)

@@ -43,7 +43,7 @@ def test_a_send_that_waits_for_its_unit_is_not_said_to_wait_for_a_receive(engine
 # -- Numbers -----------------------------------------------------------------------------------------------------------
 
 NINES = "9" * 400
-RUN = {"workload": "plugin:collective?bytes=4096", "platform": RING}
+RUN: dict[str, Any] = {"workload": "plugin:collective?bytes=4096", "platform": RING}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-import msccl_files
 import pytest
 from astra_sim import InputError, ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, lower
@@ -14,6 +13,7 @@ from astra_sim.testing import check_schedule
 from astra_sim_collectives.msccl import MscclOptions, msccl
 from hypothesis import given
 from hypothesis import strategies as st
+from support import msccl_files
 
 Write = Callable[[str], str]
 

@@ -19,7 +19,7 @@ from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.topologies import MeshOptions, mesh
 from astra_sim_network_packet.traffic import sweep
-from test_packet import OPTIONS, PLATFORMS, deliver, loads, network
+from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
 
 Messages = list[tuple[int, ...]]
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 pytest.importorskip("astra_sim_network_packet")
 
@@ -45,7 +46,7 @@ collective-optimization: localBWAware
 WORKLOAD = "MICRO\n1\nlayer -1 5 NONE 0 5 NONE 0 5 {collective} 5\n"
 ENGINES = pytest.mark.parametrize("engine", ["python", "compiled"])
 FILES = ("--network", "garnet.txt", "--system", "s.txt", "--workload", "w.txt")
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=20"
 
 

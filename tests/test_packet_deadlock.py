@@ -53,7 +53,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "booksim tail credit": {"preset": "booksim", "vcs": 2, "wait_for_tail_credit": True, "routing_delay": 0},
     "garnet with dateline": {"preset": "garnet", "deadlock_freedom": "dateline", "vcs": 2},
 }
-LINKS = {
+LINKS: dict[str, list[tuple[int, ...]]] = {
     "one ring": [(a, (a + 1) % 9) for a in range(9)],
     "torus": [(4 * x + y, 4 * u + v) for x in range(4) for y in range(4) for u, v in (((x + 1) % 4, y), (x, (y + 1) % 4))],
     "random": sorted({*((a, (a + 1) % 24) for a in range(24)), *(tuple(random.Random(7 + a).sample(range(24), 2)) for a in range(24))}),

@@ -23,7 +23,7 @@ from astra_sim.schedule import rank
 from support import ROOT
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
-COLLECTIVE = {"workload": "plugin:collective?bytes=65536", "platform": RING}
+COLLECTIVE: dict[str, Any] = {"workload": "plugin:collective?bytes=65536", "platform": RING}
 RUNS: dict[str, dict[str, Any]] = {
     "layers": {"experiment": str(ROOT / "examples" / "vgg16_dgx2_pod.toml")},
     "python engine": {**COLLECTIVE, "engine": "python"},

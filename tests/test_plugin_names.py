@@ -24,7 +24,7 @@ from astra_sim.schedule import Request, Schedule, exchange, shift
 from astra_sim.setup.plugins import BUILT_IN, Plugins
 from support import ROOT
 
-RUN = {
+RUN: dict[str, Any] = {
     "workload": "plugin:collective?bytes=4096",
     "platform": "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100",
 }

@@ -13,8 +13,8 @@ from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from networks import Replayed
-from test_symmetry import COLLECTIVES, algorithms, dimensions, experiments
+from support.layered_experiments import COLLECTIVES, algorithms, dimensions, experiments
+from support.networks import Replayed
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 

@@ -12,7 +12,7 @@ import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
 from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
-from astra_sim.engine.reference.queues import make_queue
+from astra_sim.engine.reference.queues import Queue, make_queue
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import queue_orders
@@ -77,7 +77,7 @@ ORDERS = st.builds(RuleOrder, RULES, st.dictionaries(KINDS, RULES, max_size=3))
 
 def places(order: Order, slots: int, moves: Sequence[Job | int | None]) -> list[int]:
     """The numbers of jobs as they start: a job enters, None starts the next, a number lets one of those that run go."""
-    queue = make_queue(slots, order)
+    queue: Queue[int] = make_queue(slots, order)
     started: list[int] = []
     running: list[int] = []
     for number, move in enumerate(moves):

@@ -16,8 +16,8 @@ from astra_sim.schedule import Collective, Peer, rank
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from networks import OneWire
 from support import figures
+from support.networks import OneWire
 
 RUNS = [(engine, symmetry) for engine in ("python", "compiled") for symmetry in (True, False)]
 TORUS = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500"

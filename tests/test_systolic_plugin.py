@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
@@ -76,7 +77,7 @@ def test_time_is_cycles_by_clock() -> None:
 
 def test_a_bandwidth_makes_the_array_wait() -> None:
     shape = Convolution(input_height=20, input_width=20, filter_height=3, filter_width=3, channels=8, filters=32)
-    options = {"array_rows": 8, "array_cols": 8, "ifmap_sram_kib": 1, "filter_sram_kib": 1, "ofmap_sram_kib": 1}
+    options: dict[str, Any] = {"array_rows": 8, "array_cols": 8, "ifmap_sram_kib": 1, "filter_sram_kib": 1, "ofmap_sram_kib": 1}
     free, fast, slow = (
         Systolic(SystolicOptions(dram_bandwidth_elements_per_cycle=bandwidth, **options)).cycles(shape) for bandwidth in (None, 1000, 1)
     )
@@ -108,7 +109,7 @@ def test_a_workload_with_shapes_runs_under_every_model(compute: str, forward_ns:
 def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
     (tmp_path / "shapes.toml").write_text(WORKLOAD)
     (tmp_path / "small.cfg").write_text(CONFIGURATION.replace("CALC", "USER"))
-    arguments = {"workload": str(tmp_path / "shapes.toml"), "platform": RING}
+    arguments: dict[str, Any] = {"workload": str(tmp_path / "shapes.toml"), "platform": RING}
     from_file = astra_sim.simulate(compute=str(tmp_path / "small.cfg"), **arguments)
     options = "array_rows=4&array_cols=8&dataflow=ws&dram_bandwidth_elements_per_cycle=10"
     by_hand = astra_sim.simulate(compute=f"plugin:systolic?{options}&ifmap_sram_kib=1&filter_sram_kib=2&ofmap_sram_kib=3", **arguments)

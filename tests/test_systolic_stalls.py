@@ -80,7 +80,7 @@ class Layer:
                 else:
                     moving = self.skewed(left, array.rows, length)
                     part = right[row * array.rows : row * array.rows + used_rows]
-                    loading = [[] for _ in range(array.rows - used_rows)] + part[::-1]
+                    loading: list[list[int]] = [[] for _ in range(array.rows - used_rows)] + part[::-1]
                     other = loading + [[] for _ in range(length - array.rows)]
                     starts = [2 * array.rows - 1 + t for t in range(time)]
                 for start in starts:

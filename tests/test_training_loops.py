@@ -41,6 +41,7 @@ def program(loop: str, count: int = 2, passes: int = 1, sizes: tuple[int, ...] =
         if isinstance(operation, Compute) and operation.idle:
             words.append("G")
             continue
+        assert isinstance(operation, (Compute, Communicate, Wait))
         where = SHORT[operation.training_pass] + str(operation.layer)
         if isinstance(operation, Communicate):
             marks = "!" * operation.blocking + "^" * operation.urgent

@@ -283,7 +283,8 @@ class Recorded(Compute):
         self._answer = answer
 
     def duration_ns(self, work: Work) -> float:
-        return given_or_raised(self._answer)
+        answered: float = given_or_raised(self._answer)
+        return answered
 
 
 class Constant(Memory):
@@ -293,7 +294,8 @@ class Constant(Memory):
         self._answer = answer
 
     def access_ps(self, size: int, write: bool) -> int:
-        return given_or_raised(self._answer)
+        answered: int = given_or_raised(self._answer)
+        return answered
 
 
 def given_or_raised(answer: Any) -> Any:

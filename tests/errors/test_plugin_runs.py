@@ -28,7 +28,8 @@ class Flat(RouteDelayNetwork):
         self._answer = answer
 
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
-        return given_or_raised(self._answer)
+        answered: int = given_or_raised(self._answer)
+        return answered
 
 
 @pytest.mark.parametrize("symmetry", [True, False], ids=["one for all", "every NPU"])
@@ -95,7 +96,8 @@ def test_messages_that_a_network_loses_are_named_with_those_who_wait(inputs: dic
 @pytest.mark.parametrize("answer", ["x", None, -1, 10**9, RuntimeError("no luck")], ids=repr)
 def test_an_order_that_answers_no_place_fails_the_run(inputs: dict[str, Any], answer: Any) -> None:
     def order(jobs: Sequence[Job], started: int, job: Job) -> int:
-        return given_or_raised(answer)
+        answered: int = given_or_raised(answer)
+        return answered
 
     plugins = offering(schedulers=lambda: mine(lambda: order))
     with pytest.raises(AstraError):

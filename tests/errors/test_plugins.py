@@ -113,5 +113,6 @@ def test_a_file_format_that_fails_is_named(inputs: dict[str, Any], kind: str, gi
 
 
 def test_a_plugin_registered_with_a_hook_of_other_arguments_is_refused() -> None:
+    wrong: Any = lambda size: []  # noqa: E731
     with pytest.raises(PluginError, match="mine"):
-        offering(computes=lambda size: [])
+        offering(computes=wrong)

@@ -39,6 +39,8 @@ def in_a_ring(program: Callable[[int, int], RankProgram]) -> Callable[[Request],
     )
 
 
+FLOAT_SIZE: Any = 8.5
+TEXT_SIZE: Any = "8"
 SOME = ["unnamed"]
 """Data of which only the bytes are known: they are not compared with what the collective needs."""
 
@@ -57,8 +59,8 @@ SOME = ["unnamed"]
             "16 bytes",
         ),
         "sends less than nothing": (everybody(exchange(shift(1), -8)), "-8"),
-        "sends half a byte": (everybody(exchange(shift(1), 8.5)), "8.5"),
-        "sends text": (everybody(exchange(shift(1), "8")), "'8'"),
+        "sends half a byte": (everybody(exchange(shift(1), FLOAT_SIZE)), "8.5"),
+        "sends text": (everybody(exchange(shift(1), TEXT_SIZE)), "'8'"),
         "repeats a step less than never": (everybody(exchange(shift(1), 8, times=-1)), "-1"),
         "starts with less than nothing": (everybody(exchange(shift(1), 8), starts=-1), "-1"),
         "leaves less than nothing": (everybody(exchange(shift(1), 8), output_bytes=-1), "-1"),

@@ -18,7 +18,7 @@ from astra_sim.schedule import Collective, Request, Schedule, lower
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from conftest import reference_cases
+from support.references import reference_cases
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling"}
 CASES = reference_cases("astra2.jsonl")

@@ -1,11 +1,11 @@
-"""Helpers of several tests."""
+"""What several test modules share: each module here is one subject. Test modules import from here, never from each other."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def figures(result: Any) -> dict[str, Any]:

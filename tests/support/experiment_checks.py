@@ -20,12 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-
 import astra_sim
+import attrs
 from astra_sim import AstraError
 from astra_sim.api import run_components
 from astra_sim.engine import CONTROL_BYTES
@@ -33,13 +29,15 @@ from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group
 from astra_sim.report import csv_reports
+from astra_sim.report.result import _RunDetails
 from astra_sim.report.utilisation import dimension_utilization
 from astra_sim.schedule import Schedule
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment as Sections
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.system import PhasePlan
-from random_experiments import Experiment
+
+from support.random_experiments import Experiment
 
 RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compiled", "python")]
 
@@ -78,10 +76,10 @@ def count_handed(components: Components) -> Handed:
         assert isinstance(network, EventNetwork)
         hand_over = network.inject
 
-        def inject(now: int, messages: Sequence[Message]) -> None:
+        def inject(time: int, messages: Sequence[Message]) -> None:
             for message in messages:
                 handle(message.source, message.destination, message.bytes)
-            hand_over(now, messages)
+            hand_over(time, messages)
 
         network.inject = inject  # type: ignore[method-assign]
     return handed
@@ -99,6 +97,7 @@ def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
     first member.
     """
     messages = size = 0
+    assert isinstance(result._details, _RunDetails)
     for record in result._details._trace.phases:
         if not isinstance(record.plan.logical, Group):
             count, amount = _of_phase(record.plan)

@@ -146,16 +146,14 @@ class Experiment:
         if self.network == "packet" and isinstance(self.platform, dict) and self.platform.get("plugin") in ("torus3d", "nv_switch"):
             return {"plugin": "packet", "preset": "garnet"}
         if self.network == "packet":
-            preset = random.choice(
-                [
-                    {"deadlock_freedom": "bubble", "flow_control": "cut_through", "buffers": 64},
-                    {"preset": "booksim", "packet_bytes": 256},
-                    {"vcs": 4},
-                    {"preset": "garnet"},
-                    {"packet_bytes": 1024, "flit_bytes": 64, "buffers": 32, "flow_control": "cut_through"},
-                ]
-            )
-            return {"plugin": "packet", **preset}
+            presets: list[dict[str, Any]] = [
+                {"deadlock_freedom": "bubble", "flow_control": "cut_through", "buffers": 64},
+                {"preset": "booksim", "packet_bytes": 256},
+                {"vcs": 4},
+                {"preset": "garnet"},
+                {"packet_bytes": 1024, "flit_bytes": 64, "buffers": 32, "flow_control": "cut_through"},
+            ]
+            return {"plugin": "packet", **random.choice(presets)}
         table = {"plugin": "analytical", "rounding": random.choice(["nanosecond", "nanosecond_sum", "picosecond"])}
         if self.network == "unaware":
             return {**table, "charged_dimension": random.choice(["highest", "lowest"])}
@@ -243,7 +241,8 @@ class Experiment:
 
     def _layers(self) -> dict[str, Any]:
         random = self._random
-        loop, options = random.choice(LOOPS), {}
+        loop = random.choice(LOOPS)
+        options: dict[str, Any] = {}
         layers = [self._layer(number) for number in range(random.randrange(1, 4))]
         if loop == "hybrid_customized":
             for layer in layers:

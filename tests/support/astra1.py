@@ -10,7 +10,7 @@ from typing import Any
 import astra_sim
 from astra_sim.report import csv_reports
 
-ROOT = Path(__file__).resolve().parents[2]
+from support import ROOT
 
 _ARGUMENTS = {
     "num-passes": ("passes", int),
@@ -24,14 +24,14 @@ _ARGUMENTS = {
 
 def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Result:
     """Run a case from files, as a user would."""
-    files = {"workload": case["workload"], "system": case["system"], "network": json.dumps(case["network"])}
+    files: dict[str, Any] = {"workload": case["workload"], "system": case["system"], "network": json.dumps(case["network"])}
     for name, text in files.items():
         (folder / name).write_text(text)
-    arguments = {}
+    arguments: dict[str, Any] = {name: str(folder / name) for name in files}
     for key, value in case["args"].items():
         name, kind = _ARGUMENTS[key]
         arguments[name] = kind(value)
-    return astra_sim.simulate(run_name="x", **{name: str(folder / name) for name in files}, **arguments, **more)
+    return astra_sim.simulate(run_name="x", **arguments, **more)
 
 
 def differences(case: dict[str, Any], result: astra_sim.Result) -> list[str]:

@@ -1,18 +1,14 @@
 """Random programs, schedules, systems and networks, run on an engine: everything that can be seen of a run comes back.
 
-`python tests/random_graphs.py FIRST COUNT` compares the two engines on the graphs of these seeds.
+`PYTHONPATH=tests python -m support.random_graphs FIRST COUNT` compares the two engines on the graphs of these seeds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
 
 from astra_sim import AstraError
 from astra_sim.engine import (
@@ -32,6 +28,7 @@ from astra_sim.engine import (
     UnlikeCollectivesError,
     choose_engine,
 )
+from astra_sim.engine.orders import Order
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column
@@ -49,7 +46,8 @@ from astra_sim.schedule import (
     shift,
     xor,
 )
-from networks import OneWire, Replayed
+
+from support.networks import OneWire, Replayed
 
 
 class Uneven:
@@ -150,7 +148,7 @@ class Graph:
         self.shares = random.random() < 0.3  # programs share collectives
         self.repeating = random.random() < 0.4  # some collectives are alike
         self.columns = random.random() < 0.5  # programs are given in columns
-        orders = [first_come, first_come, last_come, by_priority, smallest_first, *RULES]
+        orders: list[Order] = [first_come, first_come, last_come, by_priority, smallest_first, *RULES]
         self.queues = [(random.choice([1, 1, 2, 3]), random.choice(orders)) for _ in range(random.randrange(4))]
         self.ports = [random.randrange(-1, self.npus) % 3 - 1 for _ in range(self.npus)]
         self.programs = self._programs()
@@ -166,7 +164,7 @@ class Graph:
         count = random.choice([1, 1, 1, 2]) if not self.together or self.shares else 1
         programs = []
         for number in range(count):
-            tasks = []
+            tasks: list[Task] = []
             for index in range(random.randrange(1, 9)):
                 kind = random.choice([JOIN, TIMER, ACCESS, COLLECTIVE, COLLECTIVE])
                 after = random.sample(range(len(tasks)), k=min(index, random.choice([0, 1, 1, 2])))
@@ -220,10 +218,10 @@ class Graph:
         steps_of: list[list[Any]] = [[] for _ in range(ranks)]
         for _ in range(random.randrange(1, 3 * ranks)):
             source, destination = random.sample(range(ranks), 2)
-            late = [random.choice([0, 0, 1, None]) for _ in range(2)]
-            steps_of[source].append(send(rank(destination), size, after=late[0]))
+            sent, received = (random.choice([0, 0, 1, None]) for _ in range(2))
+            steps_of[source].append(send(rank(destination), size, after=sent))
             reduced, returned = random.random() < 0.3, random.random() < 0.2
-            steps_of[destination].append(receive(rank(source), size, after=late[1], reduce=reduced, returned=returned))
+            steps_of[destination].append(receive(rank(source), size, after=received, reduce=reduced, returned=returned))
         starts = random.choice([0, 1, 1, 2])
         programs = [RankProgram(tuple(steps), starts) for steps in steps_of]
         if any(not steps for steps in steps_of):  # a program needs a step to say how large its tokens are
