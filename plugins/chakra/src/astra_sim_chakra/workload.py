@@ -12,7 +12,7 @@ from astra_sim import InputError, option
 from astra_sim._boundary import Lazily, call, picoseconds
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Pass, Receive, Send, Unit, Wait
 from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
 from astra_sim.setup.groups import members_of
@@ -55,7 +55,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     programs = []
     for (number, groups), members in alike.items():
         operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
-        programs.append(RankProgram(operations, tuple(members)))
+        programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
 
