@@ -27,7 +27,7 @@ def dimensions(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def algorithms(draw: st.DrawFn, sizes: list[int], collective: str, in_parts: bool) -> Any:
+def algorithms(draw: st.DrawFn, sizes: list[int], collective: str, in_parts: bool = False) -> Any:
     """Of each dimension, or, where the loop does not use a part of the platform, one over all of it."""
     chosen = []
     for size in sizes:

@@ -140,4 +140,7 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
-        """A new session for a program whose collectives speak of `dimensions`."""
+        """A new session for a program whose collectives speak of `dimensions`.
+
+        A run may have several: it has each kind of collective planned once in one that it throws away, to find what is symmetric.
+        """
