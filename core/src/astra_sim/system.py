@@ -142,5 +142,5 @@ class System(abc.ABC):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session for a program whose collectives speak of `dimensions`.
 
-        A run may have several: it has each kind of collective planned once in one that it throws away, to find what is symmetric.
+        A run may have several: it has one collective of each kind planned in one that it throws away, to find what is symmetric.
         """

@@ -7,7 +7,7 @@ in which NPUs issue collectives is known in the run alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
 import attrs
@@ -17,7 +17,7 @@ from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
-from astra_sim.run.inputs import RunInputs
+from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
 from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, suits
@@ -89,14 +89,14 @@ class CollectiveLowering:
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.
 
-        Raises NotSymmetricError where the run must start over with every NPU. What is known before a run is looked at before
-        (`symmetry.choose`): this comes only of collectives that do not repeat, whose later plans have other schedules than the first.
+        Raises NotSymmetricError where the run must start over with every NPU. A plan of each kind of collective is looked at before the
+        run (`symmetry.choose`): this comes only of system layers that plan other schedules at other times, or for other sizes.
         """
         operation = self._programs[program].operations[index]
         assert isinstance(operation, Communicate)
         try:
             chunks = self._inputs.plan(self._session, operation, now)
-            planned = [self._planned(number, chunk) for number, chunk in enumerate(chunks)]
+            planned = self._planned(chunks)
             traffic = Traffic([0] * len(self._inputs.platform.dimensions))
             steps = [self._steps(chunk, phases, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
         except InputError as error:
@@ -107,8 +107,20 @@ class CollectiveLowering:
         self.traffic.append(traffic)
         return steps
 
-    def _planned(self, number: int, chunk: ChunkPlan) -> list[PlannedPhase]:
-        return [PlannedPhase(number, place, plan, self._cost(plan), self._sent(plan)) for place, plan in enumerate(chunk.phases)]
+    def _planned(self, chunks: Sequence[ChunkPlan]) -> list[list[PlannedPhase]]:
+        """The phases of chunks, described. Many are alike: what has been said of one in this collective is not worked out again."""
+        known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]] = {}
+        planned = []
+        for number, chunk in enumerate(chunks):
+            phases = []
+            for place, plan in enumerate(chunk.phases):
+                key = plan.schedule, id(plan.logical), plan.dimension, plan.endpoint_ps
+                if key not in known:
+                    check_ranks(plan)
+                    known[key] = self._cost(plan), self._sent(plan)
+                phases.append(PlannedPhase(number, place, plan, *known[key]))
+            planned.append(phases)
+        return planned
 
     def _cost(self, plan: PhasePlan) -> PhaseCost | None:
         """What a phase takes, where that is known beforehand. Raises NotSymmetricError."""

@@ -13,7 +13,7 @@ from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
 from astra_sim.rows import kinds_of
-from astra_sim.system import ChunkPlan, System, SystemSession, check_chunks
+from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
 
 @attrs.frozen(eq=False)
@@ -45,9 +45,6 @@ class RunInputs:
         name = f"system {self._system_name}"
         chunks: list[ChunkPlan] = call(name, session.issue, operation, now_ps)
         call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
-        for phase in (phase for chunk in chunks for phase in chunk.phases):
-            if phase.schedule.ranks != phase.logical.size:
-                raise ScheduleError(f"a schedule of {phase.schedule.ranks} ranks was given for a dimension of {phase.logical.size}")
         return chunks
 
     def uses_remote_memory(self) -> bool:
@@ -65,3 +62,9 @@ class RunInputs:
     @property
     def _system_name(self) -> str:
         return type(self.system).__name__
+
+
+def check_ranks(plan: PhasePlan) -> None:
+    """Raise ScheduleError where a schedule has other ranks than the NPUs it is for."""
+    if plan.schedule.ranks != plan.logical.size:
+        raise ScheduleError(f"a schedule of {plan.schedule.ranks} ranks was given for a dimension of {plan.logical.size}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import attrs
 
@@ -12,7 +13,7 @@ from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Se
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.rows import kinds_of
-from astra_sim.run.inputs import RunInputs
+from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.symmetry.representatives import NpuClass, find_classes
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
 from astra_sim.schedule import Schedule
@@ -65,8 +66,8 @@ EVERY_NPU = Choice(Scope.ALL_NPUS)
 def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
     """The least that gives the same answer as all NPUs.
 
-    One NPU can stand for others on a network without contention, where nobody waits for memory. The collectives are looked at, too: each
-    kind is planned once, in a session of its own.
+    One NPU can stand for others on a network without contention, where nobody waits for memory. The collectives are looked at, too: one of
+    each kind is planned, in a session of its own.
     """
     choice = _by_programs(inputs)
     if choice.scope is not Scope.ALL_NPUS and not all(suits(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
@@ -112,23 +113,21 @@ def _may_wait_for_memory(inputs: RunInputs) -> bool:
 
 
 def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Group]]:
-    """The schedules of a run with the dimensions or groups they run on: those of each kind of collective, planned once.
+    """The schedules of a run with the dimensions or groups they run on: those of one collective of each kind, whatever its bytes.
 
-    For collectives that repeat these are all there are. Others may have more, which depend on when they are issued.
+    Collectives of other sizes have the same messages but for their bytes. Should a system layer or an algorithm do it otherwise, or
+    change by when a collective is issued, it shows in the run.
     """
     session = inputs.session()
-    planned = set()
+    kinds: dict[Hashable, Communicate] = {}
     for program in inputs.graph.programs(1):
-        for kind in kinds_of(program.operations):
-            if not isinstance(kind, Communicate):
-                continue
-            key = kind.collective, kind.bytes, kind.dimensions, kind.group, kind.algorithm, kind.urgent
-            if key in planned:
-                continue
-            planned.add(key)
-            try:
-                chunks = inputs.plan(session, kind, 0)
-            except AstraError:
-                continue  # The run says so, and where.
-            for phases in dict.fromkeys(tuple((phase.schedule, phase.logical) for phase in chunk.phases) for chunk in chunks):
-                yield from phases
+        for operation in kinds_of(program.operations):
+            if isinstance(operation, Communicate):
+                kinds.setdefault((operation.collective, operation.dimensions, operation.group, operation.algorithm), operation)
+    for operation in kinds.values():
+        # What is wrong with a plan is said in the run, with the operation that is issued.
+        with contextlib.suppress(AstraError):
+            plans = (plan for chunk in inputs.plan(session, operation, 0) for plan in chunk.phases)
+            for plan in {(plan.schedule, id(plan.logical)): plan for plan in plans}.values():
+                check_ranks(plan)
+                yield plan.schedule, plan.logical
