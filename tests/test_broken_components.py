@@ -15,13 +15,12 @@ from astra_sim.compute import Compute as ComputeModel
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
 from astra_sim.engine import Job
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, Receive, Send
 from astra_sim.layers import LayeredProgram
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
-from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, rank, receive, send, shift
-from astra_sim.schedule import RankProgram as RankSteps
+from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
 from astra_sim.testing import bench, check_component
@@ -290,7 +289,7 @@ def one_rank_sends_too_little(request: Request) -> Schedule:
     root = [receive(rank(other), request.bytes, after=0, reduce=True) for other in range(1, n)]
     root += [send(rank(other), sizes[other], after=n, pieces=everything) for other in range(1, n)]
     leaves = [(send(rank(0), request.bytes, pieces=everything), receive(rank(0), sizes[other])) for other in range(1, n)]
-    return Schedule.per_rank(request, [RankSteps(tuple(steps)) for steps in (root, *leaves)])
+    return Schedule.per_rank(request, [RankProgram(tuple(steps)) for steps in (root, *leaves)])
 
 
 BROKEN_COLLECTIVES = {
@@ -612,7 +611,7 @@ def test_a_run_with_wrong_bytes_in_its_plan_is_an_error(engine: str, name: str) 
 # -- Workloads and training loops --------------------------------------------------------------------------------------
 
 
-def graph(*operations: Any, others: Sequence[RankProgram] = ()) -> Any:
+def graph(*operations: Any, others: Sequence[NpuProgram] = ()) -> Any:
     """A workload of these operations."""
     return lambda context: ExecutionGraph(operations, context.platform.logical_dimensions(), (), others=tuple(others))
 
@@ -622,9 +621,9 @@ def collective(**fields: Any) -> Communicate:
     return attrs.evolve(Communicate((), Collective.ALL_REDUCE, 64, (0,), -1, Pass.FORWARD), **fields)
 
 
-def odd(*operations: Any) -> RankProgram:
+def odd(*operations: Any) -> NpuProgram:
     """A program of half of the NPUs."""
-    return RankProgram(operations, (1, 3, 5, 7))
+    return NpuProgram(operations, (1, 3, 5, 7))
 
 
 def another_every_time(context: Context) -> ExecutionGraph:

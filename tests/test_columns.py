@@ -11,7 +11,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, check_graph
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, check_graph
 from astra_sim.platform import LogicalDimension
 from astra_sim.report.spans import computing, union, uses_of
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
@@ -149,7 +149,7 @@ def test_programs_that_do_not_share_the_same_collective(engine: str) -> None:
         return [first, Communicate((0,), Collective.ALL_REDUCE, size, (0,), -1, Pass.FORWARD, name="second")]
 
     platform = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-    others = (RankProgram(tuple(program(2048)), (1, 3)),)
+    others = (NpuProgram(tuple(program(2048)), (1, 3)),)
     graph = ExecutionGraph(tuple(program(4096)), (LogicalDimension(4, 1, 0),), (), None, others)
     message = (
         r"NPU 1: operation 1 \(all_reduce of 2048 bytes, 'second'\) is collective number 2 of its group,"

@@ -18,7 +18,7 @@ from astra_sim import AstraError, InputError, PluginError, Provider, RunError, h
 from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
 from astra_sim.engine.interface import advance
 from astra_sim.errors import DeadlockError, in_figures, printable, warn
-from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Send
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Send
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
@@ -31,7 +31,7 @@ RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100
 def test_a_send_that_waits_for_its_unit_is_not_said_to_wait_for_a_receive(engine: str) -> None:
     """Under the rendezvous protocol a send waits for its receive; the next one waits for the communication of its NPU to be free."""
     sends = (Send((), rank(1), 64, 1, name="first"), Send((), rank(1), 64, 2, name="second"))
-    others = (RankProgram((Compute((), 1000),), (1,)),)
+    others = (NpuProgram((Compute((), 1000),), (1,)),)
     graph = ExecutionGraph(sends, (LogicalDimension(2, 1, 0),), (), None, others)
     with pytest.raises(DeadlockError) as caught:
         astra_sim.simulate(workload=graph, platform=RING, system="plugin:astra2", rendezvous=True, engine=engine)

@@ -17,7 +17,7 @@ from astra_sim import errors
 from astra_sim.compute import MissingWork
 from astra_sim.engine import UnlikeCollectivesError
 from astra_sim.errors import AstraError, DeadlockError, PluginError
-from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Receive
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from support import ROOT
@@ -103,7 +103,7 @@ def test_a_deadlock_of_many_npus_is_a_small_error() -> None:
 
 def stop(engine: str) -> NoReturn:
     """A run that cannot finish, in a process of its own."""
-    others = (RankProgram((Compute((), 1000),), (1, 2, 3)),)
+    others = (NpuProgram((Compute((), 1000),), (1, 2, 3)),)
     graph = ExecutionGraph((Receive((), rank(1), 64, 7),), (LogicalDimension(4, 1, 0),), (), None, others)
     astra_sim.simulate(workload=graph, platform=RING, engine=engine)
     raise AssertionError("the run finished")

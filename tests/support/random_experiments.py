@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Pass, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective, shift
 from astra_sim_chakra import CollectiveType, Node, NodeType, write_nodes
@@ -350,7 +350,7 @@ class Experiment:
         first, *others = made.values()
         strides = [product(self.sizes[:index]) for index in range(len(self.sizes))]
         dimensions = tuple(LogicalDimension(size, stride, i) for i, (size, stride) in enumerate(zip(self.sizes, strides, strict=True)))
-        programs = tuple(RankProgram(program, tuple(npus)) for program, npus in others)
+        programs = tuple(NpuProgram(program, tuple(npus)) for program, npus in others)
         return ExecutionGraph(first[0], dimensions, (), None, programs)
 
     def _operation(self, rank: int, operation: Mapping[str, Any], groups: Mapping[str, Sequence[int]]) -> Operation:

@@ -27,7 +27,7 @@ class Pass(enum.StrEnum):
 
 
 class Unit(enum.StrEnum):
-    """What of an NPU an operation keeps busy, where a system does one operation of a sort at a time."""
+    """What of an NPU an operation keeps busy, where a system does one such operation at a time."""
 
     ACCELERATOR = "accelerator"
     CPU = "cpu"
@@ -135,7 +135,7 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 
 
 @attrs.frozen(eq=False)
-class RankProgram:
+class NpuProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
 
     The times of rows are those of `Compute` whose kinds take some time.
@@ -157,12 +157,12 @@ class ExecutionGraph:
     dimensions: tuple[LogicalDimension, ...]
     layers: tuple[str, ...]
     footprint_bytes: int | None = None
-    others: tuple[RankProgram, ...] = ()
+    others: tuple[NpuProgram, ...] = ()
 
-    def programs(self, npus: int) -> list[RankProgram]:
+    def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
         elsewhere = {npu for program in self.others for npu in program.npus}
-        return [RankProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
+        return [NpuProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
 
 
 class ProgramBuilder:
@@ -228,6 +228,11 @@ class ProgramBuilder:
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
+def peer_of(operation: Send | Receive, npu: int, npus: int) -> int:
+    """The NPU that an NPU of `npus` sends to, or receives from."""
+    return (operation.to if isinstance(operation, Send) else operation.source).of(npu, npus)
+
+
 def chooses_algorithms(graph: ExecutionGraph) -> bool:
     """Whether a collective names an algorithm of its own."""
     programs = (graph.operations, *(program.operations for program in graph.others))
@@ -249,14 +254,14 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
-    seen: set[int] = set()
+    elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:
-            if not 0 < npu < npus or npu in seen:
+            if not 0 < npu < npus or npu in elsewhere:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
-            seen.add(npu)
-    first = (npu for npu in range(npus) if npu not in seen)
-    for operations, running in ((graph.operations, first), *((program.operations, program.npus) for program in graph.others)):
+            elsewhere.add(npu)
+    like_npu_0 = (npu for npu in range(npus) if npu not in elsewhere)
+    for operations, running in ((graph.operations, like_npu_0), *((program.operations, program.npus) for program in graph.others)):
         _check_waits(operations)
         groups: dict[tuple[int, ...], int] = {}
         for number, operation in enumerate(kinds_of(operations)):

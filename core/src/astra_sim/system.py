@@ -160,5 +160,6 @@ class System(abc.ABC):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session for a program whose collectives speak of `dimensions`.
 
-        Raises InputError where the system's options do not fit them.
+        A run may have several: it has one collective of each kind planned in one that it throws away, to find what is symmetric.
+        Raises InputError where the system's options do not fit the dimensions.
         """

@@ -14,7 +14,7 @@ from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.spans import Spans, computing, uses_of
-from astra_sim.run.simulation import PhaseRecord, Trace
+from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.units import PS_PER_NS
 
@@ -106,7 +106,7 @@ class _RunDetails:
     """The same, made from the run when it is asked for. Pickled and deeply copied, it is `_Details`: the graph and the network stay."""
 
     _graph: ExecutionGraph
-    _trace: Trace
+    _trace: RunRecord
     _backend: Network
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -247,7 +247,7 @@ def _kind(operation: Operation) -> str:
     return "communicate" if isinstance(operation, Compute) and not _computes(operation) else type(operation).__name__.lower()
 
 
-def make_result(name: str, components: Components, trace: Trace, wall_s: float) -> Result:
+def make_result(name: str, components: Components, trace: RunRecord, wall_s: float) -> Result:
     """Add up what happened."""
     graph = components.graph
     layers = _layers(graph, trace)
@@ -280,7 +280,7 @@ def make_result(name: str, components: Components, trace: Trace, wall_s: float) 
     )
 
 
-def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
+def _layers(graph: ExecutionGraph, trace: RunRecord) -> list[LayerFigures]:
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
@@ -304,7 +304,7 @@ def _layers(graph: ExecutionGraph, trace: Trace) -> list[LayerFigures]:
     return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
 
 
-def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list[float]]]:
+def _delays(graph: ExecutionGraph, trace: RunRecord) -> list[tuple[list[float], list[float]]]:
     """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over collectives.
 
     As ASTRA-sim 1.0 counts: the mean over collectives divides by all of them, also where some have fewer phases.
@@ -334,7 +334,7 @@ def _delays(graph: ExecutionGraph, trace: Trace) -> list[tuple[list[float], list
     return found
 
 
-def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFigures], list[Spans]]:
+def _dimensions(components: Components, trace: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
     dimensions = components.graph.dimensions
     sent = [*(phase.sent for phase in trace.phases.planned), *trace.sends.sent]
     counts, uses = uses_of(_with_sends(components.graph, trace), [tuple(each) for each in sent], len(dimensions))
@@ -352,7 +352,7 @@ def _dimensions(components: Components, trace: Trace) -> tuple[list[DimensionFig
     return figures, [use.spans for use in uses]
 
 
-def _with_sends(graph: ExecutionGraph, trace: Trace) -> PhaseStepRecords:
+def _with_sends(graph: ExecutionGraph, trace: RunRecord) -> PhaseStepRecords:
     """The phases of chunks on NPU 0, and after them the messages of its operations, as parts numbered by kind of operation."""
     records, sends = trace.phases.records, trace.sends
     if not len(sends.operation):

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, Pass, RankProgram
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Request
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession, check_chunks
@@ -56,7 +56,7 @@ def name_of(operation: Communicate) -> str:
 def _alone(operation: Communicate, platform: Platform) -> ExecutionGraph:
     members = operation.group or range(platform.npus)
     idle = tuple(npu for npu in range(platform.npus) if npu not in members)
-    others = (RankProgram((), idle),) if idle else ()
+    others = (NpuProgram((), idle),) if idle else ()
     return ExecutionGraph([operation], platform.logical_dimensions(), (), others=others)
 
 

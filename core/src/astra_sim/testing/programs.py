@@ -8,10 +8,9 @@ from collections.abc import Callable
 from astra_sim._boundary import call
 from astra_sim.context import Context
 from astra_sim.errors import PluginError
-from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph
+from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph, peer_of
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.platform import Platform
-from astra_sim.run.classes import peer_of
 from astra_sim.testing.bench import run_on_bench
 from astra_sim.testing.requirement import require
 

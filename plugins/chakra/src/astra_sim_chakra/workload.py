@@ -11,7 +11,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Pass, Receive, Send, Unit, Wait
 from astra_sim.providers import Lazily, call
 from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
@@ -54,7 +54,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     programs = []
     for (number, groups), members in alike.items():
         operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
-        programs.append(RankProgram(operations, tuple(members)))
+        programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
 

@@ -161,6 +161,19 @@ class Stage:
             raise located(error, where) from None
 
 
+def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
+    """Raise InputError where a stage that runs over the whole platform would be left out, with dimensions that only it serves.
+
+    It counts as its first dimension.
+    """
+    left_out = stage.dimension not in dimensions and any(dimension > stage.dimension for dimension in dimensions)
+    if stage.algorithm.whole_platform and left_out:
+        raise InputError(
+            f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(dimensions)} without"
+            f" {stage.dimension or 'the first'} are involved; expected an algorithm for each dimension"
+        )
+
+
 class Turns:
     """How many phases each NPU has put into some queues, which take turns."""
 
@@ -222,6 +235,7 @@ class Session(SystemSession):
         if operation.algorithm or group is not None:
             return self._issue_in_one(operation, self._only_stage(operation, group))
         stages = self._stages[operation.collective]
+        _check_whole_platform(stages[-1], operation.dimensions)
         priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]

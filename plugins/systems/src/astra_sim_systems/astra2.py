@@ -108,11 +108,4 @@ class _Session(Session):
         """Cut a collective into chunks and give each its phases."""
         if not operation.dimensions:
             raise InputError("no dimension is involved; at least one is right")
-        stage = self._stages[operation.collective][0]
-        apart = operation.group is not None or operation.algorithm
-        if not apart and stage.algorithm.whole_platform and stage.dimension not in operation.dimensions:
-            raise InputError(
-                f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(operation.dimensions)} without the first are"
-                " involved; an algorithm for each dimension is right"
-            )
         return super().issue(operation, now_ps)

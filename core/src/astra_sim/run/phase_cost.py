@@ -14,11 +14,13 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, RankState, Task
-from astra_sim.errors import DeadlockError, ScheduleError
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, Task
+from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import Group, LogicalDimension
-from astra_sim.run.routes import Routes
+from astra_sim.platform import LogicalDimension
+from astra_sim.run.routes import Routes, messages_of
+from astra_sim.run.symmetry import ScheduleSymmetry
+from astra_sim.run.words import rank_in_words
 from astra_sim.schedule import Schedule, lower
 
 _Timing = tuple[int, History, int, int]
@@ -42,10 +44,6 @@ class PhaseCost:
     messages: int
 
 
-class NotSymmetricError(Exception):
-    """A schedule on which one NPU, or one group, cannot stand for all."""
-
-
 class PhaseTimer:
     """Computes and remembers the cost of phases."""
 
@@ -53,6 +51,7 @@ class PhaseTimer:
         self,
         network: RouteDelayNetwork,
         routes: Routes,
+        symmetry: ScheduleSymmetry,
         endpoint_ps: int,
         reduce_ps: Callable[[int], int],
         rendezvous: bool,
@@ -60,19 +59,18 @@ class PhaseTimer:
     ) -> None:
         self._network = network
         self._routes = routes
+        self._symmetry = symmetry
         self._make_engine = make_engine
         self._endpoint_ps = endpoint_ps
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
         self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
 
-    def cost(self, schedule: Schedule, dimension: LogicalDimension | Group, endpoint_ps: int | None = None) -> PhaseCost:
+    def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:
         """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
 
-        Raises NotSymmetricError where it is not one for all groups.
+        It is one for all groups, or all ranks of them are alike: see `symmetry.suits`.
         """
-        if isinstance(dimension, Group):
-            raise ValueError("a phase of a group has no duration of its own")
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         key = schedule, dimension, endpoint_ps
         cost = self._costs.get(key)
@@ -81,16 +79,12 @@ class PhaseTimer:
         return cost
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
-        if schedule.ranks != dimension.size:
-            raise ScheduleError(f"a schedule of {schedule.ranks} ranks was given for a dimension of {dimension.size}")
-        if self._routes.is_symmetric(schedule, dimension):
+        if self._symmetry.is_symmetric(schedule, dimension):
             timing = self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
-        elif self._routes.groups_are_alike(dimension):
-            timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
         else:
-            raise NotSymmetricError
+            timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
         sent = self._routes.payload(schedule, dimension, self._rendezvous)
-        return PhaseCost(*timing, sent, messages(schedule, dimension, self._network.platform.npus, self._rendezvous))
+        return PhaseCost(*timing, sent, messages_of(schedule, dimension, self._network.platform.npus, self._rendezvous))
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> _Timing | None:
         """The sum of the steps, where every send waits for the message before it."""
@@ -101,9 +95,10 @@ class PhaseTimer:
         history: History = (0,)
         for step in program.steps:
             assert step.send_to is not None
-            route = self._routes.to(step.send_to, dimension)
-            delay = self._network.delay(route, step.bytes)
-            request = self._network.delay(route, CONTROL_BYTES) if self._rendezvous else 0
+            assert step.receive_from is not None
+            delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
+            # The request goes the other way, which may be longer or shorter.
+            request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES) if self._rendezvous else 0
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             delay_sum += step.times * (request + delay)
             received += step.times
@@ -129,32 +124,7 @@ class PhaseTimer:
         engine.run()
         stuck = engine.stuck()
         if stuck:
-            waiting = [line for state in stuck for line in describe(state)]
+            waiting = [line for state in stuck for line in rank_in_words(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
         return engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received
-
-
-def describe(state: RankState) -> list[str]:
-    """What a rank that has not finished its part of a phase waits for, in words."""
-    program, ranks = state.program, len(state.members)
-    if state.tokens >= program.tokens and state.next_action == len(program.actions):
-        return []
-    lines, posted = [], set(state.posted)
-    for action in program.actions[: state.next_action]:
-        if action.receive_from is not None and action.own_receipt in posted:
-            sender = state.members[action.receive_from.of(state.rank, ranks)]
-            lines.append(f"NPU {state.npu} waits for a message of {action.bytes} bytes from NPU {sender}")
-    if state.next_action < len(program.actions):
-        action = program.actions[state.next_action]
-        lines.append(
-            f"NPU {state.npu} has {state.tokens} tokens and {state.arrivals} messages, and waits for {action.after} tokens"
-            f" and {action.after_arrivals} messages before its step {state.next_action + 1} of {len(program.actions)}"
-        )
-    return lines
-
-
-def messages(schedule: Schedule, dimension: LogicalDimension | Group, npus: int, rendezvous: bool) -> int:
-    """Messages that all of `npus` NPUs send in a phase; those of a group are its members alone."""
-    groups = 1 if isinstance(dimension, Group) else npus // dimension.size
-    return groups * schedule.total_messages() * (2 if rendezvous else 1)
