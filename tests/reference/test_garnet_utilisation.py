@@ -6,7 +6,7 @@ from pathlib import Path
 
 import astra_sim
 import pytest
-from astra_sim.report.utilisation import dimension_utilization
+from astra_sim_reports_astra1.utilisation import dimension_utilization
 from test_garnet import MOST_FLITS, cases, lost_wake_up
 
 pytest.importorskip("astra_sim_network_packet.network")

@@ -1,6 +1,7 @@
 """astra: a plugin framework that simulates distributed deep-learning training.
 
-`simulate` runs an experiment; `load_experiment` reads one. Plugin authors use `hookimpl` and the classes named in `__all__`.
+`simulate` runs an experiment; `load_experiment` reads one; `write_reports` writes files about results.
+Plugin authors use `hookimpl` and the classes named in `__all__`.
 Everything is imported when it is first used.
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
     from astra_sim.report.result import Result
+    from astra_sim.report.writing import write_reports
     from astra_sim.setup.experiment import Experiment, load_experiment
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "load_experiment",
     "option",
     "simulate",
+    "write_reports",
 ]
 
 _HOMES = {
@@ -48,6 +51,7 @@ _HOMES = {
     "options": ("option",),
     "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
     "report.result": ("Result",),
+    "report.writing": ("write_reports",),
     "api": ("simulate",),
 }
 _HOME = {name: f"astra_sim.{module}" for module, names in _HOMES.items() for name in names}

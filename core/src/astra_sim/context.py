@@ -10,13 +10,13 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.compute import Compute
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, located
+from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.platform import Platform
-from astra_sim.providers import CollectiveProvider, Provider, options_of
+from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.schedule_bytes import check_bytes
 from astra_sim.setup.single_precision import scaled
-from astra_sim.setup.specs import PREFIX, parse_spec
+from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -88,12 +88,7 @@ class Context:
 
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
         """The provider and options of a component named by another: `NAME` or `NAME?key=value`."""
-        try:
-            table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
-            provider = self.plugins.get(kind, table.pop("plugin"))
-        except InputError as error:
-            raise located(error, where) from None
-        return provider, options_of(provider, table, where)
+        return component_of(self.plugins, kind, spec, where)
 
     def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
         """What a component named by another makes, from its options if it has any and `arguments`. Raises InputError."""

@@ -73,12 +73,17 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Memory models: factory(options) -> Memory."""
 
 
-# -- Files and commands ------------------------------------------------------------------------------------------------
+# -- Files, reports and commands ------------------------------------------------------------------------------------------------
 
 
 @hookspec
 def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
     """File formats of other programs, recognised by content and turned into the tables of an experiment."""
+
+
+@hookspec
+def astra_reports() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Reports: factory([options,] results, folder) writes files about the `Result`s of runs into a `reports.ReportFolder`."""
 
 
 @hookspec
