@@ -31,7 +31,7 @@ def bench_result(graph: ExecutionGraph, run_name: str) -> Result:
 
 def _layered() -> ExecutionGraph:
     """Layers that compute and communicate."""
-    program = LayeredProgram(LAYERS, bench_context(), False, "report")
+    program = LayeredProgram(LAYERS, bench_context(), "report")
     for _ in program.iterations():
         for layer in range(len(LAYERS)):
             program.compute(layer, Pass.FORWARD)
