@@ -27,7 +27,8 @@ def dimensions(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def algorithms(draw: st.DrawFn, sizes: list[int], collective: str) -> Any:
+def algorithms(draw: st.DrawFn, sizes: list[int], collective: str, in_parts: bool = False) -> Any:
+    """Of each dimension, or, where the loop does not use a part of the platform, one over all of it."""
     chosen = []
     for size in sizes:
         names = ["ring", "direct", "direct?window=1", "direct?window=2"]
@@ -35,7 +36,7 @@ def algorithms(draw: st.DrawFn, sizes: list[int], collective: str) -> Any:
             names += ["halving_doubling"] if collective != "all_to_all" else []
             names += ["double_binary_tree"] if collective == "all_reduce" else []
         chosen.append(draw(st.sampled_from(names)))
-    return draw(st.sampled_from((chosen, chosen, "one_ring", "one_direct?window=3")))
+    return chosen if in_parts else draw(st.sampled_from((chosen, chosen, "one_ring", "one_direct?window=3")))
 
 
 @st.composite
@@ -65,7 +66,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         options["model_parallel_npus"] = draw(st.sampled_from([g for g in range(1, count + 1) if _divides(g, sizes)]))
     if loop == "hybrid_dlrm":
         options["last_bottom_layer"] = draw(st.integers(0, len(made) - 1))
-    system: dict[str, Any] = {name: draw(algorithms(sizes, name)) for name in COLLECTIVES}
+    system: dict[str, Any] = {name: draw(algorithms(sizes, name, loop.startswith("hybrid"))) for name in COLLECTIVES}
     if options.get("model_parallel_npus", 1) > 1:
         system = dict.fromkeys(COLLECTIVES, "ring")  # a split dimension may have a size the others cannot serve
     system |= {

@@ -10,13 +10,18 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
+from astra_sim._lazy import lazy_names
 from astra_sim.errors import PluginError
 from astra_sim.files import FileSet
-from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result
+
+if TYPE_CHECKING:
+    from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result
 
 __all__ = ["DimensionFigures", "Interval", "LayerFigures", "PassFigures", "ReportFolder", "Result", "Series", "file_name"]
+
+__getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result")})
 
 Series = Literal["limited", "all", "none"]
 """How much of a series in time is written: as much as fits in a small file, with a warning where that is not all; all; or nothing."""

@@ -1,4 +1,7 @@
-"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues."""
+"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues.
+
+The orders of its queues (`Rule`, `RuleOrder`, `Order`, `Job`) and the bus that endpoints may share (`BusOptions`) are named here, too.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,26 @@ from types import MappingProxyType
 
 import attrs
 
-from astra_sim.engine import BusOptions, Order
+from astra_sim.engine import BusOptions, Job, Order, Rule, RuleOrder
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Schedule
+
+__all__ = [
+    "BusOptions",
+    "ChunkPlan",
+    "DimensionOrder",
+    "Job",
+    "Order",
+    "PhasePlan",
+    "QueuePlan",
+    "Rule",
+    "RuleOrder",
+    "System",
+    "SystemSession",
+    "check_chunks",
+]
 
 
 @attrs.define(slots=True)

@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from astra_sim.api import run_components
 from astra_sim.files import FileSet
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.layers import LayeredProgram
-from astra_sim.reports import ReportFolder, Result, Series
+from astra_sim.reports import ReportFolder, Series
 from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components
 from astra_sim.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, bench_context
 from astra_sim.testing.programs import LAYERS
 from astra_sim.testing.requirement import require
 
-Write = Callable[[Sequence[Result], ReportFolder], object]
+if TYPE_CHECKING:
+    from astra_sim.reports import Result
+
+Write = Callable[[list["Result"], ReportFolder], object]
 
 
 def bench_result(graph: ExecutionGraph, run_name: str) -> Result:
     """The result of a run on the bench."""
+    from astra_sim.api import run_components
+
     context = bench_context()
     system, network, memory = BenchSystem(), BenchNetwork(PLATFORM), BenchMemory()
     components = Components(graph, PLATFORM, system, network, BenchCompute(), memory, context.run, {"network": "bench"})
@@ -57,7 +62,7 @@ def check_report(write: Write) -> None:
         require(not more, f"it writes {more} about {what} without series in time, and not with them")
 
 
-def _files(write: Write, runs: Sequence[Result], series: Series) -> set[str]:
+def _files(write: Write, runs: list[Result], series: Series) -> set[str]:
     """The names of the files that a report writes."""
     with tempfile.TemporaryDirectory(prefix="astra-check-") as directory:
         with FileSet() as files:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
 from astra_sim.options import MAX_NUMBER
-from astra_sim.units import single_precision
 
 from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 
@@ -43,7 +43,8 @@ def _truncated(value: str) -> int:
 
 def _single(value: str) -> float:
     """As a 32-bit floating-point number."""
-    return single_precision(_number(value))
+    rounded: float = struct.unpack("f", struct.pack("f", _number(value)))[0]
+    return rounded
 
 
 def _algorithms(value: str) -> list[str]:

@@ -11,7 +11,7 @@ from astra_sim.graph import Communicate
 from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
 
-from astra_sim_systems.chunking import ChunkingSystem, Rules, Stage
+from astra_sim_systems.chunking import ChunkingSystem, Rules
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import Lane, all_lanes
 
@@ -119,13 +119,7 @@ class EndpointDelays:
         return self.in_groups_ps if in_group else None
 
 
-def check_involved(operation: Communicate, stages: Sequence[Stage]) -> None:
-    """Refuse a collective without dimensions, and one over the whole platform in which the first dimension takes no part."""
+def check_involved(operation: Communicate) -> None:
+    """Refuse a collective without dimensions. Raises InputError."""
     if not operation.dimensions:
         raise InputError("no dimension is involved; at least one is right")
-    first, apart = stages[0], operation.group is not None or operation.algorithm
-    if not apart and first.algorithm.whole_platform and first.dimension not in operation.dimensions:
-        raise InputError(
-            f"{first.algorithm.name} runs over the whole platform, and dimensions {list(operation.dimensions)} without the first are"
-            " involved; an algorithm for each dimension is right"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim.engine import BusOptions
+from astra_sim.system import BusOptions
 
 from astra_sim_systems.options import ChunkingOptions
 

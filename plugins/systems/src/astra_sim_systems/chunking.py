@@ -17,13 +17,12 @@ from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import algorithms_of
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import LaneRule, Queues
-from astra_sim_systems.single_precision import scaled
 
 URGENT_PRIORITY = 100_000_000
 
@@ -45,6 +44,19 @@ class Stage:
             raise located(error, where) from None
 
 
+def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
+    """Raise InputError where a stage that runs over the whole platform would be left out, with dimensions that only it serves.
+
+    It counts as its first dimension.
+    """
+    left_out = stage.dimension not in dimensions and any(dimension > stage.dimension for dimension in dimensions)
+    if stage.algorithm.whole_platform and left_out:
+        raise InputError(
+            f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(dimensions)} without"
+            f" {stage.dimension or 'the first'} are involved; expected an algorithm for each dimension"
+        )
+
+
 @attrs.frozen
 class Rules:
     """What differs from one system layer to another.
@@ -52,14 +64,14 @@ class Rules:
     `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError where
     they cannot be cut; `lanes` the queues that a phase may use, with its direction; `group_algorithm` the algorithm of a collective in
     a communicator group; `endpoint_ps` the endpoint delay of phases (algorithm, whether in a group) where it is not the system's;
-    `check` raises InputError for a collective that the system refuses, given the stages of its kind.
+    `check` raises InputError for a collective that the system refuses.
     """
 
     chunk_sizes: Callable[[Collective, int, int, int], list[int]]
     lanes: LaneRule
     group_algorithm: Callable[[Collective], Algorithm]
     endpoint_ps: Callable[[Algorithm, bool], int | None] = lambda algorithm, in_group: None
-    check: Callable[[Communicate, Sequence[Stage]], None] = lambda operation, stages: None
+    check: Callable[[Communicate], None] = lambda operation: None
 
 
 class ChunkingSystem(System):
@@ -72,7 +84,7 @@ class ChunkingSystem(System):
     rules: Rules
 
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
-        self.endpoint_ps = scaled(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
+        self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
         self.bus = bus_of(options)
         self.context = context
@@ -136,10 +148,11 @@ class Session(SystemSession):
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """Cut a collective into chunks and give each its phases."""
         stages = self._stages[operation.collective]
-        self._rules.check(operation, stages)
+        self._rules.check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return self._issue_in_one(operation, self._only_stage(operation, group))
+        _check_whole_platform(stages[-1], operation.dimensions)
         priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]

@@ -12,9 +12,9 @@ from astra_sim.graph import ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.providers import options_of
 from astra_sim.schedule import Collective
+from astra_sim.units import scaled_float32
 
 from astra_sim_training_loops.loops import micro
-from astra_sim_training_loops.single_precision import scaled
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
         raise InputError("layers is empty; at least one layer is right")
     provider = context.plugins.get("training_loop", options.loop)
     loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
-    program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled if options.single_precision else None)
+    program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled_float32 if options.single_precision else None)
     arguments = () if loop_options is None else (loop_options,)
     try:
         provider.create(None, program, *arguments)
