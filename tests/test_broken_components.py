@@ -671,7 +671,7 @@ def by_chance(program: LayeredProgram) -> None:
 
 def only_steps(program: LayeredProgram) -> None:
     for _ in program.iterations():
-        program.step()
+        program.idle(1000)
 
 
 BROKEN_LOOPS = {

@@ -17,7 +17,7 @@ from astra_sim.report.spans import computing, union, uses_of
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Collective
 from astra_sim_chakra import Node, NodeType, write_nodes
-from astra_sim_systems.astra1 import Session
+from astra_sim_systems.chunking import Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures

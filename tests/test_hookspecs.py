@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from astra_sim.context import Context
 from astra_sim.layers import LayeredProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
+from astra_sim.reports import ReportFolder
 from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
 from astra_sim.system import DimensionOrder
@@ -32,7 +34,15 @@ class Options:
     number: int = option(7, help="a number")
 
 
-ARGUMENTS = {"options": Options, "context": Context, "program": LayeredProgram, "request": Request, "platform": Platform}
+ARGUMENTS = {
+    "options": Options,
+    "context": Context,
+    "program": LayeredProgram,
+    "request": Request,
+    "platform": Platform,
+    "results": list,
+    "folder": ReportFolder,
+}
 """What the arguments of factories are, by their names in the specifications."""
 
 
@@ -46,7 +56,7 @@ class Ascending(DimensionOrder):
 
 
 def workload(context: Context) -> Any:
-    program = LayeredProgram([], context, False, "test")
+    program = LayeredProgram([], context, "test")
     return program.build()
 
 
@@ -65,6 +75,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "network": BenchNetwork,
     "compute": BenchCompute,
     "memory": BenchMemory,
+    "report": lambda results, folder: None,
 }
 """Working components, made without options."""
 
@@ -108,7 +119,9 @@ class Recorded:
         astra_sim.simulate(workload="plugin:collective?bytes=4096", system=system, plugins=self.plugins, **models)
         layers = {"plugin": "layers", "loop": "probe", "layers": [{"name": "dense"}]}
         astra_sim.simulate(workload=layers, system="plugin:probe", plugins=self.plugins, **models)
-        astra_sim.simulate(workload="plugin:probe", system="plugin:probe", plugins=self.plugins, **models)
+        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", plugins=self.plugins, **models)
+        with tempfile.TemporaryDirectory() as folder:
+            astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
 
 
 @pytest.fixture(scope="module", params=[Options, None], ids=["options", "no options"])

@@ -9,7 +9,7 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim.network import EventNetwork
-from astra_sim.report.utilisation import dimension_utilization
+from astra_sim_reports_astra1.utilisation import dimension_utilization
 from support import figures
 from support.components import RING, components_of
 from support.networks import OneWire

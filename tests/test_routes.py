@@ -11,11 +11,11 @@ import pytest
 from astra_sim import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
 from astra_sim.platform import Dimension, LogicalDimension, Platform
-from astra_sim.report.csv_reports import backend_end_to_end, detailed, end_to_end
 from astra_sim.schedule import Collective, Peer, rank
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_reports_astra1.tables import backend_end_to_end, detailed, end_to_end
 from support import figures
 from support.networks import OneWire
 

@@ -111,7 +111,7 @@ def test_keywords_reach_the_run(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         raise astra_sim.InputError("stop")
 
     monkeypatch.setattr("astra_sim.api.build", build)
-    value = {"pair": [0, 1]} if name == "groups" else GIVEN[name][1]
+    value: Any = {"pair": [0, 1]} if name == "groups" else GIVEN[name][1]
     with pytest.raises(astra_sim.InputError, match="stop"):
         astra_sim.simulate(EXPERIMENT, **{name: value})
     assert made == [attrs.evolve(astra_sim.load_experiment(EXPERIMENT).run_options(), **{name: value})]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import astra_sim
 import pytest
+from astra_sim import write_reports
 from astra_sim.errors import InputError, InputWarning
-from astra_sim.report import utilisation
-from astra_sim.report.csv_reports import write_reports
 from astra_sim.report.result import Result
+from astra_sim_reports_astra1 import utilisation
 
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 FILE = "run_dimension_utilization.csv"

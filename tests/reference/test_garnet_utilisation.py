@@ -7,7 +7,7 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.report.utilisation import dimension_utilization
+from astra_sim_reports_astra1.utilisation import dimension_utilization
 from support.garnet import MOST_FLITS, lost_wake_up
 from support.references import cases_or_skip
 

@@ -28,14 +28,14 @@ from astra_sim.engine import CONTROL_BYTES
 from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group
-from astra_sim.report import csv_reports
 from astra_sim.report.result import _RunDetails
-from astra_sim.report.utilisation import dimension_utilization
 from astra_sim.schedule import Schedule
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment as Sections
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.system import PhasePlan
+from astra_sim_reports_astra1 import tables as csv_tables
+from astra_sim_reports_astra1.utilisation import dimension_utilization
 
 from support.random_experiments import Experiment
 
@@ -152,7 +152,7 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
         "tables": tables,
         "busy_ns": result.busy_ns,
         "npu_finish_ns": result.npu_finish_ns,
-        "csv": {name: getattr(csv_reports, name)(result) for name in reports},
+        "csv": {name: getattr(csv_tables, name)(result) for name in reports},
         "series": "".join(dimension_utilization(result)),
         "network": result.network_reports(),
     }

@@ -1,6 +1,7 @@
 """astra: a plugin framework that simulates distributed deep-learning training.
 
-`simulate` runs an experiment; `load_experiment` reads one. Plugins import the names in `__all__` and the modules in `PUBLIC_MODULES`.
+`simulate` runs an experiment; `load_experiment` reads one; `write_reports` writes files about results. Plugins import the names in
+`__all__` and the modules in `PUBLIC_MODULES`.
 Everything is imported when it is first used.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
     from astra_sim.report.result import Result
+    from astra_sim.report.writing import write_reports
     from astra_sim.setup.experiment import Experiment, load_experiment
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "load_experiment",
     "option",
     "simulate",
+    "write_reports",
 ]
 
 PUBLIC_MODULES = (
@@ -59,6 +62,7 @@ PUBLIC_MODULES = (
     "units",
     "rows",
     "files",
+    "reports",
     "toml_text",
     "function_table",
     "testing",
@@ -77,6 +81,7 @@ __getattr__ = lazy_names(
         "options": ("option",),
         "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
         "report.result": ("Result",),
+        "report.writing": ("write_reports",),
         "api": ("simulate",),
     },
 )

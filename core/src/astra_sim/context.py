@@ -10,14 +10,14 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.compute import Compute
-from astra_sim.errors import AstraError, InputError, PluginError, ScheduleError, located
+from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.platform import Platform
-from astra_sim.providers import CollectiveProvider, Provider, options_of
+from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.groups import members_of
 from astra_sim.setup.schedule_bytes import check_bytes
-from astra_sim.setup.specs import PREFIX, parse_spec
-from astra_sim.units import PS_PER_NS, scaled_float32
+from astra_sim.setup.specs import component_of
+from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
@@ -34,6 +34,7 @@ class Algorithm:
     whole_platform: bool
     variants: int
     scales: bool
+    carries_delays: bool
     _make: Callable[[Request], Schedule]
     _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
     _steps: int = 0
@@ -83,13 +84,8 @@ class Context:
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
     _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
 
-    def scaled_ps(self, nanoseconds: float, single_precision: bool = False) -> int:
-        """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system.
-
-        `single_precision` scales whole nanoseconds in 32-bit floating point, as ASTRA-sim 1.0 does.
-        """
-        if single_precision:
-            return scaled_float32(nanoseconds, self.run.compute_scale) * PS_PER_NS
+    def scaled_ps(self, nanoseconds: float) -> int:
+        """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system."""
         ticks_per_ns = PS_PER_NS / self.tick_ps
         ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
@@ -103,12 +99,7 @@ class Context:
 
         Raises InputError beginning with `where`.
         """
-        try:
-            table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
-            provider = self.plugins.get(kind, table.pop("plugin"))
-        except InputError as error:
-            raise located(error, where) from None
-        return provider, options_of(provider, table, where)
+        return component_of(self.plugins, kind, spec, where)
 
     def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
         """What a component named by another makes, from its options if it has any and `arguments`.
@@ -142,9 +133,7 @@ def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
 
 
 def _algorithm(provider: Provider, options: Any) -> Algorithm:
-    whole = isinstance(provider, CollectiveProvider) and provider.whole_platform
-    variants = provider.variants if isinstance(provider, CollectiveProvider) else 1
     factory = provider.load_factory()
     make = factory if options is None else lambda request: factory(request, options)
-    scales = provider.scales if isinstance(provider, CollectiveProvider) else True
-    return Algorithm(provider.name, whole, variants, scales, make)
+    declared = provider if isinstance(provider, CollectiveProvider) else CollectiveProvider(provider.name, provider.summary, factory)
+    return Algorithm(provider.name, declared.whole_platform, declared.variants, declared.scales, declared.carries_delays, make)

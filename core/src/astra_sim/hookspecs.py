@@ -80,7 +80,7 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Memory models: factory([options]) -> Memory."""
 
 
-# -- Files and commands ------------------------------------------------------------------------------------------------
+# -- Files, reports and commands ------------------------------------------------------------------------------------------------
 
 
 @hookspec
@@ -89,6 +89,11 @@ def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
 
     A provider is a FileFormat, which has these two in place of a factory.
     """
+
+
+@hookspec
+def astra_reports() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Reports: factory([options,] results, folder) writes files about the `Result`s of runs into a `reports.ReportFolder`."""
 
 
 @hookspec

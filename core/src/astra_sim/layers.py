@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -15,9 +15,12 @@ from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Convolution, Gemm, Shape
-from astra_sim.units import PS_PER_NS, scaled_float32
+from astra_sim.units import PS_PER_NS
 
 MAX_BYTES = 1 << 62
+
+Scale = Callable[[float, float], int]
+"""A rule for scaling: (what a workload says, factor of the run) -> a whole number."""
 
 
 @attrs.frozen
@@ -61,10 +64,12 @@ class LayeredProgram:
 
     `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
     splits one puts the new list in its place before it writes anything. `where` begins the messages of errors.
+
+    `scale` multiplies times (ns) and sizes (bytes) by the factors of the run; without it times are cut to the clock of the system layer.
     """
 
     def __init__(
-        self, layers: Sequence[LayerOptions], context: Context, single_precision: bool, where: str, smallest_collective: int = 1
+        self, layers: Sequence[LayerOptions], context: Context, where: str, scale: Scale | None = None, smallest_collective: int = 1
     ) -> None:
         self.layers = layers
         self.passes = context.run.passes
@@ -72,7 +77,7 @@ class LayeredProgram:
         self.dimensions: tuple[LogicalDimension, ...] = context.platform.logical_dimensions()
         self.where = where
         self._context = context
-        self._single_precision = single_precision
+        self._scale = scale
         self._smallest_collective = smallest_collective
         self._builder = ProgramBuilder()
         self._durations: dict[tuple[int, Pass], int] = {}
@@ -104,9 +109,9 @@ class LayeredProgram:
         if options.remote_write_bytes:
             self._builder.access(options.remote_write_bytes, layer, write=True, remote=True)
 
-    def step(self) -> None:
-        """Go from one step of the loop to the next, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
-        self._builder.idle(PS_PER_NS)
+    def idle(self, duration_ps: int) -> None:
+        """Do nothing for so long (picoseconds)."""
+        self._builder.idle(duration_ps)
 
     def communicate(
         self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, urgent: bool = False
@@ -151,13 +156,16 @@ class LayeredProgram:
             except MissingWork as error:
                 raise InputError(f"{where}: {error}") from None
             picoseconds(nanoseconds, f"{what}: the time it gives")
-            scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
-            self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
+            if self._scale is None:
+                scaled = self._context.scaled_ps(nanoseconds)
+            else:
+                scaled = self._scale(nanoseconds, self._context.run.compute_scale) * PS_PER_NS
+            self._durations[key] = picoseconds(scaled, f"{where}: the computing time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:
-        scale = self._context.run.comm_scale
-        made = scaled_float32(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
+        factor = self._context.run.comm_scale
+        made = self._scale(size, factor) if self._scale is not None else size if factor == 1 else int(size * factor)
         if made >= MAX_BYTES:
             raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
         return made

@@ -6,12 +6,7 @@ import abc
 
 from astra_sim._boundary import call, picoseconds
 from astra_sim.errors import InputError
-from astra_sim.units import GIB, PS_PER_NS
-
-
-def three_accesses(size: int, gigabytes_per_s: float) -> int:
-    """Picoseconds of one write and two reads of `size` bytes, each cut to whole nanoseconds; 10^9 bytes are a gigabyte."""
-    return 3 * int(size / gigabytes_per_s) * PS_PER_NS
+from astra_sim.units import GIB
 
 
 class Memory(abc.ABC):
@@ -42,7 +37,7 @@ class Memory(abc.ABC):
             raise InputError(f"{what} needs {size / GIB:.3f} GiB of memory; an NPU has {capacity / GIB:.3f} GiB")
 
     def reduce_ps(self, size: int) -> int:
-        """Picoseconds to add `size` received bytes to a buffer: one write and two reads (ASTRA-sim 1.0)."""
+        """Picoseconds to add `size` received bytes to a buffer: one write and two reads."""
         return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
 
     def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:

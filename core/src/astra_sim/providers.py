@@ -85,7 +85,8 @@ class CollectiveProvider(Provider):
 
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
-    not, they are as large as the algorithm says, and a collective is one chunk. `needs`: attributes that the topology of a dimension must
+    not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
+    recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. `pure`: its schedules follow from the request and the
     options alone, and not from a file, so that they are kept from run to run; others are kept during a run.
     """
@@ -93,6 +94,7 @@ class CollectiveProvider(Provider):
     whole_platform: bool = attrs.field(default=False, kw_only=True)
     variants: int = attrs.field(default=1, kw_only=True)
     scales: bool = attrs.field(default=True, kw_only=True)
+    carries_delays: bool = attrs.field(default=False, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     pure: bool = attrs.field(default=False, kw_only=True)
 

@@ -14,7 +14,7 @@ from astra_sim._boundary import in_words
 from astra_sim.command.options import component_options, run_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
-from astra_sim.report.utilisation import SERIES, SERIES_HELP
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP
 
 
 class Commands(click.Group):
@@ -83,7 +83,8 @@ def astra() -> None:
 @component_options(multiple=False)
 @run_options
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write CSV reports and result.json there.")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports there.")
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -92,6 +93,7 @@ def run(
     assignments: tuple[str, ...],
     run_name: str | None,
     output: str | None,
+    reports: tuple[str, ...],
     series: str,
     as_json: bool,
     quiet: bool,
@@ -100,7 +102,9 @@ def run(
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
     from astra_sim.command.progress import Progress
+    from astra_sim.report.writing import chosen_reports
 
+    chosen = chosen_reports(reports, output)
     _say_if_slow(choices["engine"], quiet)
     with Progress(enabled=not quiet) as progress:
         result = simulate(
@@ -115,11 +119,9 @@ def run(
 
         print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None:
-        from astra_sim.report.csv_reports import write_reports
-
-        paths = write_reports(result, output, series)
+        paths = chosen.write(result, output, series)
         if not as_json and not quiet:
-            click.echo(f"{len(paths)} reports in {output}")
+            click.echo(f"{len(paths)} files in {output}")
     if as_json:
         import json
 

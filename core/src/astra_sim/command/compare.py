@@ -15,7 +15,7 @@ from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.result import Result
-from astra_sim.report.utilisation import SERIES, SERIES_HELP
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
 from astra_sim.units import MIB
 
@@ -86,7 +86,8 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
 @click.argument("experiments", nargs=-1, type=click.Path())
 @component_options(multiple=True)
 @run_options
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write the reports of all runs there, a row each.")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports of all runs there.")
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -94,6 +95,7 @@ def compare(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
     output: str | None,
+    reports: tuple[str, ...],
     series: str,
     as_json: bool,
     quiet: bool,
@@ -107,7 +109,10 @@ def compare(
 
     An option given several times is a choice, and so are several values of one key. Every combination is run.
     """
+    chosen = chosen_reports(reports, output)
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
+    if output is not None:
+        check_run_names([label for label, _ in made])
     results = []
     with Progress(enabled=not quiet) as progress:
         for number, (label, choice) in enumerate(made, 1):
@@ -117,9 +122,7 @@ def compare(
     if not as_json and not quiet:
         _print(rows)
     if output is not None:
-        from astra_sim.report.csv_reports import write_reports
-
-        write_reports(results, output, series)
+        chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 

@@ -32,6 +32,7 @@ BUILT_IN = frozenset(
         "memory",
         "network-analytical",
         "network-packet",
+        "reports-astra1",
         "systems",
         "training-loops",
     )
@@ -49,6 +50,7 @@ KINDS = {
     "compute": "astra_computes",
     "memory": "astra_memories",
     "format": "astra_formats",
+    "report": "astra_reports",
     "command": "astra_commands",
 }
 """Kinds of components and the hooks that offer them."""

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import InputError, PluginError, located
 from astra_sim.files import Table, parse_json, parse_toml, read_text
 from astra_sim.options import Typed
+from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
 
 PREFIX = "plugin:"
@@ -29,6 +30,16 @@ def parse_spec(spec: str) -> Table:
             raise InputError(f"{spec!r}: {key!r} is given twice")
         set_value(table, key, Typed(value), spec)
     return table
+
+
+def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
+    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError."""
+    try:
+        table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
+        provider: Provider = plugins.get(kind, table.pop("plugin"))
+    except InputError as error:
+        raise located(error, where) from None
+    return provider, options_of(provider, table, where)
 
 
 def set_value(table: Table, key: str, value: Any, where: str) -> None:

@@ -28,6 +28,7 @@ from astra_sim.testing.models import SERIES, check_capacity, check_compute, chec
 from astra_sim.testing.orders import check_dimension_order, check_queue_order
 from astra_sim.testing.plans import check_system
 from astra_sim.testing.programs import check_alike, check_training_loop, check_workload
+from astra_sim.testing.reports import check_report
 from astra_sim.testing.requirement import require
 from astra_sim.testing.topologies import check_dimensions, check_hops, check_links, check_queue_directions, check_symmetry
 
@@ -241,6 +242,16 @@ class MemoryContract(ComponentContract):
         check_capacity(self.model)
 
 
+class ReportContract(ComponentContract):
+    """A report writes files about one run or several, with layers and without, through the folder that it is given."""
+
+    kind = "report"
+
+    def test_it_writes_files(self) -> None:
+        """About one run, and about two, with every choice of series in time."""
+        check_report(self.make)
+
+
 CONTRACTS: dict[str, type[ComponentContract]] = {
     contract.kind: contract
     for contract in (
@@ -253,6 +264,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         NetworkContract,
         ComputeContract,
         MemoryContract,
+        ReportContract,
     )
 }
 """The contract of each kind."""

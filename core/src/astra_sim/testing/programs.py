@@ -82,6 +82,6 @@ def check_training_loop(write: Callable[[LayeredProgram], object], context: Cont
 
 
 def _written(write: Callable[[LayeredProgram], object], context: Context) -> ExecutionGraph:
-    program = LayeredProgram(LAYERS, context, False, "training loop")
+    program = LayeredProgram(LAYERS, context, "training loop")
     call("training loop", write, program)
     return program.build()

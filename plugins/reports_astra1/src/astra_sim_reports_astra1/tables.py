@@ -1,4 +1,4 @@
-"""The CSV files that ASTRA-sim 1.0 writes, with its columns, and result.json.
+"""The tables of ASTRA-sim 1.0 as text in CSV, with its columns.
 
 Times are in microseconds with six decimals, sizes in units of 2^20 bytes. A cell that is written twice holds both texts, the
 later one first, as there: in detailed.csv this happens where layers have different numbers of phases.
@@ -8,50 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from astra_sim.files import FileSet
 from astra_sim.graph import Pass
-from astra_sim.report.result import LayerFigures, Result
-from astra_sim.report.utilisation import utilisation_files
+from astra_sim.reports import LayerFigures, Result
 from astra_sim.units import MIB
 
 _COLUMNS = 50
 _PAYLOAD_DIMENSIONS = 7
 _PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
-
-
-def write_reports(results: Result | Sequence[Result], directory: str | Path, series: str = "limited") -> list[Path]:
-    """Write all reports of one run or several into a directory, made if it does not exist: all of them, or none. Returns their paths.
-
-    Several runs share the files, a row each; runs must have different names. result.json is then a list. `series` says how much of the
-    utilisation in time is written: the first MAX_WINDOWS windows ("limited", with a warning where there are more), "all", or "none".
-    Raises InputError for another `series`, RunError where a file cannot be written.
-    """
-    runs = [results] if isinstance(results, Result) else list(results)
-    tables = runs[0].to_dict() if isinstance(results, Result) else [result.to_dict() for result in runs]
-    texts: dict[str, Iterable[str]] = {
-        "result.json": [json.dumps(tables, indent=2, allow_nan=False), "\n"],
-        "EndToEnd.csv": [end_to_end(*runs)],
-        "detailed.csv": [detailed(*runs)],
-        "backend_end_to_end.csv": [backend_end_to_end(*runs)],
-        "backend_dim_info.csv": [backend_dim_info(*runs)],
-        "tutorial_result.csv": [tutorial_result(*runs)],
-    }
-    for run in runs:
-        texts |= {(name if len(runs) == 1 else f"{run.run_name}_{name}"): [text] for name, text in run.network_reports().items()}
-    texts |= utilisation_files(runs, series)
-    paths = []
-    with FileSet() as files:
-        files.make_folder(directory)
-        for name, pieces in texts.items():
-            paths.append(Path(directory) / re.sub(r"[^\w.=-]+", "_", name))
-            with files.open(paths[-1], errors="replace") as file:
-                file.writelines(pieces)
-    return paths
 
 
 class _Grid:

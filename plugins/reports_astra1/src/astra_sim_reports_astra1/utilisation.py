@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from astra_sim.errors import InputError, warn
-
-if TYPE_CHECKING:
-    from astra_sim.report.result import Result
+from astra_sim.errors import warn
+from astra_sim.reports import Result, Series
 
 WINDOW_NS = 10_000
 MAX_WINDOWS = 100_000
-SERIES = ("limited", "all", "none")
-SERIES_HELP = f"Windows of {WINDOW_NS // 1000} us in dimension_utilization.csv; limited: the first {MAX_WINDOWS}."
 
 
-def utilisation_files(runs: Sequence[Result], series: str) -> dict[str, Iterable[str]]:
+def utilisation_files(runs: Sequence[Result], series: Series) -> dict[str, Iterable[str]]:
     """The files of runs, by name. `series`: the first MAX_WINDOWS windows of each ("limited"), "all" of them, or no file ("none").
 
-    Warns where a file ends before its run does. Raises InputError for another `series`.
+    Warns where a file ends before its run does.
     """
-    if series not in SERIES:
-        raise InputError(f"series is {series!r}; {', '.join(SERIES)} are right")
     if series == "none":
         return {}
     limit = MAX_WINDOWS if series == "limited" else None
