@@ -1,4 +1,7 @@
-// What ends a run, or refuses what it is given. The Python side makes messages for people of these.
+// What ends a run, or refuses what it is given.
+//
+// Each carries what it is about in fields, which module.cpp hands to Python; astra_sim/engine/compiled.py makes messages for people of
+// them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // What a run asks of Python: how collectives are planned, what orders of queues say, and a network that has no function table.
+//
+// The engine itself knows no Python. module.cpp implements this with the functions that a run is given.
 #pragma once
 
 #include <cstdint>

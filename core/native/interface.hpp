@@ -1,4 +1,7 @@
-// What an engine is given and what it answers, as in astra_sim/engine/interface.py. What is given does not change during a run.
+// What an engine is given and what it answers, as in astra_sim/engine/interface.py.
+//
+// A program is a list of tasks that some NPUs run. A collective among them issues chunks, which pass through their phase steps one after
+// another, each in a queue of the NPU or in none. What is given does not change during a run.
 #pragma once
 
 #include <cstdint>
@@ -111,7 +114,7 @@ struct PhaseStepRecord {
   Measured measured{};
 };
 
-// How far a rank is that has begun its part of a phase and not ended it; `posted` are the receives that wait for their message.
+// How far a rank is that has begun in a phase and not ended; `posted` are the receives that wait for their message.
 struct RankState {
   std::uint32_t task, chunk, step;
   NpuId npu;

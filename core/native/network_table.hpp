@@ -1,4 +1,7 @@
-// The functions of a compiled network, called with care.
+// The functions of a compiled network (include/astra_sim/network.h), called with care.
+//
+// A function may report an error, throw, or answer what cannot be: a time outside of what was asked for, or messages without numbers. Each
+// of these is a NetworkFailure, with the words of the network where it has some.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +12,6 @@
 
 namespace astra::engine {
 
-// What a function reports, throws, or answers wrongly becomes a NetworkFailure.
 class NetworkTable {
  public:
   explicit NetworkTable(const astra_network* table) : table_(table) {}

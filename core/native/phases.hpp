@@ -144,7 +144,7 @@ class Phases : private BusHost {
   // Let the shared bus of an NPU carry a token, which is ready so long `after_ps` that, or (-1) at once.
   void carry(RankId id, Rank& rank, Time after_ps);
   SharedBus& bus_of(NpuId npu);
-  // A rank has finished its part of a phase.
+  // A rank has finished in a phase.
   void finish(RankId id, const Rank& rank);
   void finish_together(Phase& phase, HistoryId history);
 

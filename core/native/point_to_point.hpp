@@ -1,7 +1,8 @@
 // Messages between two tasks: a SEND of one NPU and the RECEIVE of another.
 //
-// Both meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send
-// ends when its message has arrived, a receive when it has its message. Under rendezvous a send waits for the request of its receive.
+// NPUs are pipeline stages that hand on activations, or ranks of a traced program that speak to each other outside of collectives. Both
+// meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send ends
+// when its message has arrived, a receive when it has its message. Under rendezvous a send waits for the request of its receive.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // The queues of NPUs: phase steps that run, as many as a queue has slots, and others that wait in its order.
 //
-// One object is a queue of every NPU. The order is a set of rules, which the engine follows itself, or a function, which it asks; what a
-// function says of a short queue is remembered, for other NPUs and later.
+// A dimension of the platform has a queue on every NPU, and a job in it is a chunk in one of its phases. One object is a queue of every
+// NPU. The order is a set of rules, which the engine follows itself, or a function, which it asks; what a function says of a short queue is
+// remembered, for other NPUs and later.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The receipts of a rank: what has happened to each of its receives. They are kept from the first that is not done, in a ring of 2^n
+// The receipts of a rank: what has happened to each of its receives, whichever comes first of the message and of posting the receive.
+// Receives are done nearly in the order of their numbers. So they are kept from the first that is not done, in a ring of 2^n
 // places.
 #pragma once
 

@@ -1,4 +1,7 @@
-// Schedules as the engine runs them: what each rank of a group sends and receives, and what it waits for. See astra_sim/schedule.py.
+// Schedules as the engine runs them: what each rank of a group sends and receives, and what it waits for.
+//
+// They are those of astra_sim/schedule.py. A rank names others by peers, which are the same for all ranks, so that one program does for
+// all. Which receive a message meets is in the action that sends it.
 #pragma once
 
 #include <cstdint>

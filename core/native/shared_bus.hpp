@@ -2,6 +2,8 @@
 //
 // A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
 // a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
+// A transfer is sent when the side is free: it waits for the overhead, and for the gap after what the side sent before, takes its bytes
+// times the gap per byte, and arrives a latency and an overhead later. There it may be reduced, and may come back.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // Figures of a run from its columns: what astra_sim/report/spans.py says, in C++.
+//
+// A span is the time from a begin to an end. How much time several cover together is the length of their union.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 //
 // The jobs of an NPU are a balanced tree (a treap), read from left to right. Every node sums up the part of the order below it, a span for
 // each rule, so that the first job that a new one goes before is found on the way down. The trees of all NPUs share their nodes.
+// What a rule sees in a job is its mark: a key, by which it goes before others, and which of two kinds that take turns it is of.
 #pragma once
 
 #include <cstdint>
