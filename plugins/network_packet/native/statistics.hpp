@@ -10,51 +10,51 @@
 namespace astra::packet {
 
 struct Statistics {
-    static constexpr int kBuckets = 64;  // bucket b > 0 of a histogram counts values from 2^(b-1) to 2^b - 1 cycles
+  static constexpr int kBuckets = 64;  // bucket b > 0 of a histogram counts values from 2^(b-1) to 2^b - 1 cycles
 
-    enum Total {
-        kPackets,         // received
-        kFlits,           // received
-        kHops,            // links between routers crossed by received packets
-        kFlitHops,        // flits put on links between routers
-        kQueueing,        // cycles of received packets from when they were made to the departure of the head
-        kInNetwork,       // cycles of received packets from there to the arrival of the tail
-        kQueueingBucket,
-        kInNetworkBucket = kQueueingBucket + kBuckets,
-        kTotals = kInNetworkBucket + kBuckets,
-    };
-    enum PerChannel {
-        kChannelFlits,
-        kChannelPackets,
-        kChannelWaiting,  // flit cycles spent in the buffers behind the channel
-        kPerChannel,
-    };
+  enum Total {
+    kPackets,    // received
+    kFlits,      // received
+    kHops,       // links between routers crossed by received packets
+    kFlitHops,   // flits put on links between routers
+    kQueueing,   // cycles of received packets from when they were made to the departure of the head
+    kInNetwork,  // cycles of received packets from there to the arrival of the tail
+    kQueueingBucket,
+    kInNetworkBucket = kQueueingBucket + kBuckets,
+    kTotals = kInNetworkBucket + kBuckets,
+  };
+  enum PerChannel {
+    kChannelFlits,
+    kChannelPackets,
+    kChannelWaiting,  // flit cycles spent in the buffers behind the channel
+    kPerChannel,
+  };
 
-    explicit Statistics(int channels) : counters(kTotals + static_cast<std::size_t>(channels) * kPerChannel) {}
+  explicit Statistics(int channels) : counters(kTotals + static_cast<std::size_t>(channels) * kPerChannel) {}
 
-    void add(Total which, std::int64_t value) { counters[static_cast<std::size_t>(which)] += value; }
-    void add(int channel, PerChannel which, std::int64_t value) { counters[index(channel, which)] += value; }
-    std::int64_t of(int channel, PerChannel which) const { return counters[index(channel, which)]; }
-    std::int64_t total(int which) const { return counters[static_cast<std::size_t>(which)]; }
+  void add(Total which, std::int64_t value) { counters[static_cast<std::size_t>(which)] += value; }
+  void add(int channel, PerChannel which, std::int64_t value) { counters[index(channel, which)] += value; }
+  std::int64_t of(int channel, PerChannel which) const { return counters[index(channel, which)]; }
+  std::int64_t total(int which) const { return counters[static_cast<std::size_t>(which)]; }
 
-    void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
-        add(kPackets, 1);
-        add(kFlits, flits);
-        add(kHops, hops);
-        add(kQueueing, queueing);
-        add(kInNetwork, in_network);
-        ++counters[kQueueingBucket + static_cast<std::size_t>(bucket(queueing))];
-        ++counters[kInNetworkBucket + static_cast<std::size_t>(bucket(in_network))];
-    }
+  void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
+    add(kPackets, 1);
+    add(kFlits, flits);
+    add(kHops, hops);
+    add(kQueueing, queueing);
+    add(kInNetwork, in_network);
+    ++counters[kQueueingBucket + static_cast<std::size_t>(bucket(queueing))];
+    ++counters[kInNetworkBucket + static_cast<std::size_t>(bucket(in_network))];
+  }
 
-    static int bucket(std::int64_t value) { return value <= 0 ? 0 : std::bit_width(static_cast<std::uint64_t>(value)); }
+  static int bucket(std::int64_t value) { return value <= 0 ? 0 : std::bit_width(static_cast<std::uint64_t>(value)); }
 
-    std::vector<std::int64_t> counters;
+  std::vector<std::int64_t> counters;
 
-private:
-    static std::size_t index(int channel, PerChannel which) {
-        return kTotals + static_cast<std::size_t>(channel) * kPerChannel + static_cast<std::size_t>(which);
-    }
+ private:
+  static std::size_t index(int channel, PerChannel which) {
+    return kTotals + static_cast<std::size_t>(channel) * kPerChannel + static_cast<std::size_t>(which);
+  }
 };
 
 }  // namespace astra::packet
