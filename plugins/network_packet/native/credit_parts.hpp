@@ -7,7 +7,7 @@
 //
 // The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles what
 // is to happen in a cycle in the reverse of the order in which it was asked for, and each of the two is asked for by another unit before:
-// see Domain::comes_before_part.
+// see Channels::comes_before_part.
 #pragma once
 
 #include <cstdint>

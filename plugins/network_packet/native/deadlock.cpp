@@ -1,20 +1,19 @@
-// What waits for what, once nothing moves any more.
+#include "deadlock.hpp"
 
 #include <map>
-
-#include "domain.hpp"
+#include <utility>
 
 namespace astra::packet {
 
 // Every channel whose first flit cannot go on waits for the channel where that flit wants to go. Following that from any of them leads
 // round a cycle, or to a channel whose receiver holds nothing.
-std::vector<std::string> Domain::waiting() const {
+std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs) {
   std::map<int, std::pair<int, int>> waits;  // channel: the channel it waits for, flits it holds
-  for (int c = 0; c < shape_->channels(); ++c) {
-    each_occupied(c, [&](int number) {
-      const ReceiverVc& vc = receivers_[vc_index(c, number)];
+  for (int c = 0; c < shape.channels(); ++c) {
+    inputs.each_occupied(c, [&](int number) {
+      const InputVc& vc = inputs.vc(c, number);
       if (vc.out < 0) return;
-      const bool blocked = vc.out_vc < 0 || credits_[vc_index(vc.out, vc.out_vc)] == 0;
+      const bool blocked = vc.out_vc < 0 || channels.credits(vc.out, vc.out_vc) == 0;
       auto& entry = waits[c];
       if (blocked) entry.first = vc.out;
       entry.second += static_cast<int>(vc.buffer.size());
@@ -22,8 +21,7 @@ std::vector<std::string> Domain::waiting() const {
   }
   auto line = [&](int c) {
     const auto& [next, flits] = waits.at(c);
-    return shape_->name[static_cast<std::size_t>(c)] + " (" + std::to_string(flits) + " flits) waits for " +
-           shape_->name[static_cast<std::size_t>(next)];
+    return at(shape.name, c) + " (" + std::to_string(flits) + " flits) waits for " + at(shape.name, next);
   };
   for (const auto& [start, ignored] : waits) {
     std::vector<int> path;

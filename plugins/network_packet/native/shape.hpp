@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -152,6 +153,8 @@ class Shape {
   bool is_router(int unit) const { return unit < routers(); }
   // Number of virtual channels of a channel.
   int vc_count(int c) const { return channel[static_cast<std::size_t>(c)].vnets * rules.vcs; }
+  // Place of one of them among those of all channels. After `finish`.
+  int vc_index(int c, int vc) const { return at(link, c).vc_base + vc; }
   // A node's lanes in a virtual network: the first, or -1, and how many.
   struct Lanes {
     int first = -1;

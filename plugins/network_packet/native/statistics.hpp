@@ -47,6 +47,11 @@ struct Statistics {
     ++counters[kInNetworkBucket + static_cast<std::size_t>(bucket(in_network))];
   }
 
+  // What has been counted since they were `before` has happened `times` times more.
+  void repeat(const std::vector<std::int64_t>& before, std::int64_t times) {
+    for (std::size_t i = 0; i < counters.size(); ++i) counters[i] += times * (counters[i] - before[i]);
+  }
+
   static int bucket(std::int64_t value) { return value <= 0 ? 0 : std::bit_width(static_cast<std::uint64_t>(value)); }
 
   std::vector<std::int64_t> counters;

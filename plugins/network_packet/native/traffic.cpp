@@ -69,11 +69,10 @@ int Traffic::period_of(Cycle time) const {
   return since < 0 || since >= options_.period * options_.periods ? -1 : static_cast<int>(since / options_.period);
 }
 
-void Traffic::create(Domain& domain, int lane, Cycle now) {
+void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
   Cycle& next = next_[static_cast<std::size_t>(lane)];
   while (next <= now) {
-    const int source = domain.shape().lane[static_cast<std::size_t>(lane)].node;
-    domain.create(next, lane, destination(source), options_.packet_flits);
+    interfaces.create(next, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
     const int period = period_of(next);
     if (period >= 0) {
       periods[static_cast<std::size_t>(period)].offered_flits += options_.packet_flits;
@@ -81,7 +80,7 @@ void Traffic::create(Domain& domain, int lane, Cycle now) {
     }
     next += gap(lane);
   }
-  domain.schedule_lane(lane, std::min(next, now + kLook));
+  interfaces.wake(lane, std::min(next, now + kLook));
 }
 
 void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
@@ -106,7 +105,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   Interruptible interruptible;
   interruptible.watch(std::move(watcher));
   std::vector<std::uint64_t> arrived;
-  for (int l = 0; l < domain.shape().lanes(); ++l) domain.schedule_lane(l, 0);
+  for (int l = 0; l < domain.shape().lanes(); ++l) domain.interfaces().wake(l, 0);
   const Cycle measured = options_.warm_up + options_.period * options_.periods;
   while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
     interruptible.step(domain.next());
@@ -119,7 +118,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
 }
 
 std::vector<std::string> Traffic::deadlock(Domain domain) const {
-  domain.drop_messages();
+  domain.interfaces().drop_messages();
   Interruptible interruptible;
   std::vector<std::uint64_t> arrived;
   while (domain.next() != kNever) {

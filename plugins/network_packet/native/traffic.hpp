@@ -11,6 +11,7 @@
 namespace astra::packet {
 
 class Domain;
+class Interfaces;
 class Shape;
 
 // By source, the destinations of its packets: one, or several of which one is drawn. `always` is the share of packets that go to the first
@@ -44,7 +45,7 @@ class Traffic {
   Traffic(TrafficOptions options, const Shape& shape);
 
   // Makes the packets of a lane that are due, and asks to be called again in time.
-  void create(Domain& domain, int lane, Cycle now);
+  void create(Interfaces& interfaces, int lane, Cycle now);
   void received(const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);
