@@ -60,7 +60,9 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
   for (int c = 0; c < shape_->channels() && snapshot.same(); ++c) {
     const VcTurn& turn = snapshot.turn(c);
     for (int place = 0; place < turn.count; ++place) {
-      const InputVc& from = vc(c, turn.forth(place));
+      const int number = turn.forth(place);
+      if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
+      const InputVc& from = vc(c, number);
       if (from.state == VcState::idle) continue;
       snapshot.put(shape_->vc_index(c, place) | static_cast<std::int64_t>(from.state) << 33);
       snapshot.put(from.out | static_cast<std::int64_t>(from.out_vc) << 32);
