@@ -11,8 +11,6 @@ namespace {
 constexpr int kPasses = 4;
 constexpr std::size_t kMostEntries = 1 << 22;  // larger tables would take long, and have room for all digits
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 }  // namespace
 
 // The traffic of a table, and changes of it one destination at a time.
@@ -20,7 +18,7 @@ class Balance {
  public:
   Balance(const Shape& shape, int dimension, std::vector<std::uint16_t>& table, const std::vector<int>& distance)
       : shape_(shape),
-        size_(shape.sizes[at(dimension)]),
+        size_(at(shape.sizes, dimension)),
         table_(table),
         distance_(distance),
         load_(shape.channel.size()),
@@ -28,7 +26,7 @@ class Balance {
         flow_(shape.router.size()),
         cost_(shape.router.size()),
         weight_(shape.channel.size()) {
-    for (int r : shape.node_router) ++sources_[at(r)];
+    for (int r : shape.node_router) ++at(sources_, r);
     for (std::size_t c = 0; c < weight_.size(); ++c) {
       const Span& flit = shape.channel[c].flit_time;
       weight_[c] = static_cast<double>(flit.cycles) + static_cast<double>(flit.ps) / static_cast<double>(shape.rules.clock_ps);
@@ -40,10 +38,10 @@ class Balance {
     sort(wanted);
     std::fill(flow_.begin(), flow_.end(), 0.0);
     for (auto r = nearest_.rbegin(); r != nearest_.rend(); ++r) {
-      const double flow = flow_[at(*r)] + sources_[at(*r)];
-      const int c = shape_.router[at(*r)].outputs[place(*r, wanted)];
-      load_[at(c)] += sign * flow;
-      flow_[at(shape_.channel[at(c)].sink)] += flow;
+      const double flow = at(flow_, *r) + at(sources_, *r);
+      const int c = at(shape_.router, *r).outputs[place(*r, wanted)];
+      at(load_, c) += sign * flow;
+      at(flow_, at(shape_.channel, c).sink) += flow;
     }
   }
 
@@ -75,8 +73,8 @@ class Balance {
     std::fill(cost_.begin(), cost_.end(), 0.0);
     for (int r : nearest_) {
       auto cost_through = [&](std::size_t output) {
-        const std::size_t c = at(shape_.router[at(r)].outputs[output]);
-        return load_[c] * weight_[c] * weight_[c] + cost_[at(shape_.channel[c].sink)];
+        const std::size_t c = index(at(shape_.router, r).outputs[output]);
+        return load_[c] * weight_[c] * weight_[c] + at(cost_, shape_.channel[c].sink);
       };
       std::size_t best = place(r, wanted);
       double least = cost_through(best);
@@ -86,9 +84,9 @@ class Balance {
         least = cost;
         best = output;
       });
-      cost_[at(r)] = least;
+      at(cost_, r) = least;
       changed = changed || best != place(r, wanted);
-      std::uint16_t& entry = table_[at(r * size_ + wanted)];
+      std::uint16_t& entry = at(table_, r * size_ + wanted);
       entry = static_cast<std::uint16_t>((entry & ~Shape::kPlace) | best);
     }
     return changed;
@@ -126,15 +124,15 @@ class Balance {
 
   std::vector<std::uint16_t> column(int wanted) const {
     std::vector<std::uint16_t> found;
-    for (int r : nearest_) found.push_back(table_[at(r * size_ + wanted)]);
+    for (int r : nearest_) found.push_back(at(table_, r * size_ + wanted));
     return found;
   }
   void restore(int wanted, const std::vector<std::uint16_t>& column) {
-    for (std::size_t i = 0; i < nearest_.size(); ++i) table_[at(nearest_[i] * size_ + wanted)] = column[i];
+    for (std::size_t i = 0; i < nearest_.size(); ++i) at(table_, nearest_[i] * size_ + wanted) = column[i];
   }
 
-  int far(int r, int wanted) const { return distance_[at(r * size_ + wanted)]; }
-  std::size_t place(int r, int wanted) const { return table_[at(r * size_ + wanted)] & Shape::kPlace; }
+  int far(int r, int wanted) const { return at(distance_, r * size_ + wanted); }
+  std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & Shape::kPlace; }
 
   const Shape& shape_;
   int size_;
@@ -153,14 +151,14 @@ void Shape::balance(int d, std::vector<std::uint16_t>& table) const {
   const bool choices =
       std::any_of(table.begin(), table.end(), [](std::uint16_t entry) { return entry != kNoWay && (entry & kSeveral) != 0; });
   if (!choices || table.size() > kMostEntries) return;
-  const int size = sizes[at(d)];
+  const int size = at(sizes, d);
   auto each_way = [&](int r, int wanted, auto visit) { each_shortest(d, r, wanted, visit); };
   std::vector<std::uint16_t> other = table;
-  Balance by_digits(*this, d, table, distance_[at(d)]);
+  Balance by_digits(*this, d, table, at(distance_, d));
   for (int wanted = 0; wanted < size; ++wanted) by_digits.add(wanted, 1);
   if (!by_digits.improve(each_way)) return;
 
-  Balance in_turn(*this, d, other, distance_[at(d)]);
+  Balance in_turn(*this, d, other, at(distance_, d));
   for (int wanted = 0; wanted < size; ++wanted) {
     in_turn.sort(wanted);
     in_turn.choose(wanted, each_way);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "function_table.hpp"
+#include "index.hpp"
 #include "interrupt.hpp"
 #include "network.hpp"
 #include "traffic.hpp"
@@ -151,9 +152,9 @@ nb::dict statistics(const Network& network) {
     const Shape& shape = network.shape(number);
     for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(static_cast<int>(i));
     for (int c = 0; c < shape.channels(); ++c) {
-      const ChannelSpec& spec = shape.channel[static_cast<std::size_t>(c)];
+      const ChannelSpec& spec = at(shape.channel, c);
       channels.append(nb::make_tuple(
-          number, shape.name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink, figures.of(c, Statistics::kChannelFlits),
+          number, at(shape.name, c), spec.dimension, spec.source, spec.sink, figures.of(c, Statistics::kChannelFlits),
           figures.of(c, Statistics::kChannelPackets), figures.of(c, Statistics::kChannelWaiting),
           static_cast<double>(spec.flit_time.cycles) + static_cast<double>(spec.flit_time.ps) / static_cast<double>(network.clock_ps())));
     }
@@ -206,9 +207,9 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table,
   }
   nb::list channels;
   for (int c = 0; c < shape->channels(); ++c) {
-    const ChannelSpec& spec = shape->channel[static_cast<std::size_t>(c)];
-    channels.append(nb::make_tuple(shape->name[static_cast<std::size_t>(c)], spec.dimension, spec.source, spec.sink,
-                                   domain.statistics().of(c, Statistics::kChannelFlits)));
+    const ChannelSpec& spec = at(shape->channel, c);
+    channels.append(
+        nb::make_tuple(at(shape->name, c), spec.dimension, spec.source, spec.sink, domain.statistics().of(c, Statistics::kChannelFlits)));
   }
   nb::dict found;
   found["periods"] = periods;
@@ -245,11 +246,11 @@ NB_MODULE(_core, m) {
                           const nb::dict& from) { shape.add_lane(node, vnet, channel_of(to), channel_of(from)); })
       .def("set_ports",
            [](Shape& shape, int router, int inputs, int outputs) {
-             shape.router.at(static_cast<std::size_t>(router)).input_ports = inputs;
-             shape.router.at(static_cast<std::size_t>(router)).output_ports = outputs;
+             shape.router.at(index(router)).input_ports = inputs;
+             shape.router.at(index(router)).output_ports = outputs;
            })
-      .def("set_spray", [](Shape& shape, int router,
-                           std::vector<int> channels) { shape.router.at(static_cast<std::size_t>(router)).spray = std::move(channels); })
+      .def("set_spray",
+           [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
       .def("set_dividers", &Shape::set_dividers)
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
@@ -257,11 +258,22 @@ NB_MODULE(_core, m) {
       .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
       .def_prop_ro("channels", &Shape::channels);
 
+  nb::class_<VnetChoice>(m, "VnetChoice", "Which virtual network carries a message: declared once, when a network is built.")
+      .def_static("single", &VnetChoice::single)
+      .def_static("by_last_dimension", &VnetChoice::by_last_dimension, "dimensions"_a)
+      .def_static("by_queue", &VnetChoice::by_queue, "vnet_of_queue"_a)
+      .def(
+          "vnet_of",
+          [](const VnetChoice& choice, int source, int destination, std::optional<int> queue) -> std::optional<int> {
+            const int vnet = choice.vnet_of(source, destination, queue.value_or(-1));
+            return vnet < 0 ? std::nullopt : std::optional<int>(vnet);
+          },
+          "source"_a, "destination"_a, "queue"_a.none() = nb::none(), "None where the rule names none.");
+
   nb::class_<Network>(m, "Network", "Messages on their way. Times in picoseconds.")
-      .def(nb::init<int, int, std::int64_t, bool>(), "npus"_a, "vnets"_a, "clock_ps"_a, "representatives"_a)
+      .def(nb::init<int, int, VnetChoice, std::int64_t, bool>(), "npus"_a, "vnets"_a, "vnet_choice"_a, "clock_ps"_a, "representatives"_a)
       .def("add_domain",
            [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) { network.add_domain(shape, npus); })
-      .def("choose_by_dimension", &Network::choose_by_dimension)
       .def("wake_senders", &Network::wake_senders)
       .def("inject", &Network::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
       .def("advance", &advance, "until"_a.none())

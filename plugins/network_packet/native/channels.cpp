@@ -43,8 +43,8 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       links_(shape.link),
       channels_(shape.link.size()),
       wires_(shape.link.size()) {
-  credits_.assign(static_cast<std::size_t>(shape.all_vcs), shape.rules.buffers);
-  idle_.resize(static_cast<std::size_t>(shape.all_words));
+  credits_.assign(index(shape.all_vcs), shape.rules.buffers);
+  idle_.resize(index(shape.all_words));
   for (int c = 0; c < shape.channels(); ++c) {
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
     const int parts = static_cast<int>(at(shape.channel, c).flit_time.cycles);

@@ -12,10 +12,10 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
   for (const RouterSpec& spec : shape.router) {
     routers_.emplace_back();
     routers_.back().inputs.resize(spec.inputs.size());
-    routers_.back().outputs.resize(static_cast<std::size_t>(spec.output_ports));
+    routers_.back().outputs.resize(index(spec.output_ports));
     ports = std::max(ports, spec.output_ports);
   }
-  best_.assign(static_cast<std::size_t>(ports), -1);
+  best_.assign(index(ports), -1);
 }
 
 void CombinedRouters::run(int r, Cycle now) {

@@ -15,12 +15,13 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
 class CreditParts {
  public:
-  CreditParts(int parts, int vcs) : parts_(parts), tracks_(static_cast<std::size_t>(vcs)) {}
+  CreditParts(int parts, int vcs) : parts_(parts), tracks_(index(vcs)) {}
 
   // A credit comes to the serializer in cycle `now`; its parts can leave from `time` on.
   void push(Cycle now, Cycle time, std::uint16_t vc, bool frees) {
@@ -54,12 +55,12 @@ class CreditParts {
   int parts() const { return parts_; }
   // Parts of a virtual channel that are no credit yet.
   std::int64_t under_way(int vc) const {
-    std::int64_t parts = tracks_[static_cast<std::size_t>(vc)].count;
+    std::int64_t parts = at(tracks_, vc).count;
     for (const Part& part : heap_) parts += part.vc == vc;
     return parts;
   }
   // Parts that credits of a virtual channel came without, since the beginning.
-  std::int64_t overtaken(int vc) const { return tracks_[static_cast<std::size_t>(vc)].overtaken; }
+  std::int64_t overtaken(int vc) const { return at(tracks_, vc).overtaken; }
 
   void shift(Cycle later) {
     last_ += later;

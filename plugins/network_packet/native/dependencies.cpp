@@ -11,8 +11,6 @@ namespace astra::packet {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 using Graph = std::vector<std::vector<int>>;  // by vertex, those that follow
 
 // Whether a depth-first search comes back to its own path.
@@ -21,20 +19,20 @@ bool has_circle(const Graph& graph) {
   std::vector<Seen> seen(graph.size(), Seen::no);
   std::vector<std::pair<int, std::size_t>> path;  // vertex, and the next of its followers to look at
   for (int start = 0; start < static_cast<int>(graph.size()); ++start) {
-    if (seen[at(start)] != Seen::no) continue;
-    seen[at(start)] = Seen::on_path;
+    if (at(seen, start) != Seen::no) continue;
+    at(seen, start) = Seen::on_path;
     path.emplace_back(start, 0);
     while (!path.empty()) {
       auto& [vertex, next] = path.back();
-      if (next == graph[at(vertex)].size()) {
-        seen[at(vertex)] = Seen::done;
+      if (next == at(graph, vertex).size()) {
+        at(seen, vertex) = Seen::done;
         path.pop_back();
         continue;
       }
-      const int follower = graph[at(vertex)][next++];
-      if (seen[at(follower)] == Seen::on_path) return true;
-      if (seen[at(follower)] == Seen::done) continue;
-      seen[at(follower)] = Seen::on_path;
+      const int follower = at(graph, vertex)[next++];
+      if (at(seen, follower) == Seen::on_path) return true;
+      if (at(seen, follower) == Seen::done) continue;
+      at(seen, follower) = Seen::on_path;
       path.emplace_back(follower, 0);
     }
   }
@@ -45,11 +43,11 @@ bool has_circle(const Graph& graph) {
 
 template <class Visit>
 void Shape::each_way(int d, int r, int wanted, Visit visit) const {
-  const RouterSpec& spec = router[at(r)];
+  const RouterSpec& spec = at(router, r);
   if (!spec.spray.empty()) {
     for (int c : spec.spray) visit(c);
   } else if (rules.choice == RouteChoice::first) {
-    const std::uint16_t place = table_[at(d)][at(r * sizes[at(d)] + wanted)] & kPlace;
+    const std::uint16_t place = at(at(table_, d), r * at(sizes, d) + wanted) & kPlace;
     if (place < kNoWay) visit(spec.outputs[place]);
   } else {
     each_shortest(d, r, wanted, [&](std::size_t place) { visit(spec.outputs[place]); });
@@ -65,8 +63,8 @@ void Shape::make_classes() {
     if (ring && rules.bubble) continue;
     if (!ring && !has_circle(followers(d))) continue;
     order_links(d);
-    classes_[at(d)] = ring ? 2 : most_classes(d);
-    if (classes_[at(d)] > std::numeric_limits<std::uint8_t>::max())
+    at(classes_, d) = ring ? 2 : most_classes(d);
+    if (at(classes_, d) > std::numeric_limits<std::uint8_t>::max())
       throw std::invalid_argument("the routes need too many virtual channels");
   }
 }
@@ -85,22 +83,22 @@ std::vector<std::vector<int>> Shape::followers(int d) const {
   Graph graph(channel.size());
   std::vector<int> seen_for(channel.size(), -1);
   std::vector<int> open;
-  for (int wanted = 0; wanted < sizes[at(d)]; ++wanted) {
+  for (int wanted = 0; wanted < at(sizes, d); ++wanted) {
     auto take = [&](int c) {
-      if (seen_for[at(c)] == wanted) return;
-      seen_for[at(c)] = wanted;
+      if (at(seen_for, c) == wanted) return;
+      at(seen_for, c) = wanted;
       open.push_back(c);
     };
     for (int r : node_router) {
-      if (router[at(r)].coordinates[at(d)] != wanted) each_way(d, r, wanted, take);
+      if (at(at(router, r).coordinates, d) != wanted) each_way(d, r, wanted, take);
     }
     while (!open.empty()) {
       const int c = open.back();
       open.pop_back();
-      const int r = channel[at(c)].sink;
-      if (router[at(r)].coordinates[at(d)] == wanted) continue;
+      const int r = at(channel, c).sink;
+      if (at(at(router, r).coordinates, d) == wanted) continue;
       each_way(d, r, wanted, [&](int next) {
-        std::vector<int>& known = graph[at(c)];
+        std::vector<int>& known = at(graph, c);
         if (std::find(known.begin(), known.end(), next) == known.end()) known.push_back(next);
         take(next);
       });
@@ -111,11 +109,11 @@ std::vector<std::vector<int>> Shape::followers(int d) const {
 
 // Classes of virtual channels that a packet has in a dimension, at most.
 int Shape::most_classes(int d) const {
-  const int size = sizes[at(d)];
+  const int size = at(sizes, d);
   int most = 1;
   std::vector<int> classes(channel.size());  // from a channel on
   for (int wanted = 0; wanted < size; ++wanted) {
-    auto far = [&](int r) { return distance_[at(d)][at(r * size + wanted)]; };
+    auto far = [&](int r) { return at(at(distance_, d), r * size + wanted); };
     std::vector<int> nearest_first;
     for (int r = 0; r < routers(); ++r) {
       if (far(r) > 0) nearest_first.push_back(r);
@@ -123,17 +121,17 @@ int Shape::most_classes(int d) const {
     std::stable_sort(nearest_first.begin(), nearest_first.end(), [&](int a, int b) { return far(a) < far(b); });
     for (int r : nearest_first) {
       each_way(d, r, wanted, [&](int c) {
-        classes[at(c)] = 1;
-        const int next = channel[at(c)].sink;
+        at(classes, c) = 1;
+        const int next = at(channel, c).sink;
         if (far(next) == 0) return;
         each_way(d, next, wanted, [&](int follower) {
-          const int turns = channel[at(follower)].order <= channel[at(c)].order;
-          classes[at(c)] = std::max(classes[at(c)], classes[at(follower)] + turns);
+          const int turns = at(channel, follower).order <= at(channel, c).order;
+          at(classes, c) = std::max(at(classes, c), at(classes, follower) + turns);
         });
       });
     }
     for (int r : node_router) {
-      if (far(r) > 0) each_way(d, r, wanted, [&](int c) { most = std::max(most, classes[at(c)]); });
+      if (far(r) > 0) each_way(d, r, wanted, [&](int c) { most = std::max(most, at(classes, c)); });
     }
   }
   return most;
@@ -147,25 +145,25 @@ std::vector<Dependency> Shape::dependencies() const {
       std::vector<std::pair<int, int>> open;  // channel, class
       std::vector<bool> seen(channel.size() * 256, false);
       auto take = [&](int c, int vc_class) {
-        const std::size_t place = at(c * 256 + vc_class);
+        const std::size_t place = index(c * 256 + vc_class);
         if (!seen[place]) open.emplace_back(c, vc_class);
         seen[place] = true;
       };
       for (int source = 0; source < nodes(); ++source) {
         const Lanes& lanes = lanes_of(source, vnet);
-        for (int l = lanes.first; l < lanes.end(); ++l) take(lane[at(l)].out, 0);
+        for (int l = lanes.first; l < lanes.end(); ++l) take(at(lane, l).out, 0);
       }
       while (!open.empty()) {
         const auto [in, before] = open.back();
         open.pop_back();
-        const int r = channel[at(in)].sink;
+        const int r = at(channel, in).sink;
         const int d = differing_dimension(r, node);
         if (d < 0) continue;
-        each_way(d, r, router[at(node_router[at(node)])].coordinates[at(d)], [&, in = in, before = before](int out) {
-          const ChannelSpec& way = channel[at(out)];
+        each_way(d, r, at(at(router, at(node_router, node)).coordinates, d), [&, in = in, before = before](int out) {
+          const ChannelSpec& way = at(channel, out);
           if (vnet < way.first_vnet || vnet >= way.first_vnet + way.vnets) return;
           const int after = next_class(in, out, node, before);
-          if (channel[at(in)].dimension >= 0) {
+          if (at(channel, in).dimension >= 0) {
             const auto [first, end] = vcs_of(in, vnet, before);
             const auto [next_first, next_end] = vcs_of(out, vnet, after);
             found.push_back({in, first, end, out, next_first, next_end});

@@ -6,8 +6,8 @@ namespace astra::packet {
 
 InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
     : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), links_(shape.link) {
-  vcs_.resize(static_cast<std::size_t>(shape.all_vcs));
-  occupied_.resize(static_cast<std::size_t>(shape.all_words));
+  vcs_.resize(index(shape.all_vcs));
+  occupied_.resize(index(shape.all_words));
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;

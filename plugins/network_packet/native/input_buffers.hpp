@@ -52,7 +52,7 @@ class InputBuffers {
   // Calls visit(number) for each virtual channel of a channel that holds flits, in order of number.
   template <class Visit>
   void each_occupied(int c, Visit visit) const {
-    each_bit(occupied(c), static_cast<std::size_t>(shape_->vc_count(c) + 63) / 64, visit);
+    each_bit(occupied(c), index(shape_->vc_count(c) + 63) / 64, visit);
   }
   // Packets in a buffer follow one another, each from head to tail.
   bool in_order(int c, int number) const;

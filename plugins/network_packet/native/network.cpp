@@ -5,30 +5,34 @@
 
 namespace astra::packet {
 
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
-Network::Network(int npus, int vnets, std::int64_t clock_ps, bool representatives)
-    : npus_(npus), vnets_(vnets), clock_ps_(clock_ps), representatives_(representatives), places_(at(npus) * at(vnets)) {}
+Network::Network(int npus, int vnets, VnetChoice vnet_choice, std::int64_t clock_ps, bool representatives)
+    : npus_(npus),
+      vnets_(vnets),
+      vnet_choice_(std::move(vnet_choice)),
+      clock_ps_(clock_ps),
+      representatives_(representatives),
+      places_(index(npus) * index(vnets)) {
+  if (vnet_choice_.end() > vnets) {
+    throw std::invalid_argument("expected messages in " + std::to_string(vnets) + " virtual networks, got one in number " +
+                                std::to_string(vnet_choice_.end() - 1));
+  }
+}
 
 void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus) {
   const int number = static_cast<int>(instances_.size());
   for (const LaneSpec& lane : shape->lane) {
-    const int npu = npus.at(at(lane.node));
-    places_.at(at(npu * vnets_ + lane.vnet)) = {number, lane.node};
+    const int npu = npus.at(index(lane.node));
+    places_.at(index(npu * vnets_ + lane.vnet)) = {number, lane.node};
   }
   same_cycle_ = shape->rules.same_cycle;
   int group = 0;
-  while (group < static_cast<int>(groups_.size()) && (!representatives_ || &groups_[at(group)].domain->shape() != shape.get())) ++group;
+  while (group < static_cast<int>(groups_.size()) && (!representatives_ || &at(groups_, group).domain->shape() != shape.get())) ++group;
   if (group == static_cast<int>(groups_.size())) {
     groups_.emplace_back();
     groups_.back().domain = std::make_unique<Domain>(std::move(shape));
   }
-  groups_[at(group)].members.push_back(number);
-  instances_.push_back({group, std::vector<std::int64_t>(groups_[at(group)].domain->statistics().counters.size())});
+  at(groups_, group).members.push_back(number);
+  instances_.push_back({group, std::vector<std::int64_t>(at(groups_, group).domain->statistics().counters.size())});
 }
 
 Statistics Network::statistics(std::size_t index) const {
@@ -37,24 +41,19 @@ Statistics Network::statistics(std::size_t index) const {
   return sum;
 }
 
-// Where the queue names no virtual network, the one with the shortest way, and of several the first.
-int Network::choose_vnet(int source, int destination, int queue) const {
-  if (!dimensions_.empty()) {
-    int last = 0;
-    for (int d = 0; d < static_cast<int>(dimensions_.size()); ++d) {
-      const auto [stride, size] = dimensions_[at(d)];
-      if (source / stride % size != destination / stride % size) last = d;
-    }
-    return last;
-  }
-  if (queue >= 0) return vnets_ == 1 ? 0 : queue < vnets_ ? queue : -1;
+int Network::vnet_of(int source, int destination, int queue) const {
+  const int vnet = vnet_choice_.vnet_of(source, destination, queue);
+  return vnet == VnetChoice::kNearest ? nearest_vnet(source, destination) : vnet;
+}
+
+int Network::nearest_vnet(int source, int destination) const {
   int best = -1;
   int fewest = 0;
   for (int vnet = 0; vnet < vnets_; ++vnet) {
     const Place& from = place(source, vnet);
     const Place& to = place(destination, vnet);
     if (from.instance < 0 || from.instance != to.instance) continue;
-    const int hops = shape(at(from.instance)).hops(from.node, to.node, vnet);
+    const int hops = shape(index(from.instance)).hops(from.node, to.node, vnet);
     if (hops >= 0 && (best < 0 || hops < fewest)) {
       best = vnet;
       fewest = hops;
@@ -68,7 +67,7 @@ void Network::inject(std::int64_t time_ps, std::uint64_t number, int source, int
   if (source < 0 || source >= npus_ || destination < 0 || destination >= npus_) {
     throw RouteError(what + " has an end outside the platform of " + std::to_string(npus_) + " NPUs");
   }
-  const int vnet = choose_vnet(source, destination, queue);
+  const int vnet = vnet_of(source, destination, queue);
   const std::string in_queue = queue >= 0 ? " in queue " + std::to_string(queue) : "";
   if (vnet < 0) throw RouteError(what + in_queue + " has no way through the network");
   const Place& from = place(source, vnet);
@@ -84,7 +83,7 @@ bool Network::awake(int npu, Cycle cycle) {
   for (int vnet = 0; vnet < vnets_; ++vnet) {
     const Place& other = place(npu, vnet);
     if (other.instance < 0) continue;
-    Domain& domain = *group_of(at(other.instance)).domain;
+    Domain& domain = *group_of(index(other.instance)).domain;
     domain.catch_up(cycle);
     const Shape::Lanes& lanes = domain.shape().lanes_of(other.node, vnet);
     for (int lane = lanes.first; lane < lanes.end(); ++lane) {
@@ -118,11 +117,11 @@ void Network::send_all(Cycle cycle) {
     later_.pop();
   }
   std::vector<int> concerned;
-  for (const auto& [instance, ignored] : batches) concerned.push_back(instances_[at(instance)].group);
+  for (const auto& [instance, ignored] : batches) concerned.push_back(at(instances_, instance).group);
   std::sort(concerned.begin(), concerned.end());
   concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
   for (int group : concerned) {
-    groups_[at(group)].domain->catch_up(cycle);
+    at(groups_, group).domain->catch_up(cycle);
     merge(group, cycle);
   }
   static const Batch nothing;
@@ -131,13 +130,13 @@ void Network::send_all(Cycle cycle) {
       const auto found = batches.find(instance);
       return found == batches.end() ? nothing : found->second;
     };
-    while (!groups_[at(group)].members.empty()) {
+    while (!at(groups_, group).members.empty()) {
       std::vector<int> same;
       std::vector<int> others;
-      const Batch& first = batch_of(groups_[at(group)].members.front());
-      for (int member : groups_[at(group)].members) (batch_of(member).sent == first.sent ? same : others).push_back(member);
+      const Batch& first = batch_of(at(groups_, group).members.front());
+      for (int member : at(groups_, group).members) (batch_of(member).sent == first.sent ? same : others).push_back(member);
       const int rest = others.empty() ? -1 : split(group, others);
-      Group& mine = groups_[at(group)];
+      Group& mine = at(groups_, group);
       for (std::size_t i = 0; i < first.sent.size(); ++i) {
         std::uint64_t key = mine.numbers.size();
         if (mine.free.empty()) {
@@ -160,7 +159,7 @@ void Network::send_all(Cycle cycle) {
 int Network::split(int from, const std::vector<int>& members) {
   const int number = static_cast<int>(groups_.size());
   groups_.emplace_back();
-  Group& old = groups_[at(from)];
+  Group& old = at(groups_, from);
   Group& made = groups_.back();
   made.domain = std::make_unique<Domain>(*old.domain);
   made.free = old.free;
@@ -174,7 +173,7 @@ int Network::split(int from, const std::vector<int>& members) {
     for (std::size_t key = 0; key < old.numbers.size(); ++key) {
       if (!old.numbers[key].empty()) (leaves ? made.numbers : kept)[key].push_back(old.numbers[key][place]);
     }
-    if (leaves) instances_[at(member)].group = number;
+    if (leaves) at(instances_, member).group = number;
   }
   old.numbers = std::move(kept);
   old.members = std::move(staying);
@@ -183,24 +182,24 @@ int Network::split(int from, const std::vector<int>& members) {
 
 // Takes in all groups of the same form that are at rest in the same state.
 void Network::merge(int into, Cycle cycle) {
-  Group& mine = groups_[at(into)];
+  Group& mine = at(groups_, into);
   if (!representatives_ || mine.members.empty() || !mine.domain->rests()) return;
   std::vector<std::int64_t> signature;
   for (std::size_t other = 0; other < groups_.size(); ++other) {
     Group& theirs = groups_[other];
-    if (other == at(into) || theirs.members.empty() || &theirs.domain->shape() != &mine.domain->shape() || !theirs.domain->rests())
+    if (other == index(into) || theirs.members.empty() || &theirs.domain->shape() != &mine.domain->shape() || !theirs.domain->rests())
       continue;
     if (signature.empty()) signature = mine.domain->signature(cycle);
     if (theirs.domain->signature(cycle) != signature) continue;
     for (Group* group : {&mine, &theirs}) {
       const std::vector<std::int64_t>& counters = group->domain->statistics().counters;
       for (int member : group->members) {
-        for (std::size_t i = 0; i < counters.size(); ++i) instances_[at(member)].earlier[i] += counters[i];
+        for (std::size_t i = 0; i < counters.size(); ++i) at(instances_, member).earlier[i] += counters[i];
       }
       group->domain->clear_statistics();
     }
     for (int member : theirs.members) {
-      instances_[at(member)].group = into;
+      at(instances_, member).group = into;
       mine.members.push_back(member);
     }
     theirs.members.clear();

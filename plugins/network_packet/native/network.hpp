@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "domain.hpp"
+#include "index.hpp"
 #include "interrupt.hpp"
+#include "vnet_choice.hpp"
 
 namespace astra::packet {
 
@@ -29,16 +31,13 @@ struct Deadlock : std::runtime_error {
 class Network {
  public:
   // With `representatives`, domains of one form that do the same are simulated once.
-  Network(int npus, int vnets, std::int64_t clock_ps, bool representatives);
+  // Throws std::invalid_argument where `vnet_choice` names others than `vnets`.
+  Network(int npus, int vnets, VnetChoice vnet_choice, std::int64_t clock_ps, bool representatives);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
   // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
   void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
-  // Choose the virtual network by the last dimension in which source and destination differ, not by queue. By dimension: the NPUs of one
-  // step along it, and the size.
-  void choose_by_dimension(std::vector<std::pair<int, int>> dimensions) { dimensions_ = std::move(dimensions); }
-
   // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
   void wake_senders() { wake_senders_ = true; }
 
@@ -90,26 +89,29 @@ class Network {
   };
 
   Cycle next_cycle() const;
-  const Group& group_of(std::size_t instance) const { return groups_[static_cast<std::size_t>(instances_[instance].group)]; }
-  Group& group_of(std::size_t instance) { return groups_[static_cast<std::size_t>(instances_[instance].group)]; }
+  const Group& group_of(std::size_t instance) const { return at(groups_, instances_[instance].group); }
+  Group& group_of(std::size_t instance) { return at(groups_, instances_[instance].group); }
   bool awake(int npu, Cycle cycle);
   void send_all(Cycle cycle);
   void merge(int group, Cycle cycle);
   int split(int group, const std::vector<int>& members);
 
-  int choose_vnet(int source, int destination, int queue) const;
-  const Place& place(int npu, int vnet) const { return places_[static_cast<std::size_t>(npu * vnets_ + vnet)]; }
+  // The virtual network of a message, as declared, or -1.
+  int vnet_of(int source, int destination, int queue) const;
+  // The one with the shortest way, of several the first, or -1.
+  int nearest_vnet(int source, int destination) const;
+  const Place& place(int npu, int vnet) const { return at(places_, npu * vnets_ + vnet); }
   void report_deadlock() const;
 
   int npus_;
   int vnets_;
+  VnetChoice vnet_choice_;
   std::int64_t clock_ps_;
   bool representatives_;
   std::vector<Instance> instances_;
   std::vector<Group> groups_;
   std::vector<std::uint64_t> keys_;
   std::vector<Place> places_;
-  std::vector<std::pair<int, int>> dimensions_;
   std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
   std::uint64_t injected_ = 0;
   bool same_cycle_ = false;

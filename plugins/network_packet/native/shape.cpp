@@ -11,8 +11,6 @@ namespace {
 constexpr Cycle kLongestRhythm = 1'000'000'000;
 constexpr Cycle kLook = 64;  // sources of synthetic traffic are looked at this often
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 }  // namespace
 
 Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
@@ -20,12 +18,12 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       router(std::move(routers)),
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
-      lanes_of_(node_router.size() * at(rules.vnets)) {}
+      lanes_of_(node_router.size() * index(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
   const int number = channels();
-  if (is_router(spec.source)) router[at(spec.source)].outputs.push_back(number);
-  if (is_router(spec.sink)) router[at(spec.sink)].inputs.push_back(number);
+  if (is_router(spec.source)) at(router, spec.source).outputs.push_back(number);
+  if (is_router(spec.sink)) at(router, spec.sink).inputs.push_back(number);
   channel.push_back(spec);
   name.push_back(std::move(called));
   return number;
@@ -35,15 +33,15 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
   const int number = lanes();
   LaneSpec spec{node, vnet, -1, -1};
   to_router.source = routers() + number;
-  to_router.sink = from_router.source = node_router[at(node)];
+  to_router.sink = from_router.source = at(node_router, node);
   from_router.sink = routers() + number;
   spec.out = add_channel(to_router, "interface of node " + std::to_string(node));
   spec.in = add_channel(from_router, "interface at node " + std::to_string(node));
   lane.push_back(spec);
   for (int v = 0; v < rules.vnets; ++v) {
-    const ChannelSpec& out = channel[at(spec.out)];
+    const ChannelSpec& out = at(channel, spec.out);
     if (v < out.first_vnet || v >= out.first_vnet + out.vnets) continue;
-    Lanes& lanes = lanes_of_[at(node * rules.vnets + v)];
+    Lanes& lanes = at(lanes_of_, node * rules.vnets + v);
     if (lanes.count++ == 0) lanes.first = number;
   }
 }
@@ -59,7 +57,7 @@ void Shape::set_dividers(const std::vector<int>& of_routers) {
     if (rhythm != kNever) rhythm = std::lcm(rhythm, k);
     if (rhythm > kLongestRhythm) rhythm = kNever;
   }
-  for (const LaneSpec& spec : lane) divider.push_back(of_routers[at(node_router[at(spec.node)])]);
+  for (const LaneSpec& spec : lane) divider.push_back(at(of_routers, at(node_router, spec.node)));
 }
 
 void Shape::make_routes() {
@@ -95,12 +93,12 @@ void Shape::finish(int vcs) {
 
 void Shape::number_ports() {
   for (RouterSpec& spec : router) {
-    auto by_sink = [this](int a, int b) { return channel[at(a)].sink_port < channel[at(b)].sink_port; };
-    auto by_source = [this](int a, int b) { return channel[at(a)].source_port < channel[at(b)].source_port; };
+    auto by_sink = [this](int a, int b) { return at(channel, a).sink_port < at(channel, b).sink_port; };
+    auto by_source = [this](int a, int b) { return at(channel, a).source_port < at(channel, b).source_port; };
     std::stable_sort(spec.inputs.begin(), spec.inputs.end(), by_sink);
     std::stable_sort(spec.outputs.begin(), spec.outputs.end(), by_source);
-    for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, channel[at(c)].sink_port + 1);
-    for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, channel[at(c)].source_port + 1);
+    for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, at(channel, c).sink_port + 1);
+    for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, at(channel, c).source_port + 1);
   }
 }
 
@@ -108,8 +106,8 @@ void Shape::number_ports() {
 void Shape::make_links() {
   link.resize(channel.size());
   for (int c = 0; c < channels(); ++c) {
-    const ChannelSpec& spec = channel[at(c)];
-    Link& made = link[at(c)];
+    const ChannelSpec& spec = at(channel, c);
+    Link& made = at(link, c);
     made.source = spec.source;
     made.sink = spec.sink;
     made.bit_base = all_words;
@@ -120,17 +118,17 @@ void Shape::make_links() {
     made.source_port = static_cast<std::uint16_t>(spec.source_port);
     made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
     made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
-    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = static_cast<std::uint8_t>(classes_[at(spec.dimension)]);
+    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = static_cast<std::uint8_t>(at(classes_, spec.dimension));
     made.ring = spec.ring;
   }
   auto number_vcs = [this](int c) {
-    link[at(c)].vc_base = all_vcs;
+    at(link, c).vc_base = all_vcs;
     all_vcs += vc_count(c);
   };
   for (const RouterSpec& spec : router) {
     vc_base.push_back(all_vcs);
     for (std::size_t place = 0; place < spec.inputs.size(); ++place) {
-      link[at(spec.inputs[place])].sink_place = static_cast<std::uint16_t>(place);
+      at(link, spec.inputs[place]).sink_place = static_cast<std::uint16_t>(place);
       number_vcs(spec.inputs[place]);
     }
   }
@@ -140,28 +138,28 @@ void Shape::make_links() {
 
 int Shape::lane_towards(int source, int destination, int vnet) const {
   const Lanes& lanes = lanes_of(source, vnet);
-  const std::uint16_t place = hop(node_router[at(source)], destination) & kPlace;
+  const std::uint16_t place = hop(at(node_router, source), destination) & kPlace;
   return place == kHere || place == kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
 int Shape::next_class(int in, int out, int node, int before) const {
-  const Link& way = link[at(out)];
+  const Link& way = at(link, out);
   if (way.classes == 1) return 0;
-  const bool enters = link[at(in)].dimension != way.dimension;
+  const bool enters = at(link, in).dimension != way.dimension;
   const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
-  if (!at_entry) return enters ? 0 : before + (channel[at(out)].order <= channel[at(in)].order);
+  if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);
   if (!enters) return before;
-  return router[at(node_router[at(node)])].coordinates[at(way.dimension)] < router[at(way.source)].coordinates[at(way.dimension)];
+  return at(at(router, at(node_router, node)).coordinates, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
 }
 
 int Shape::hops(int source, int destination, int vnet) const {
   if (lanes_of(source, vnet).count == 0 || lanes_of(destination, vnet).count == 0) return -1;
-  int r = node_router[at(source)];
+  int r = at(node_router, source);
   for (int count = 0; count <= routers(); ++count) {
     if (differing_dimension(r, destination) < 0) return count;
-    const int c = !router[at(r)].spray.empty() ? router[at(r)].spray.front() : first_hop(r, -1, destination, vnet);
+    const int c = !at(router, r).spray.empty() ? at(router, r).spray.front() : first_hop(r, -1, destination, vnet);
     if (c < 0) return -1;
-    r = channel[at(c)].sink;
+    r = at(channel, c).sink;
   }
   return -1;
 }

@@ -152,7 +152,7 @@ class Shape {
   int nodes() const { return static_cast<int>(node_router.size()); }
   bool is_router(int unit) const { return unit < routers(); }
   // Number of virtual channels of a channel.
-  int vc_count(int c) const { return channel[static_cast<std::size_t>(c)].vnets * rules.vcs; }
+  int vc_count(int c) const { return at(channel, c).vnets * rules.vcs; }
   // Place of one of them among those of all channels. After `finish`.
   int vc_index(int c, int vc) const { return at(link, c).vc_base + vc; }
   // A node's lanes in a virtual network: the first, or -1, and how many.
@@ -161,26 +161,26 @@ class Shape {
     int count = 0;
     int end() const { return first + count; }
   };
-  const Lanes& lanes_of(int node, int vnet) const { return lanes_of_[static_cast<std::size_t>(node * rules.vnets + vnet)]; }
+  const Lanes& lanes_of(int node, int vnet) const { return at(lanes_of_, node * rules.vnets + vnet); }
   // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
   int lane_towards(int source, int destination, int vnet) const;
 
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
-  int first_hop(int at, int in, int node, int vnet) const {
-    const std::uint16_t place = hop(at, node) & kPlace;
+  int first_hop(int r, int in, int node, int vnet) const {
+    const std::uint16_t place = hop(r, node) & kPlace;
     if (place == kHere) return interface_at(in, node, vnet);
-    return place == kNoWay ? -1 : router[static_cast<std::size_t>(at)].outputs[place];
+    return place == kNoWay ? -1 : at(router, r).outputs[place];
   }
   // All next channels of shortest ways in that dimension.
-  std::vector<int> next_hops(int at, int node) const;
+  std::vector<int> next_hops(int r, int node) const;
   // Whether there may be more than one.
-  bool several_ways(int at, int node) const { return (hop(at, node) & kSeveral) != 0; }
+  bool several_ways(int r, int node) const { return (hop(r, node) & kSeveral) != 0; }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
   int next_class(int in, int out, int node, int before) const;
   // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
   std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
-    const Link& way = link[static_cast<std::size_t>(c)];
+    const Link& way = at(link, c);
     const int first = (vnet - way.first_vnet) * rules.vcs;
     if (way.classes == 1) return {first, first + rules.vcs};
     auto begin = [&](int k) { return first + (rules.vcs * k + way.classes - 1) / way.classes; };
@@ -216,14 +216,12 @@ class Shape {
   static constexpr std::size_t kMostHops = 1 << 16;
 
   // The entry of a router and a node in the table of their dimension.
-  std::uint16_t look_up(int at, int node) const;
-  std::uint16_t hop(int at, int node) const {
-    return hop_.empty() ? look_up(at, node) : hop_[static_cast<std::size_t>(at) * node_router.size() + static_cast<std::size_t>(node)];
-  }
+  std::uint16_t look_up(int r, int node) const;
+  std::uint16_t hop(int r, int node) const { return hop_.empty() ? look_up(r, node) : hop_[index(r) * node_router.size() + index(node)]; }
   int interface_at(int in, int node, int vnet) const {
     const Lanes& lanes = lanes_of(node, vnet);
-    const int place = lanes.count == 1 ? 0 : link[static_cast<std::size_t>(in)].sink_place % lanes.count;
-    return lane[static_cast<std::size_t>(lanes.first + place)].in;
+    const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
+    return at(lane, lanes.first + place).in;
   }
   void number_ports();
   void make_links();
@@ -236,7 +234,7 @@ class Shape {
   std::vector<int> heights(int d) const;
   // Calls visit(place) for every output of a router, by place, that is on a shortest way to position `wanted` of a dimension.
   template <class Visit>
-  void each_shortest(int d, int at, int wanted, Visit visit) const;
+  void each_shortest(int d, int r, int wanted, Visit visit) const;
   std::vector<std::size_t> strides(int d, const std::vector<int>& height) const;
   // balance.cpp
   void balance(int d, std::vector<std::uint16_t>& table) const;
@@ -247,11 +245,11 @@ class Shape {
   int most_classes(int d) const;
   // Calls visit(channel) for every channel that a packet for position `wanted` of a dimension may take from router `at`.
   template <class Visit>
-  void each_way(int d, int at, int wanted, Visit visit) const;
-  int differing_dimension(int at, int node) const {
+  void each_way(int d, int r, int wanted, Visit visit) const;
+  int differing_dimension(int r, int node) const {
     const std::size_t count = sizes.size();
-    const int* const here = &coordinate_[static_cast<std::size_t>(at) * count];
-    const int* const there = &coordinate_[static_cast<std::size_t>(node_router[static_cast<std::size_t>(node)]) * count];
+    const int* const here = &coordinate_[index(r) * count];
+    const int* const there = &coordinate_[index(at(node_router, node)) * count];
     for (std::size_t d = 0; d < count; ++d) {
       if (here[d] != there[d]) return static_cast<int>(d);
     }
@@ -267,15 +265,15 @@ class Shape {
 };
 
 template <class Visit>
-void Shape::each_shortest(int d, int at, int wanted, Visit visit) const {
-  const int size = sizes[static_cast<std::size_t>(d)];
-  const std::vector<int>& distance = distance_[static_cast<std::size_t>(d)];
-  const int here = distance[static_cast<std::size_t>(at * size + wanted)];
+void Shape::each_shortest(int d, int r, int wanted, Visit visit) const {
+  const int size = at(sizes, d);
+  const std::vector<int>& distance = at(distance_, d);
+  const int here = at(distance, r * size + wanted);
   if (here <= 0) return;
-  const std::vector<int>& outputs = router[static_cast<std::size_t>(at)].outputs;
+  const std::vector<int>& outputs = at(router, r).outputs;
   for (std::size_t place = 0; place < outputs.size(); ++place) {
-    const ChannelSpec& spec = channel[static_cast<std::size_t>(outputs[place])];
-    if (spec.dimension == d && distance[static_cast<std::size_t>(spec.sink * size + wanted)] == here - spec.cost) visit(place);
+    const ChannelSpec& spec = at(channel, outputs[place]);
+    if (spec.dimension == d && at(distance, spec.sink * size + wanted) == here - spec.cost) visit(place);
   }
 }
 

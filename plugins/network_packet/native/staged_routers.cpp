@@ -21,18 +21,18 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
     const int inputs_of = static_cast<int>(spec.inputs.size());
     const int expanded = inputs_of * shape.rules.input_speedup;
     Router& router = routers_.emplace_back();
-    router.next_vc.assign(static_cast<std::size_t>(expanded), 0);
+    router.next_vc.assign(index(expanded), 0);
     router.vc_pointers.resize(inputs_of * width_, spec.output_ports * width_);
     router.switch_pointers.resize(expanded, spec.output_ports);
     router.speculative_pointers.resize(expanded, spec.output_ports);
     choices = std::max(choices, expanded * spec.output_ports);
     const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
-    words_.push_back(words_.back() + static_cast<std::size_t>(vcs + 63) / 64);
+    words_.push_back(words_.back() + index(vcs + 63) / 64);
   }
   allocating_.resize(words_.back());
   switching_.resize(words_.back());
   for (BitSets& sets : starting_) sets.resize(words_.back());
-  choice_.assign(static_cast<std::size_t>(choices), -1);
+  choice_.assign(index(choices), -1);
 }
 
 void StagedRouters::run(int r, Cycle now) {

@@ -71,7 +71,7 @@ class StagedRouters {
   // Number of a virtual channel for arbiters over inputs.
   int arbiter_input(const InputVc& vc) const { return at(shape_->link, vc.channel).sink_place * width_ + vc.number; }
   std::uint64_t* of_router(BitSets& sets, int r) { return &sets[at(words_, r)]; }
-  std::uint64_t* starting(int r, Cycle since) { return of_router(starting_[static_cast<std::size_t>(clock_->own_cycle(r, since) & 3)], r); }
+  std::uint64_t* starting(int r, Cycle since) { return of_router(at(starting_, clock_->own_cycle(r, since) & 3), r); }
   template <class Visit>
   void each_of_router(const BitSets& sets, int r, Visit visit) const {
     each_bit(&sets[at(words_, r)], at(words_, r + 1) - at(words_, r), visit);

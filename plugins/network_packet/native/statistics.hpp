@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -30,12 +31,12 @@ struct Statistics {
     kPerChannel,
   };
 
-  explicit Statistics(int channels) : counters(kTotals + static_cast<std::size_t>(channels) * kPerChannel) {}
+  explicit Statistics(int channels) : counters(kTotals + index(channels) * kPerChannel) {}
 
-  void add(Total which, std::int64_t value) { counters[static_cast<std::size_t>(which)] += value; }
-  void add(int channel, PerChannel which, std::int64_t value) { counters[index(channel, which)] += value; }
-  std::int64_t of(int channel, PerChannel which) const { return counters[index(channel, which)]; }
-  std::int64_t total(int which) const { return counters[static_cast<std::size_t>(which)]; }
+  void add(Total which, std::int64_t value) { at(counters, which) += value; }
+  void add(int channel, PerChannel which, std::int64_t value) { counters[place(channel, which)] += value; }
+  std::int64_t of(int channel, PerChannel which) const { return counters[place(channel, which)]; }
+  std::int64_t total(int which) const { return at(counters, which); }
 
   void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
     add(kPackets, 1);
@@ -43,8 +44,8 @@ struct Statistics {
     add(kHops, hops);
     add(kQueueing, queueing);
     add(kInNetwork, in_network);
-    ++counters[kQueueingBucket + static_cast<std::size_t>(bucket(queueing))];
-    ++counters[kInNetworkBucket + static_cast<std::size_t>(bucket(in_network))];
+    ++counters[kQueueingBucket + index(bucket(queueing))];
+    ++counters[kInNetworkBucket + index(bucket(in_network))];
   }
 
   // What has been counted since they were `before` has happened `times` times more.
@@ -57,9 +58,7 @@ struct Statistics {
   std::vector<std::int64_t> counters;
 
  private:
-  static std::size_t index(int channel, PerChannel which) {
-    return kTotals + static_cast<std::size_t>(channel) * kPerChannel + static_cast<std::size_t>(which);
-  }
+  static std::size_t place(int channel, PerChannel which) { return kTotals + index(channel) * kPerChannel + index(which); }
 };
 
 }  // namespace astra::packet

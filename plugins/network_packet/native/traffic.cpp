@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "domain.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -15,7 +16,7 @@ constexpr Cycle kLook = 63;      // a lane is looked at this often while it wait
 }  // namespace
 
 Traffic::Traffic(TrafficOptions options, const Shape& shape)
-    : periods(static_cast<std::size_t>(options.periods)), options_(std::move(options)), next_(static_cast<std::size_t>(shape.lanes())) {
+    : periods(index(options.periods)), options_(std::move(options)), next_(index(shape.lanes())) {
   std::uint64_t seed = options_.seed;
   for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
     seed += 0x9E3779B97F4A7C15ULL;
@@ -28,7 +29,7 @@ Traffic::Traffic(TrafficOptions options, const Shape& shape)
     const double rate = options_.rate / options_.packet_flits / shape.lanes_of(lane.node, lane.vnet).count;
     log_idle_.push_back(std::log1p(-std::min(rate, 1.0 - 1e-12)));
   }
-  for (int lane = 0; lane < shape.lanes(); ++lane) next_[static_cast<std::size_t>(lane)] = gap(lane) - 1;
+  for (int lane = 0; lane < shape.lanes(); ++lane) at(next_, lane) = gap(lane) - 1;
 }
 
 std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
@@ -48,13 +49,13 @@ double Traffic::uniform() { return (static_cast<double>(random() >> 11) + 0.5) *
 
 // Cycles to the next packet of a lane that makes one with the same probability in every cycle.
 Cycle Traffic::gap(int lane) {
-  const double log_idle = log_idle_[static_cast<std::size_t>(lane)];
+  const double log_idle = at(log_idle_, lane);
   if (log_idle < kAlways) return 1;
   return 1 + static_cast<Cycle>(std::min(std::log(uniform()) / log_idle, 1e15));
 }
 
 int Traffic::destination(int source) {
-  const int fixed = options_.target[static_cast<std::size_t>(source)];
+  const int fixed = at(options_.target, source);
   if (fixed >= 0) return fixed;
   const auto nodes = static_cast<std::uint64_t>(options_.target.size());
   if (options_.hot_share > 0 && uniform() < options_.hot_share) return options_.hot_node;
@@ -70,12 +71,12 @@ int Traffic::period_of(Cycle time) const {
 }
 
 void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
-  Cycle& next = next_[static_cast<std::size_t>(lane)];
+  Cycle& next = at(next_, lane);
   while (next <= now) {
     interfaces.create(next, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
     const int period = period_of(next);
     if (period >= 0) {
-      periods[static_cast<std::size_t>(period)].offered_flits += options_.packet_flits;
+      at(periods, period).offered_flits += options_.packet_flits;
       ++pending_;
     }
     next += gap(lane);
@@ -85,11 +86,11 @@ void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
 
 void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
   const int arrived = period_of(now);
-  if (arrived >= 0) periods[static_cast<std::size_t>(arrived)].accepted_flits += packet.flits;
+  if (arrived >= 0) at(periods, arrived).accepted_flits += packet.flits;
   const int created = period_of(message.created);
   if (created < 0) return;
   --pending_;
-  PeriodFigures& figures = periods[static_cast<std::size_t>(created)];
+  PeriodFigures& figures = at(periods, created);
   const Cycle latency = now - message.created;
   ++figures.packets;
   figures.latency += static_cast<double>(latency);
