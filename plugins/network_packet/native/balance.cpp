@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shape.hpp"
+#include "routing_tables.hpp"
 
 namespace astra::packet {
 
@@ -16,7 +16,7 @@ constexpr std::size_t kMostEntries = 1 << 22;  // larger tables would take long,
 // The traffic of a table, and changes of it one destination at a time.
 class Balance {
  public:
-  Balance(const Shape& shape, int dimension, std::vector<std::uint16_t>& table, const std::vector<int>& distance)
+  Balance(const RoutingTables& shape, int dimension, std::vector<std::uint16_t>& table, const std::vector<int>& distance)
       : shape_(shape),
         size_(at(shape.sizes, dimension)),
         table_(table),
@@ -87,7 +87,7 @@ class Balance {
       at(cost_, r) = least;
       changed = changed || best != place(r, wanted);
       std::uint16_t& entry = at(table_, r * size_ + wanted);
-      entry = static_cast<std::uint16_t>((entry & ~Shape::kPlace) | best);
+      entry = static_cast<std::uint16_t>((entry & ~RoutingTables::kPlace) | best);
     }
     return changed;
   }
@@ -132,9 +132,9 @@ class Balance {
   }
 
   int far(int r, int wanted) const { return at(distance_, r * size_ + wanted); }
-  std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & Shape::kPlace; }
+  std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & RoutingTables::kPlace; }
 
-  const Shape& shape_;
+  const RoutingTables& shape_;
   int size_;
   std::vector<std::uint16_t>& table_;
   const std::vector<int>& distance_;
@@ -147,7 +147,7 @@ class Balance {
 };
 
 // Where the ways by digits of the destination (make_tables) are not even, those that destinations choose one after the other may be better.
-void Shape::balance(int d, std::vector<std::uint16_t>& table) const {
+void RoutingTables::balance(int d, std::vector<std::uint16_t>& table) const {
   const bool choices =
       std::any_of(table.begin(), table.end(), [](std::uint16_t entry) { return entry != kNoWay && (entry & kSeveral) != 0; });
   if (!choices || table.size() > kMostEntries) return;

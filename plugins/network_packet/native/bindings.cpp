@@ -96,9 +96,9 @@ std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::
   return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
 }
 
-nb::list dependencies(const Network& network, std::size_t domain) {
+nb::list dependencies_of(const Network& network, std::size_t domain) {
   nb::list found;
-  for (const Dependency& d : network.shape(domain).dependencies()) {
+  for (const Dependency& d : dependencies(network.shape(domain))) {
     found.append(
         nb::make_tuple(nb::make_tuple(d.channel, d.first_vc, d.end_vc), nb::make_tuple(d.next_channel, d.next_first_vc, d.next_end_vc)));
   }
@@ -283,7 +283,7 @@ NB_MODULE(_core, m) {
       .def("check", &Network::check)
       .def_prop_ro("clock_ps", &Network::clock_ps)
       .def_prop_ro("domains", &Network::domains)
-      .def("dependencies", &dependencies, "domain"_a)
+      .def("dependencies", &dependencies_of, "domain"_a)
       .def("statistics", &statistics);
 
   m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");

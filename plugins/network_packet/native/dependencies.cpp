@@ -42,7 +42,7 @@ bool has_circle(const Graph& graph) {
 }  // namespace
 
 template <class Visit>
-void Shape::each_way(int d, int r, int wanted, Visit visit) const {
+void RoutingTables::each_way(int d, int r, int wanted, Visit visit) const {
   const RouterSpec& spec = at(router, r);
   if (!spec.spray.empty()) {
     for (int c : spec.spray) visit(c);
@@ -54,7 +54,7 @@ void Shape::each_way(int d, int r, int wanted, Visit visit) const {
   }
 }
 
-void Shape::make_classes() {
+void RoutingTables::make_classes() {
   classes_.assign(sizes.size(), 1);
   if (rules.vc_classes == VcClasses::none && !rules.bubble) return;
   for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
@@ -71,7 +71,7 @@ void Shape::make_classes() {
 
 // Where no order is given: links to routers of higher numbers before those to lower ones, along them. So a packet changes its class where
 // it turns from down to up (as up*/down* routing forbids, Schroeder et al. 1991).
-void Shape::order_links(int d) {
+void RoutingTables::order_links(int d) {
   for (ChannelSpec& spec : channel) {
     if (spec.dimension != d || spec.order >= 0) continue;
     spec.order = spec.source < spec.sink ? spec.source : 2 * routers() - spec.source;
@@ -79,7 +79,7 @@ void Shape::order_links(int d) {
 }
 
 // By channel of a dimension, the channels that packets may take next in it.
-std::vector<std::vector<int>> Shape::followers(int d) const {
+std::vector<std::vector<int>> RoutingTables::followers(int d) const {
   Graph graph(channel.size());
   std::vector<int> seen_for(channel.size(), -1);
   std::vector<int> open;
@@ -108,7 +108,7 @@ std::vector<std::vector<int>> Shape::followers(int d) const {
 }
 
 // Classes of virtual channels that a packet has in a dimension, at most.
-int Shape::most_classes(int d) const {
+int RoutingTables::most_classes(int d) const {
   const int size = at(sizes, d);
   int most = 1;
   std::vector<int> classes(channel.size());  // from a channel on
@@ -138,38 +138,39 @@ int Shape::most_classes(int d) const {
 }
 
 // Follows the packets of every node and virtual network from all interfaces on, with every choice that routers have.
-std::vector<Dependency> Shape::dependencies() const {
+std::vector<Dependency> dependencies(const Shape& shape) {
   std::vector<Dependency> found;
-  for (int node = 0; node < nodes(); ++node) {
-    for (int vnet = 0; vnet < rules.vnets; ++vnet) {
+  for (int node = 0; node < shape.nodes(); ++node) {
+    for (int vnet = 0; vnet < shape.rules.vnets; ++vnet) {
       std::vector<std::pair<int, int>> open;  // channel, class
-      std::vector<bool> seen(channel.size() * 256, false);
+      std::vector<bool> seen(shape.channel.size() * 256, false);
       auto take = [&](int c, int vc_class) {
         const std::size_t place = index(c * 256 + vc_class);
         if (!seen[place]) open.emplace_back(c, vc_class);
         seen[place] = true;
       };
-      for (int source = 0; source < nodes(); ++source) {
-        const Lanes& lanes = lanes_of(source, vnet);
-        for (int l = lanes.first; l < lanes.end(); ++l) take(at(lane, l).out, 0);
+      for (int source = 0; source < shape.nodes(); ++source) {
+        const Shape::Lanes& lanes = shape.lanes_of(source, vnet);
+        for (int l = lanes.first; l < lanes.end(); ++l) take(at(shape.lane, l).out, 0);
       }
       while (!open.empty()) {
         const auto [in, before] = open.back();
         open.pop_back();
-        const int r = at(channel, in).sink;
-        const int d = differing_dimension(r, node);
+        const int r = at(shape.channel, in).sink;
+        const int d = shape.routes.differing_dimension(r, node);
         if (d < 0) continue;
-        each_way(d, r, at(at(router, at(node_router, node)).coordinates, d), [&, in = in, before = before](int out) {
-          const ChannelSpec& way = at(channel, out);
-          if (vnet < way.first_vnet || vnet >= way.first_vnet + way.vnets) return;
-          const int after = next_class(in, out, node, before);
-          if (at(channel, in).dimension >= 0) {
-            const auto [first, end] = vcs_of(in, vnet, before);
-            const auto [next_first, next_end] = vcs_of(out, vnet, after);
-            found.push_back({in, first, end, out, next_first, next_end});
-          }
-          take(out, after);
-        });
+        shape.routes.each_way(d, r, at(at(shape.router, at(shape.node_router, node)).coordinates, d),
+                              [&, in = in, before = before](int out) {
+                                const ChannelSpec& way = at(shape.channel, out);
+                                if (vnet < way.first_vnet || vnet >= way.first_vnet + way.vnets) return;
+                                const int after = shape.next_class(in, out, node, before);
+                                if (at(shape.channel, in).dimension >= 0) {
+                                  const auto [first, end] = shape.vcs_of(in, vnet, before);
+                                  const auto [next_first, next_end] = shape.vcs_of(out, vnet, after);
+                                  found.push_back({in, first, end, out, next_first, next_end});
+                                }
+                                take(out, after);
+                              });
       }
       std::sort(found.begin(), found.end());
       found.erase(std::unique(found.begin(), found.end()), found.end());

@@ -34,10 +34,10 @@ int RouteComputation::route(int r, int in, Packet& packet) {
   if (at(shape_->link, out).dimension < 0) return out;
   if (!router.spray.empty()) {
     out = router.spray[at(sprayed_, r)++ % router.spray.size()];
-  } else if (choice == RouteChoice::first || !shape_->several_ways(r, packet.destination)) {
+  } else if (choice == RouteChoice::first || !shape_->routes.several_ways(r, packet.destination)) {
     // There is nothing to choose.
   } else if (choice == RouteChoice::random) {
-    const std::vector<int> all = shape_->next_hops(r, packet.destination);
+    const std::vector<int> all = shape_->routes.next_hops(r, packet.destination);
     out = all[(next_random(at(random_, r)) >> 33) % all.size()];
   } else {
     out = most_free(r, packet.destination);
@@ -50,7 +50,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
 int RouteComputation::most_free(int r, int destination) {
   int out = -1;
   std::int64_t most = -1;
-  for (int candidate : shape_->next_hops(r, destination)) {
+  for (int candidate : shape_->routes.next_hops(r, destination)) {
     channels_->take_credits(candidate, clock_->now());
     const std::int64_t places = channels_->free_places(candidate);
     if (places <= most) continue;

@@ -18,6 +18,7 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       router(std::move(routers)),
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
+      routes(rules, router, channel, sizes, node_router),
       lanes_of_(node_router.size() * index(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
@@ -62,22 +63,15 @@ void Shape::set_dividers(const std::vector<int>& of_routers) {
 
 void Shape::make_routes() {
   number_ports();
-  for (const RouterSpec& spec : router) {
-    if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
-    coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
-  }
-  make_tables();
-  make_hops();
-  make_classes();
+  routes.make();
 }
 
-// Cycles in which a unit handles what it has, at most.
 Cycle Shape::handling() const {
   return rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay;
 }
 
 void Shape::finish(int vcs) {
-  for (int classes : classes_) {
+  for (int classes : vc_classes()) {
     if (rules.vc_classes != VcClasses::none && classes > vcs) throw std::invalid_argument("there are more classes than virtual channels");
   }
   rules.vcs = vcs;
@@ -118,7 +112,8 @@ void Shape::make_links() {
     made.source_port = static_cast<std::uint16_t>(spec.source_port);
     made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
     made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
-    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = static_cast<std::uint8_t>(at(classes_, spec.dimension));
+    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none)
+      made.classes = static_cast<std::uint8_t>(at(vc_classes(), spec.dimension));
     made.ring = spec.ring;
   }
   auto number_vcs = [this](int c) {
@@ -138,8 +133,8 @@ void Shape::make_links() {
 
 int Shape::lane_towards(int source, int destination, int vnet) const {
   const Lanes& lanes = lanes_of(source, vnet);
-  const std::uint16_t place = hop(at(node_router, source), destination) & kPlace;
-  return place == kHere || place == kNoWay ? lanes.first : lanes.first + place % lanes.count;
+  const std::uint16_t place = routes.hop(at(node_router, source), destination) & RoutingTables::kPlace;
+  return place == RoutingTables::kHere || place == RoutingTables::kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
 int Shape::next_class(int in, int out, int node, int before) const {
@@ -156,7 +151,7 @@ int Shape::hops(int source, int destination, int vnet) const {
   if (lanes_of(source, vnet).count == 0 || lanes_of(destination, vnet).count == 0) return -1;
   int r = at(node_router, source);
   for (int count = 0; count <= routers(); ++count) {
-    if (differing_dimension(r, destination) < 0) return count;
+    if (routes.differing_dimension(r, destination) < 0) return count;
     const int c = !at(router, r).spray.empty() ? at(router, r).spray.front() : first_hop(r, -1, destination, vnet);
     if (c < 0) return -1;
     r = at(channel, c).sink;

@@ -6,11 +6,21 @@
 #include <stdexcept>
 #include <utility>
 
-#include "shape.hpp"
+#include "routing_tables.hpp"
 
 namespace astra::packet {
 
-void Shape::make_tables() {
+void RoutingTables::make() {
+  for (const RouterSpec& spec : router) {
+    if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
+    coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
+  }
+  make_tables();
+  make_hops();
+  make_classes();
+}
+
+void RoutingTables::make_tables() {
   for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
     measure_distances(d);
     check_ways(d);
@@ -35,7 +45,7 @@ void Shape::make_tables() {
 }
 
 // From all routers that have the wanted coordinate backwards over the links of the dimension, the nearest first (Dijkstra).
-void Shape::measure_distances(int d) {
+void RoutingTables::measure_distances(int d) {
   const int size = at(sizes, d);
   std::vector<int> distance(router.size() * index(size), -1);
   using Reached = std::pair<int, int>;  // distance, router
@@ -62,7 +72,7 @@ void Shape::measure_distances(int d) {
   distance_.push_back(std::move(distance));
 }
 
-void Shape::check_ways(int d) const {
+void RoutingTables::check_ways(int d) const {
   const int size = at(sizes, d);
   for (int r : node_router) {
     for (int wanted = 0; wanted < size; ++wanted) {
@@ -74,7 +84,7 @@ void Shape::check_ways(int d) const {
 }
 
 // Of each router, the links of the dimension from the nearest position: 0 for positions, 1 for switches next to them, and so on.
-std::vector<int> Shape::heights(int d) const {
+std::vector<int> RoutingTables::heights(int d) const {
   std::vector<int> height(router.size(), -1);
   std::vector<int> reached;
   for (int r = 0; r < routers(); ++r) {
@@ -96,7 +106,7 @@ std::vector<int> Shape::heights(int d) const {
 
 // By height, what a destination is divided by before it chooses among several ways. Routers of each height look at a digit of the
 // destination that those below them have not looked at, so that destinations spread over all ways up (on a k-ary n-tree: d-mod-k).
-std::vector<std::size_t> Shape::strides(int d, const std::vector<int>& height) const {
+std::vector<std::size_t> RoutingTables::strides(int d, const std::vector<int>& height) const {
   const int size = at(sizes, d);
   std::vector<std::size_t> ways(index(*std::max_element(height.begin(), height.end())) + 1, 1);
   for (int r = 0; r < routers(); ++r) {
@@ -115,7 +125,7 @@ std::vector<std::size_t> Shape::strides(int d, const std::vector<int>& height) c
   return stride;
 }
 
-void Shape::make_hops() {
+void RoutingTables::make_hops() {
   if (router.size() * node_router.size() > kMostHops) return;
   std::vector<std::uint16_t> made;
   for (int r = 0; r < routers(); ++r) {
@@ -124,14 +134,14 @@ void Shape::make_hops() {
   hop_ = std::move(made);
 }
 
-std::uint16_t Shape::look_up(int r, int node) const {
+std::uint16_t RoutingTables::look_up(int r, int node) const {
   const int d = differing_dimension(r, node);
   if (d < 0) return kHere;
   const int wanted = coordinate_[index(at(node_router, node)) * sizes.size() + index(d)];
   return at(at(table_, d), r * at(sizes, d) + wanted);
 }
 
-std::vector<int> Shape::next_hops(int r, int node) const {
+std::vector<int> RoutingTables::next_hops(int r, int node) const {
   std::vector<int> found;
   const int d = differing_dimension(r, node);
   if (d < 0) return found;
