@@ -50,8 +50,8 @@ nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::b
   chakra::ProgramColumns made = chakra::make_program(
       {column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control), column<std::uint64_t>(data_end),
        column<std::uint32_t>(data), column<std::uint32_t>(order), texts(device), texts(others), texts(work), text(computing)});
-  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of), taken(made.after_end),
-                        taken(made.after));
+  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of),
+                        taken(made.after_end), taken(made.after));
 }
 
 nb::dict take_columns(chakra::Reader& reader) {
@@ -87,8 +87,8 @@ nb::dict take_columns(chakra::Reader& reader) {
 
 NB_MODULE(_core, module) {
   module.doc() = "The compiled part of astra-sim-chakra.";
-  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "device"_a,
-             "others"_a, "work"_a, "computing"_a);
+  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "device"_a, "others"_a, "work"_a,
+             "computing"_a);
   nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
   nb::class_<chakra::Reader>(module, "Reader")
       .def(nb::init<std::uint64_t, bool, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a, "control"_a)

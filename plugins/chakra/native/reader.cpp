@@ -23,31 +23,63 @@ std::string words(Wide value) {
 }
 
 // The members of AttributeProto's oneof: names, and the wire type of each.
-constexpr const char* kMembers[33] = {
-    nullptr,        nullptr,       nullptr,         "double_val",   "double_list",   "float_val",   "float_list",    "int32_val",    "int32_list",
-    "int64_val",    "int64_list",  "uint32_val",    "uint32_list",  "uint64_val",    "uint64_list", "sint32_val",    "sint32_list",  "sint64_val",
-    "sint64_list",  "fixed32_val", "fixed32_list",  "fixed64_val",  "fixed64_list",  "sfixed32_val", "sfixed32_list", "sfixed64_val", "sfixed64_list",
-    "bool_val",     "bool_list",   "string_val",    "string_list",  "bytes_val",     "bytes_list"};
+constexpr const char* kMembers[33] = {nullptr,         nullptr,        nullptr,         "double_val",  "double_list",  "float_val",
+                                      "float_list",    "int32_val",    "int32_list",    "int64_val",   "int64_list",   "uint32_val",
+                                      "uint32_list",   "uint64_val",   "uint64_list",   "sint32_val",  "sint32_list",  "sint64_val",
+                                      "sint64_list",   "fixed32_val",  "fixed32_list",  "fixed64_val", "fixed64_list", "sfixed32_val",
+                                      "sfixed32_list", "sfixed64_val", "sfixed64_list", "bool_val",    "bool_list",    "string_val",
+                                      "string_list",   "bytes_val",    "bytes_list"};
 
 std::uint32_t wire_type(std::uint32_t member) {
   switch (member) {
-    case 3: case 21: case 25: return kFixed64;
-    case 5: case 19: case 23: return kFixed32;
-    case 7: case 9: case 11: case 13: case 15: case 17: case 27: return kVarint;
-    default: return kLength;
+    case 3:
+    case 21:
+    case 25:
+      return kFixed64;
+    case 5:
+    case 19:
+    case 23:
+      return kFixed32;
+    case 7:
+    case 9:
+    case 11:
+    case 13:
+    case 15:
+    case 17:
+    case 27:
+      return kVarint;
+    default:
+      return kLength;
   }
 }
 
 bool integer(const Field& field, Wide& value) {
   const std::uint64_t raw = field.value;
   switch (field.number) {
-    case 7: case 23: value = static_cast<std::int32_t>(raw); return true;
-    case 9: case 25: value = static_cast<std::int64_t>(raw); return true;
-    case 11: case 19: value = static_cast<std::uint32_t>(raw); return true;
-    case 13: case 21: value = raw; return true;
-    case 15: value = static_cast<std::int32_t>((static_cast<std::uint32_t>(raw) >> 1) ^ (~(static_cast<std::uint32_t>(raw) & 1) + 1)); return true;
-    case 17: value = static_cast<std::int64_t>((raw >> 1) ^ (~(raw & 1) + 1)); return true;
-    default: return false;
+    case 7:
+    case 23:
+      value = static_cast<std::int32_t>(raw);
+      return true;
+    case 9:
+    case 25:
+      value = static_cast<std::int64_t>(raw);
+      return true;
+    case 11:
+    case 19:
+      value = static_cast<std::uint32_t>(raw);
+      return true;
+    case 13:
+    case 21:
+      value = raw;
+      return true;
+    case 15:
+      value = static_cast<std::int32_t>((static_cast<std::uint32_t>(raw) >> 1) ^ (~(static_cast<std::uint32_t>(raw) & 1) + 1));
+      return true;
+    case 17:
+      value = static_cast<std::int64_t>((raw >> 1) ^ (~(raw & 1) + 1));
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -149,19 +181,35 @@ void Reader::node(std::string_view message) {
     while (fields.next(field)) {
       bool other = false;
       switch (field.number) {
-        case 1: expect(field, kVarint, "id"); id = field.value; break;
-        case 2: name = text(field, "name"); break;
-        case 3: expect(field, kVarint, "type"); type = field.value; break;
-        case 4: dependencies(field, "ctrl_deps", control_ids_); break;
-        case 5: dependencies(field, "data_deps", data_ids_); break;
-        case 7: expect(field, kVarint, "duration_micros"); duration = field.value; break;
+        case 1:
+          expect(field, kVarint, "id");
+          id = field.value;
+          break;
+        case 2:
+          name = text(field, "name");
+          break;
+        case 3:
+          expect(field, kVarint, "type");
+          type = field.value;
+          break;
+        case 4:
+          dependencies(field, "ctrl_deps", control_ids_);
+          break;
+        case 5:
+          dependencies(field, "data_deps", data_ids_);
+          break;
+        case 7:
+          expect(field, kVarint, "duration_micros");
+          duration = field.value;
+          break;
         case 10:
           expect(field, kLength, "attr");
           attributes.push_back(parse_attribute(field.bytes));
           other = !is_known(attributes.back().name);
           if (other) attributes.pop_back();
           break;
-        default: other = true;
+        default:
+          other = true;
       }
       if (other && keep_) c.others.append(field.begin, fields.position());
     }
@@ -211,14 +259,30 @@ void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& g
     case 0:
       c.is_cpu_op[row] = static_cast<std::int8_t>(value.number == 27 ? value.value != 0 : whole(value, name, 0, 1));
       break;
-    case 1: c.num_ops[row] = whole(value, name, 0, kMost64); break;
-    case 2: c.tensor_size[row] = whole(value, name, 0, kMost64); break;
-    case 3: c.comm_type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9)); break;
-    case 4: c.comm_priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32)); break;
-    case 5: c.comm_size[row] = whole(value, name, 0, kMost64); break;
-    case 6: c.comm_src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32)); break;
-    case 7: c.comm_dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32)); break;
-    case 8: c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32)); break;
+    case 1:
+      c.num_ops[row] = whole(value, name, 0, kMost64);
+      break;
+    case 2:
+      c.tensor_size[row] = whole(value, name, 0, kMost64);
+      break;
+    case 3:
+      c.comm_type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9));
+      break;
+    case 4:
+      c.comm_priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      break;
+    case 5:
+      c.comm_size[row] = whole(value, name, 0, kMost64);
+      break;
+    case 6:
+      c.comm_src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      break;
+    case 7:
+      c.comm_dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      break;
+    case 8:
+      c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      break;
     case 9:
       if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; a string_val is right");
       if (!is_utf8(value.bytes)) throw Broken(std::string(name) + " is not text in UTF-8");
@@ -333,7 +397,8 @@ void Reader::resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>
       } else if (control && lenient_) {
         ++left_out;
       } else {
-        throw Broken(label(row) + ": " + (control ? "control" : "data") + " dependency " + std::to_string(ids[place]) + " is no node of the file");
+        throw Broken(label(row) + ": " + (control ? "control" : "data") + " dependency " + std::to_string(ids[place]) +
+                     " is no node of the file");
       }
     }
     begin = ends[row];

@@ -26,7 +26,8 @@ class Reader {
  public:
   // `offset`: where in the file the nodes begin. `keep`: keep the fields for which there is no column. `lenient`: leave out control
   // dependencies on nodes that are not in the file. `control`: follow control dependencies; else nodes have none.
-  Reader(std::uint64_t offset, bool keep, bool lenient, bool control) : offset_(offset), keep_(keep), lenient_(lenient), control_(control) {}
+  Reader(std::uint64_t offset, bool keep, bool lenient, bool control)
+      : offset_(offset), keep_(keep), lenient_(lenient), control_(control) {}
 
   // The next bytes of the file.
   void feed(std::string_view bytes);

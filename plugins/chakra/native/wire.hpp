@@ -17,10 +17,14 @@ enum WireType : std::uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32
 
 inline const char* wire_name(std::uint32_t type) {
   switch (type) {
-    case kVarint: return "a varint";
-    case kFixed64: return "64 bits";
-    case kLength: return "bytes with a length";
-    default: return "32 bits";
+    case kVarint:
+      return "a varint";
+    case kFixed64:
+      return "64 bits";
+    case kLength:
+      return "bytes with a length";
+    default:
+      return "32 bits";
   }
 }
 
@@ -62,11 +66,21 @@ class Message {
     field.number = static_cast<std::uint32_t>(key >> 3);
     field.type = static_cast<std::uint32_t>(key & 7);
     switch (field.type) {
-      case kVarint: field.value = varint(); break;
-      case kFixed64: field.value = fixed(8); break;
-      case kFixed32: field.value = fixed(4); break;
-      case kLength: field.bytes = bytes(); break;
-      default: throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) + "; 0, 1, 2 and 5 are right");
+      case kVarint:
+        field.value = varint();
+        break;
+      case kFixed64:
+        field.value = fixed(8);
+        break;
+      case kFixed32:
+        field.value = fixed(4);
+        break;
+      case kLength:
+        field.bytes = bytes();
+        break;
+      default:
+        throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) +
+                     "; 0, 1, 2 and 5 are right");
     }
     return true;
   }

@@ -15,7 +15,7 @@ struct Dimension {
   double bandwidth;                // bytes per nanosecond of what one message uses
   double link_latency_ns;
   double nic_latency_ns;
-  double router_latency_ns;        // 0 where there is none
+  double router_latency_ns;  // 0 where there is none
   double memory_latency_ns;
   double memory_bandwidth;
   double memory_scale;

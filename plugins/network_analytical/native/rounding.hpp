@@ -7,7 +7,8 @@ namespace analytical {
 
 enum class Rounding { nanosecond, nanosecond_sum, picosecond };
 
-// Picoseconds of a message, a whole number: latency of links, time of transfer, latency of network interfaces and of a router, in nanoseconds.
+// Picoseconds of a message, a whole number: latency of links, time of transfer, latency of network interfaces and of a router, in
+// nanoseconds.
 inline double delay_ps(Rounding rounding, double links_ns, double transfer_ns, double interfaces_ns = 0, double router_ns = 0) {
   if (rounding == Rounding::nanosecond) {
     double delay = std::trunc(links_ns);

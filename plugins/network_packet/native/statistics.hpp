@@ -6,55 +6,59 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
 struct Statistics {
-    static constexpr int kBuckets = 64;  // bucket b > 0 of a histogram counts values from 2^(b-1) to 2^b - 1 cycles
+  static constexpr int kBuckets = 64;  // bucket b > 0 of a histogram counts values from 2^(b-1) to 2^b - 1 cycles
 
-    enum Total {
-        kPackets,         // received
-        kFlits,           // received
-        kHops,            // links between routers crossed by received packets
-        kFlitHops,        // flits put on links between routers
-        kQueueing,        // cycles of received packets from when they were made to the departure of the head
-        kInNetwork,       // cycles of received packets from there to the arrival of the tail
-        kQueueingBucket,
-        kInNetworkBucket = kQueueingBucket + kBuckets,
-        kTotals = kInNetworkBucket + kBuckets,
-    };
-    enum PerChannel {
-        kChannelFlits,
-        kChannelPackets,
-        kChannelWaiting,  // flit cycles spent in the buffers behind the channel
-        kPerChannel,
-    };
+  enum Total {
+    kPackets,    // received
+    kFlits,      // received
+    kHops,       // links between routers crossed by received packets
+    kFlitHops,   // flits put on links between routers
+    kQueueing,   // cycles of received packets from when they were made to the departure of the head
+    kInNetwork,  // cycles of received packets from there to the arrival of the tail
+    kQueueingBucket,
+    kInNetworkBucket = kQueueingBucket + kBuckets,
+    kTotals = kInNetworkBucket + kBuckets,
+  };
+  enum PerChannel {
+    kChannelFlits,
+    kChannelPackets,
+    kChannelWaiting,  // flit cycles spent in the buffers behind the channel
+    kPerChannel,
+  };
 
-    explicit Statistics(int channels) : counters(kTotals + static_cast<std::size_t>(channels) * kPerChannel) {}
+  explicit Statistics(int channels) : counters(kTotals + index(channels) * kPerChannel) {}
 
-    void add(Total which, std::int64_t value) { counters[static_cast<std::size_t>(which)] += value; }
-    void add(int channel, PerChannel which, std::int64_t value) { counters[index(channel, which)] += value; }
-    std::int64_t of(int channel, PerChannel which) const { return counters[index(channel, which)]; }
-    std::int64_t total(int which) const { return counters[static_cast<std::size_t>(which)]; }
+  void add(Total which, std::int64_t value) { at(counters, which) += value; }
+  void add(int channel, PerChannel which, std::int64_t value) { counters[place(channel, which)] += value; }
+  std::int64_t of(int channel, PerChannel which) const { return counters[place(channel, which)]; }
+  std::int64_t total(int which) const { return at(counters, which); }
 
-    void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
-        add(kPackets, 1);
-        add(kFlits, flits);
-        add(kHops, hops);
-        add(kQueueing, queueing);
-        add(kInNetwork, in_network);
-        ++counters[kQueueingBucket + static_cast<std::size_t>(bucket(queueing))];
-        ++counters[kInNetworkBucket + static_cast<std::size_t>(bucket(in_network))];
-    }
+  void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
+    add(kPackets, 1);
+    add(kFlits, flits);
+    add(kHops, hops);
+    add(kQueueing, queueing);
+    add(kInNetwork, in_network);
+    ++counters[kQueueingBucket + index(bucket(queueing))];
+    ++counters[kInNetworkBucket + index(bucket(in_network))];
+  }
 
-    static int bucket(std::int64_t value) { return value <= 0 ? 0 : std::bit_width(static_cast<std::uint64_t>(value)); }
+  // What has been counted since they were `before` has happened `times` times more.
+  void repeat(const std::vector<std::int64_t>& before, std::int64_t times) {
+    for (std::size_t i = 0; i < counters.size(); ++i) counters[i] += times * (counters[i] - before[i]);
+  }
 
-    std::vector<std::int64_t> counters;
+  static int bucket(std::int64_t value) { return value <= 0 ? 0 : std::bit_width(static_cast<std::uint64_t>(value)); }
 
-private:
-    static std::size_t index(int channel, PerChannel which) {
-        return kTotals + static_cast<std::size_t>(channel) * kPerChannel + static_cast<std::size_t>(which);
-    }
+  std::vector<std::int64_t> counters;
+
+ private:
+  static std::size_t place(int channel, PerChannel which) { return kTotals + index(channel) * kPerChannel + index(which); }
 };
 
 }  // namespace astra::packet

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
 
-from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet._core import Network, Shape, VnetChoice
 from astra_sim_network_packet.options import Settings
 from astra_sim_network_packet.topologies import Link, graph_of, link_count
 
@@ -147,11 +147,17 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
     """A network of that shape, at rest."""
     lanes_by_dimension = settings.allocation == "combined"
-    network = Network(platform.npus, len(platform.dimensions) if lanes_by_dimension else 1, clock_of(settings, platform), True)
+    vnets = len(platform.dimensions) if lanes_by_dimension else 1
+    network = Network(platform.npus, vnets, vnet_choice(platform, lanes_by_dimension), clock_of(settings, platform), True)
     network.add_domain(shape, list(range(platform.npus)))
-    if lanes_by_dimension:
-        network.choose_by_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
     return network
+
+
+def vnet_choice(platform: Platform, lanes_by_dimension: bool) -> VnetChoice:
+    """A message uses the virtual network of the last dimension in which its ends differ, or the only one there is."""
+    if not lanes_by_dimension:
+        return VnetChoice.single()
+    return VnetChoice.by_last_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
 
 
 class _Ports:

@@ -14,7 +14,7 @@ from astra_sim import InputError, option
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
-from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet._core import Network, Shape, VnetChoice
 from astra_sim_network_packet.fabric import MAX_CHANNELS
 from astra_sim_network_packet.options import Settings
 
@@ -240,7 +240,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     if network.npus * of_npu > MAX_CHANNELS:
         raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; at most {MAX_CHANNELS} links are right for flits")
     rules = settings.rules(network.vnets, clock_ps)
-    made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
+    made = Network(network.npus, network.vnets, vnet_choice(network), rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
@@ -268,6 +268,14 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
         to_switches = [link for link in links if link.vnet < 0]
         made.add_domain(_switches(network, to_switches, parts), list(range(network.npus)))
     return made
+
+
+def vnet_choice(network: GarnetNetwork) -> VnetChoice:
+    """As in ASTRA-sim 1.0, every queue of the system layer is a virtual network, with rings of its own: those of the first dimension first.
+
+    A network of one ring has one for all queues.
+    """
+    return VnetChoice.by_queue(range(network.vnets)) if network.vnets > 1 else VnetChoice.single()
 
 
 class _Wires:
