@@ -1,4 +1,4 @@
-"""Layered workloads: layers with three passes, and the program that a training loop writes for them."""
+"""Layered workloads: layers with three passes, and the program that a training loop writes from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PassOptions:
 
     @property
     def shape(self) -> Shape | None:
-        """The shape, if it is given."""
+        """The shape, if the pass has one."""
         return self.gemm if self.gemm is not None else self.convolution
 
 
@@ -58,10 +58,10 @@ class LayerOptions:
 
 
 class LayeredProgram:
-    """What a training loop writes: computing, collectives and waits, layer by layer, for all passes.
+    """The program that a training loop writes: compute, collectives and waits, layer by layer, for all passes.
 
-    `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
-    splits one puts the new list in its place before it writes anything.
+    `layers` are those of the workload, `passes` is the number of iterations. Collectives refer to `dimensions`; a loop that
+    splits one replaces the list before it writes an operation.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LayeredProgram:
         return tuple(range(len(self.dimensions)))
 
     def iterations(self) -> Iterator[int]:
-        """The training iterations, to loop over; operations are counted to the one the loop is in."""
+        """The training iterations, to loop over; operations belong to the current one."""
         for iteration in range(self.passes):
             self._builder.iteration = iteration
             yield iteration
@@ -94,7 +94,7 @@ class LayeredProgram:
         return Collective(name) if name is not None else None
 
     def compute(self, layer: int, training_pass: Pass) -> None:
-        """Compute a pass of a layer, with what it reads from remote memory before and writes there after."""
+        """Compute a pass of a layer, with its reads from remote memory before and its writes after."""
         options = self._options(layer, training_pass)
         if options.remote_read_bytes:
             self._builder.access(options.remote_read_bytes, layer, remote=True)
@@ -103,7 +103,7 @@ class LayeredProgram:
             self._builder.access(options.remote_write_bytes, layer, write=True, remote=True)
 
     def step(self) -> None:
-        """Go from one step of the loop to the next, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
+        """Go on to the next step of the loop, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
         self._builder.idle(PS_PER_NS)
 
     def communicate(
@@ -126,7 +126,7 @@ class LayeredProgram:
         self._builder.wait(layer, training_pass, until_first=until_first)
 
     def build(self, footprint_bytes: int | None = None) -> ExecutionGraph:
-        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it."""
+        """The graph of all operations written; `footprint_bytes` is the memory that an NPU needs for it."""
         return self._builder.build(self.dimensions, [layer.name for layer in self.layers], footprint_bytes)
 
     def _options(self, layer: int, training_pass: Pass) -> PassOptions:

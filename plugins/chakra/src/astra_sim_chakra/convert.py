@@ -36,7 +36,7 @@ _TRACE = ".et"
 
 @attrs.frozen
 class Request:
-    """What is asked for: source and target with their formats, and the options, None where not given."""
+    """A conversion: source and target with their formats, and the options (None: not set)."""
 
     source: str
     source_format: str
@@ -57,10 +57,10 @@ class Request:
 @click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET; else by its extension.")
 @click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
 @click.option("--platform", metavar="S", help="Platform of the workload: plugin:NAME[?key=value&...] or a file.")
-@click.option("--system", metavar="S", help="System layer, whose clock cuts computing times.")
-@click.option("--compute", metavar="S", help="Compute model, which gives computing times.")
+@click.option("--system", metavar="S", help="System layer; its clock rounds compute times down.")
+@click.option("--compute", metavar="S", help="Compute model, which gives compute times.")
 @click.option("--passes", type=int, help="Training iterations to unroll.")
-@click.option("--compute-scale", type=float, help="Factor on every computing time.")
+@click.option("--compute-scale", type=float, help="Factor on every compute time.")
 @click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option(
@@ -90,8 +90,8 @@ def convert(
     astra convert taskgraph.dot traces/mlp.et
     astra convert et.json traces/bert.et --from pytorch --kineto kineto.json --rank 3
 
-    The traces of all ranks are named by their prefix: traces/vgg16.et stands for traces/vgg16.0.et, traces/vgg16.1.et, ... where no
-    file of that very name is meant. SOURCE may also be an experiment, whose workload is converted.
+    The traces of all ranks are named by their prefix: traces/vgg16.et means traces/vgg16.0.et, traces/vgg16.1.et, ..., unless a
+    file of that very name exists. SOURCE may also be an experiment, whose workload is converted.
     """
     chosen = source_format or _format_of_source(source)
     if target is None:
@@ -130,7 +130,7 @@ def _format_of_target(target: str, source_format: str) -> str:
 
 
 def _targets_of(source_format: str) -> tuple[str, ...]:
-    """What a source can be written as."""
+    """The target formats of a source format."""
     return ("chakra",) if source_format in ("flexflow", "pytorch") else TARGETS
 
 
@@ -139,7 +139,7 @@ def _extensions(source_format: str) -> str:
 
 
 def _check(request: Request) -> None:
-    """Raise InputError where an option has no meaning for what is converted."""
+    """Raise InputError for an option that has no effect on this conversion."""
     to_chakra = request.target_format == "chakra"
     unrolled = to_chakra and request.source_format in ("text", "toml", "json")
     uses = {
@@ -195,7 +195,7 @@ def _from_json(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _workload(experiment: Experiment, request: Request, files: FileSet) -> Iterable[str]:
-    """Write a workload in any format. Returns lines about what there is to know of it."""
+    """Write a workload in any format. Returns lines for standard error: what was dropped, which files were written."""
     for kind in ("platform", "system", "compute"):
         if kind in request.run:
             experiment.use(kind, request.run[kind], shared_plugins())
@@ -298,7 +298,7 @@ def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     return [f"{len(trace)} nodes{left_out}: {target}"]
 
 
-# -- Small things ------------------------------------------------------------------------------------------------------
+# -- Helpers -----------------------------------------------------------------------------------------------------------
 
 
 def _impossible(request: Request, what: str) -> InputError:
@@ -306,7 +306,7 @@ def _impossible(request: Request, what: str) -> InputError:
 
 
 def _plain(value: Any) -> Any:
-    """A table of options without values that wait for their type: those become what they look like."""
+    """A table of options in which values typed on the command line have become TOML values, or else text."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""From layers to what one NPU computes and exchanges."""
+"""From layers to the compute and the collectives of one NPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PASSES = ("forward", "input_gradient", "weight_gradient")
 
 
 class GeneratedPass(NamedTuple):
-    """One pass: what it multiplies, how long that takes, what it exchanges."""
+    """One pass: its matrix product or convolution, the time for it, and its collective."""
 
     shape: Shape
     compute_ns: float
@@ -44,7 +44,7 @@ class GeneratedWorkload:
     layers: tuple[GeneratedLayer, ...]
 
     def footprint_bytes(self, element_bytes: int) -> int:
-        """What an NPU has to hold at least: weights, their gradients, and the input of every layer until its backward pass."""
+        """The least memory of an NPU: weights, their gradients, and the input of every layer until its backward pass."""
         elements = 0
         for layer in self.layers:
             forward = layer.passes[0].shape
