@@ -97,8 +97,8 @@ def convert(
     if target is None:
         raise InputError(f"{source}: TARGET is missing; a name with an extension that says what to write ({_extensions(chosen)}) is right")
     to = target_format or _format_of_target(target, chosen)
-    given = {name: value for name, value in run.items() if value is not None}
-    request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
+    settings = {name: value for name, value in run.items() if value is not None}
+    request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank)
     _check(request)
     with FileSet() as files:
         lines = _CONVERTERS[chosen](request, files)
@@ -150,8 +150,8 @@ def _check(request: Request) -> None:
         "--rank": (request.rank is not None, request.source_format == "pytorch"),
         **{f"--{name.replace('_', '-')}": (True, unrolled) for name in request.run},
     }
-    for name, (given, used) in uses.items():
-        if given and not used:
+    for name, (is_set, used) in uses.items():
+        if is_set and not used:
             raise InputError(f"{name} has no meaning for a conversion from {request.source_format} to {request.target_format}")
 
 
@@ -226,21 +226,21 @@ def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> 
 def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
     """Write the execution graph of a workload, a trace for each rank."""
     components = build(experiment, shared_plugins())
-    made = graph_nodes(components.graph, components.platform)
+    nodes = graph_nodes(components.graph, components.platform)
     prefix, ranks = _prefix(request.target), components.platform.npus
-    encoded = encode_nodes(made.nodes)
+    encoded = encode_nodes(nodes.nodes)
     for rank in range(ranks):
-        if made.groups:
-            encoded = encode_nodes(made.nodes_of(rank))
+        if nodes.groups:
+            encoded = encode_nodes(nodes.nodes_of(rank))
         try:
             metadata = workload_metadata(table, encoded)
         except (TypeError, ValueError) as error:
             raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
         write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress, files=files)
-    lines = [f"{len(made.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
-    if made.groups:
-        _write_text(files, f"{prefix}.groups.json", [json.dumps(made.groups) + "\n"])
-        lines.append(f"{len(made.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
+    lines = [f"{len(nodes.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
+    if nodes.groups:
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(nodes.groups) + "\n"])
+        lines.append(f"{len(nodes.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
     return lines
 
 

@@ -38,9 +38,9 @@ def custom_collective(request: Request, options: CustomCollectiveOptions) -> Sch
     Raises InputError, naming file and node, if a trace is wrong. Raises ScheduleError if the traces are for another number of ranks, or if
     one cannot be written as a schedule: see `_Rank`.
     """
-    found = len(find_ranks(options.prefix))
-    if found and found != request.ranks:
-        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {found} ranks")
+    trace_files = len(find_ranks(options.prefix))
+    if trace_files and trace_files != request.ranks:
+        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {trace_files} ranks")
     traces = load_ranks(options.prefix, request.ranks, dependencies=options.dependencies)
     ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
     _match(ranks)

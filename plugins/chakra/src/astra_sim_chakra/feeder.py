@@ -48,9 +48,9 @@ class Feeder:
         place = 0 if id is None else bisect_left(self._ready, id)
         if id is not None and (place == len(self._ready) or self._ready[place] != id):
             raise ValueError(f"node {id} is not ready")
-        found = self._ready.pop(place)
-        self._taken.add(found)
-        return found
+        taken = self._ready.pop(place)
+        self._taken.add(taken)
+        return taken
 
     def done(self, id: int) -> list[int]:
         """End a node that was taken. Returns the ids that became ready, ascending. Raises ValueError if the node was not taken."""

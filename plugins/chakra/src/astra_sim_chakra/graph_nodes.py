@@ -48,7 +48,7 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
     Compute of 0 ps and a collective over no dimension become no node; operations that wait for them wait for their dependencies instead.
     The time in which a layer uses the result of a collective becomes compute of the CPU, since it runs beside the compute of the NPU.
     """
-    made = GraphNodes()
+    shared = GraphNodes()
     names = _Names(graph)
     partitions: dict[tuple[int, ...], list[str]] = {}
     ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
@@ -56,7 +56,7 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
         if not isinstance(operation, (Compute, Communicate, MemoryAccess, Wait)):
             raise InputError(f"operation {len(ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
         before = _merged(ends, operation.after)
-        id_ = len(made.nodes)
+        id_ = len(shared.nodes)
         if isinstance(operation, Wait):
             ends.append(tuple(dict.fromkeys(before + _merged(ends, operation.pending))))
             continue
@@ -65,7 +65,7 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             if not duration:
                 ends.append(before)
                 continue
-            made.nodes.append(
+            shared.nodes.append(
                 Node(id=id_, name=names.of(operation), type=NodeType.COMP_NODE, duration_ns=duration, data=before, is_cpu_op=False)
             )
         elif isinstance(operation, Communicate):
@@ -76,9 +76,9 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             involved = _involved(dimensions, graph.dimensions, platform)
             if involved is None:
                 if dimensions not in partitions:
-                    partitions[dimensions] = _partition(dimensions, graph.dimensions, platform.npus, made.groups)
-                made._group_of[id_] = partitions[dimensions]
-            made.nodes.append(
+                    partitions[dimensions] = _partition(dimensions, graph.dimensions, platform.npus, shared.groups)
+                shared._group_of[id_] = partitions[dimensions]
+            shared.nodes.append(
                 Node(
                     id=id_,
                     name=names.of(operation),
@@ -94,12 +94,14 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             update = round(operation.update_ps / PS_PER_NS)
             if update:
                 name = f"{names.of(operation)} update"
-                made.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
+                shared.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
         else:
-            kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
-            made.nodes.append(Node(id=id_, name=names.of(operation), type=kind, data=before, is_cpu_op=False, tensor_size=operation.bytes))
-        ends.append((len(made.nodes) - 1,))
-    return made
+            node_type = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
+            shared.nodes.append(
+                Node(id=id_, name=names.of(operation), type=node_type, data=before, is_cpu_op=False, tensor_size=operation.bytes)
+            )
+        ends.append((len(shared.nodes) - 1,))
+    return shared
 
 
 @attrs.frozen

@@ -135,9 +135,9 @@ def attribute_of(message: Any) -> Attribute:
 
 def attribute_message(name: str, member: str | None, value: Any) -> Any:
     """An AttributeProto. Raises ValueError if the value does not fit the member."""
-    given = {} if member is None else {member: {"values": value} if member.endswith("_list") else value}
+    member_value = {} if member is None else {member: {"values": value} if member.endswith("_list") else value}
     try:
-        return AttributeProto(name=name, **given)
+        return AttributeProto(name=name, **member_value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {member} cannot hold {value!r}: {error}") from None
 

@@ -75,12 +75,12 @@ class Reader:
         begin = 0
         while True:
             try:
-                found = read_varint(data, begin)
+                length = read_varint(data, begin)
             except Broken:
                 raise Broken(f"byte {self._offset}: the length of a message is a varint of more than 64 bits") from None
-            if found is None:
+            if length is None:
                 break
-            size, at = found
+            size, at = length
             if size > MAX_MESSAGE_BYTES:
                 raise Broken(f"byte {self._offset}: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
             if len(data) - at < size:
@@ -115,8 +115,8 @@ class Reader:
 
     def columns(self) -> dict[str, bytes]:
         """The columns as bytes."""
-        made = {name: column.tobytes() for name, column in self._columns.items()}
-        return {**made, "names": bytes(self._names), "others": bytes(self._others)}
+        arrays = {name: column.tobytes() for name, column in self._columns.items()}
+        return {**arrays, "names": bytes(self._names), "others": bytes(self._others)}
 
     def _node(self, data: bytes) -> None:
         try:

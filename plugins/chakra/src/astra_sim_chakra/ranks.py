@@ -35,8 +35,8 @@ class RankTraces:
         """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
         program = self.programs[self.program_of[rank]]
         src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
-        own = program.with_peers(src, dst, relative=False)
-        return attrs.evolve(own, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
+        absolute = program.with_peers(src, dst, relative=False)
+        return attrs.evolve(absolute, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
@@ -55,17 +55,17 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
     like `load_trace`, and if a file is missing, there are too many, or a peer is not a rank.
     """
     prefix = os.fspath(prefix)
-    found = find_ranks(prefix)
-    count = (max(found) + 1 if found else 0) if ranks is None else ranks
-    if not found:
+    present = find_ranks(prefix)
+    count = (max(present) + 1 if present else 0) if ranks is None else ranks
+    if not present:
         raise InputError(f"{prefix}: there are no traces; {rank_path(prefix, 0)} and so on are right, one for each rank")
     for rank in range(count):
-        if rank not in found:
+        if rank not in present:
             raise InputError(
-                f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(found)} is the last there is"
+                f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(present)} is the last there is"
             )
-    if max(found) >= count:
-        raise InputError(f"{rank_path(prefix, max(found))}: there are traces for {max(found) + 1} ranks; {count} are right")
+    if max(present) >= count:
+        raise InputError(f"{rank_path(prefix, max(present))}: there are traces for {max(present) + 1} ranks; {count} are right")
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []

@@ -101,10 +101,10 @@ class _Builder:
 
         def make(kind: Operation, place: int, after: tuple[int, ...]) -> Operation:
             assert not isinstance(kind, Wait)
-            made = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
-            if isinstance(made, Compute) and times[place] >= 0:
-                made.duration_ps = times[place]
-            return made
+            operation = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+            if isinstance(operation, Compute) and times[place] >= 0:
+                operation.duration_ps = times[place]
+            return operation
 
         return Rows(kinds, columns.kind_of, columns.after, make, times)
 
@@ -112,11 +112,11 @@ class _Builder:
         """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
-        found = bytearray(_among(trace.type, kinds))
+        computes = bytearray(_among(trace.type, kinds))
         collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm_type, {-1, CollectiveType.BROADCAST})
         for row in compress(range(len(trace)), map(and_, collectives, suspects)):
-            found[row] = found[row] or self._takes_recorded_time(row)
-        return bytes(found)
+            computes[row] = computes[row] or self._takes_recorded_time(row)
+        return bytes(computes)
 
     def _takes_recorded_time(self, row: int) -> bool:
         """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or only its call on the host, which sends nothing."""
@@ -184,8 +184,8 @@ class _Builder:
     def _durations(self, rows: Sequence[int]) -> list[int]:
         """Picoseconds that nodes take: the recorded time (0 counts as 1 ns), or for nodes that compute the time of the compute model."""
         trace, context = self._trace, self._context
-        found: list[int] = []
-        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(found)])}")
+        durations: list[int] = []
+        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(durations)])}")
         model = Lazily(lambda: f"{here}: compute {type(context.compute).__name__}")
         time = Lazily(lambda: f"{here}: the computing time")
 
@@ -193,18 +193,18 @@ class _Builder:
             for row in rows:
                 nanoseconds: float = trace.duration_ns[row] or 1
                 if trace.type[row] != NodeType.COMP_NODE:
-                    found.append(picoseconds(nanoseconds * PS_PER_NS, time))
+                    durations.append(picoseconds(nanoseconds * PS_PER_NS, time))
                     continue
                 if not context.replay_only and trace.is_cpu_op[row] != 1:
                     work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
                     nanoseconds = context.compute.duration_ns(work)
-                found.append(picoseconds(context.scaled_ps(nanoseconds), time))
+                durations.append(picoseconds(context.scaled_ps(nanoseconds), time))
 
         try:
             call(model, ask)
         except MissingWork as error:
             raise InputError(f"{here}: {error}") from None
-        return found
+        return durations
 
     def _needed(self, row: int, *columns: str) -> tuple[int, ...]:
         values: tuple[int, ...] = tuple(getattr(self._trace, column)[row] for column in columns)

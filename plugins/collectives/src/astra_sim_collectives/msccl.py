@@ -86,11 +86,11 @@ class _Program:
             missing &= ~self._bits[self._receives[end]]
             end += 1
         last = {event.peer: _sent(event) for event in self._receives[:end] if self._bits[event] & needs}
-        found = [event for event in self._receives[:end] if _sent(event) <= last.get(event.peer, -1)]
+        posted = [event for event in self._receives[:end] if _sent(event) <= last.get(event.peer, -1)]
         self._receives[:end] = [event for event in self._receives[:end] if _sent(event) > last.get(event.peer, -1)]
-        for event in found:
+        for event in posted:
             self._posted |= self._bits[event]
-        return found
+        return posted
 
     def _receive(self, event: Event) -> Step:
         return receive(rank(event.peer), self._bytes(event), after=0, reduce=event in self._flow.reduced)

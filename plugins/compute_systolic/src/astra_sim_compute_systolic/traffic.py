@@ -27,11 +27,11 @@ def operand_traffic(array: SystolicArray, shape: Shape, ifmap_sram: int, filter_
     streams = operands(array, shape)
     folds = array.folds(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k))
     cycles = int(array.fold_cycles(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k).time))
-    found = []
+    traffic = []
     for stream, size, addresses in ((streams.ifmap, ifmap_sram, ifmap_addresses(array, shape)), (streams.filter, filter_sram, None)):
         demand = _Demand(stream, addresses)
-        found.append(_traffic(demand, size, int(folds.rows), int(folds.columns), cycles))
-    return found[0], found[1]
+        traffic.append(_traffic(demand, size, int(folds.rows), int(folds.columns), cycles))
+    return traffic[0], traffic[1]
 
 
 _BLOCK = 1 << 18

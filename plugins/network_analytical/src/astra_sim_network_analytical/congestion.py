@@ -156,8 +156,8 @@ class FifoNetwork(EventNetwork):
     def _start(self, message: _UnderWay, link: _Link, now: int) -> None:
         """Put a message on a link."""
         dimension = self._map.dimensions[message.dimension]
-        own = dimension.bandwidth_of(message.link)
-        bandwidth = message.bandwidth = min(message.bandwidth, own) if self._cut_through else own
+        link_bandwidth = dimension.bandwidth_of(message.link)
+        bandwidth = message.bandwidth = min(message.bandwidth, link_bandwidth) if self._cut_through else link_bandwidth
         transfer_ns = message.bytes / bandwidth
         router_ns = dimension.router_latency_ns if message.node >= dimension.size else 0.0
         interfaces_ns = dimension.nic_latency_ns if message.fresh else 0.0

@@ -88,9 +88,9 @@ def graph(options: GraphOptions) -> list[Dimension]:
     path = options.file
     text = read_text(path)
     links = _toml_links(text, path) if path.endswith(".toml") else _csv_links(text, path)
-    made = _graph(links, path)
-    slowest, longest = min(link.bandwidth for link in made.edges), max(link.latency_ns for link in made.edges)
-    return [Dimension(made, made.size, made.links_per_npu(), slowest, longest)]
+    topology = _graph(links, path)
+    slowest, longest = min(link.bandwidth for link in topology.edges), max(link.latency_ns for link in topology.edges)
+    return [Dimension(topology, topology.size, topology.links_per_npu(), slowest, longest)]
 
 
 def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:

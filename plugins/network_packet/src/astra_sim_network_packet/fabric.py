@@ -119,16 +119,16 @@ def _lanes(platform: Platform, links: Sequence[Sequence[Link]], lanes: int, by_d
     """For each NPU, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
     virtual_networks = len(links) if by_dimension else 1
     if lanes:
-        found = [[lanes] * virtual_networks for _ in range(platform.npus)]
+        lanes_of = [[lanes] * virtual_networks for _ in range(platform.npus)]
     else:
         leaving = [collections.Counter(link.source for link in of_dimension) for of_dimension in links]
-        found = []
+        lanes_of = []
         for npu in range(platform.npus):
             counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
-            found.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
-    if sum(map(sum, found)) > MAX_CHANNELS:
+            lanes_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
+    if sum(map(sum, lanes_of)) > MAX_CHANNELS:
         raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; a smaller interface_lanes is right")
-    return found
+    return lanes_of
 
 
 def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int]) -> None:
@@ -192,11 +192,11 @@ class _Time:
 
     def interface(self, dimension: Dimension | None) -> dict[str, int]:
         """A link between an NPU and its router."""
-        given = self._settings.options.interface_latency_ns
-        if given is None and self._settings.allocation == "staged":
-            given = self._clock_ps / 1000
+        latency_ns = self._settings.options.interface_latency_ns
+        if latency_ns is None and self._settings.allocation == "staged":
+            latency_ns = self._clock_ps / 1000
         return {
-            **self._latency(given if given is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
+            **self._latency(latency_ns if latency_ns is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
             "flit_cycles": 1,
         }
 

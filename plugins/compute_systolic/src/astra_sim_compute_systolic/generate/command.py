@@ -58,12 +58,12 @@ def generate(layers: str | None, model: str | None, listing: bool, output: str |
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
     text = form == "text" or (form is None and output is not None and not output.endswith(".toml"))
-    made = _generate(layers, model, text, **choices)
+    workload = _generate(layers, model, text, **choices)
     if output is None:
-        click.echo(made, nl=not made.endswith("\n"))
+        click.echo(workload, nl=not workload.endswith("\n"))
         return
     with FileSet() as files, files.open(output) as file:
-        file.write(made)
+        file.write(workload)
 
 
 def _generate(

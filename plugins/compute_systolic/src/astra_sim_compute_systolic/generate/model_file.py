@@ -85,14 +85,14 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
     blocks: Sequence[BlockTable] = structured.blocks or (BlockTable(layers=structured.layers),)
     if sum(block.repeat * len(block.layers) for block in blocks) > _MAX_LAYERS:
         raise InputError(f"{where}: more than {_MAX_LAYERS} layers are too many")
-    made = []
+    layers = []
     for block in blocks:
         for number in range(block.repeat):
             suffix = f"_{number + 1}" if block.repeat > 1 else ""
-            made += [layer.layer(batch, suffix) for layer in block.layers]
-    if not made:
+            layers += [layer.layer(batch, suffix) for layer in block.layers]
+    if not layers:
         raise InputError(f"{where}: no layer is left; at least one is right")
-    return made
+    return layers
 
 
 def _table(model: str) -> tuple[dict[str, Any], str]:

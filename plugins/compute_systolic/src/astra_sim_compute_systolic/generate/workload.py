@@ -58,14 +58,14 @@ def generate_workload(
     """Spread layers over the machine and time them. Raises InputError naming the layer."""
     generated = []
     for layer in layers:
-        own = layer.policy if policy == CUSTOMIZED else policy
-        if own is None:
+        layer_policy = layer.policy if policy == CUSTOMIZED else policy
+        if layer_policy is None:
             raise InputError(f"layer {layer.name}: it names no parallelisation, which {CUSTOMIZED} needs for every layer")
-        share = share_of(layer.name, layer.shape, layer.weights, own, machine, element_bytes)
+        share = share_of(layer.name, layer.shape, layer.weights, layer_policy, machine, element_bytes)
         shapes: tuple[Shape, Shape, Shape] = (share.forward, share.input_gradient, share.weight_gradient)
         times = [_time(compute, shape, f"layer {layer.name}, {name}") for shape, name in zip(shapes, PASSES, strict=True)]
         passes = tuple(GeneratedPass(*made) for made in zip(shapes, times, share.exchanges, strict=True))
-        generated.append(GeneratedLayer(layer.name, own, layer.weights, passes))  # type: ignore[arg-type]
+        generated.append(GeneratedLayer(layer.name, layer_policy, layer.weights, passes))  # type: ignore[arg-type]
     return GeneratedWorkload(policy, tuple(generated))
 
 
