@@ -10,9 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120
-PAGES = [
-    page for page in sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/README.md")])
-]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/README.md")])
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:

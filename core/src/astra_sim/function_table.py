@@ -1,4 +1,4 @@
-"""The network function table of `astra_sim/network.h`, used from Python: so compiled networks plug into the Python engine too."""
+"""The network function table of `astra_sim/network.h`, called from Python: so the Python engine can use compiled networks too."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class _Table(ctypes.Structure):
 
 
 class FunctionTable:
-    """A table in a capsule. What is wrong with it, and what its functions report, becomes an error that `failure` makes of the words.
+    """A table in a capsule. Errors in it, and those that its functions report, are raised as what `failure` returns for the text.
 
-    Raises such an error where the capsule is none, or of another version, and where one of the functions named `needed` is NULL.
+    Raises such an error if this is not a capsule of a table of this version, or if a function in `needed` is NULL.
     """
 
     def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
@@ -119,12 +119,12 @@ class FunctionTable:
         return (time.value, numbers[: count.value]) if count.value else None
 
     def next_event(self) -> int | None:
-        """A time before which nothing arrives, or None where nothing is under way."""
+        """A time before which no message arrives, or None if none is under way."""
         time = self._function("next_event")(self._table.state)
         return None if time == NEVER else int(time)
 
     def statistics(self) -> dict[str, float]:
-        """Figures of the run so far. What has no name is left out with a warning: the run has ended, and its answer is right."""
+        """Figures of the run so far. Figures without a name are dropped with a warning: the run has ended, and its answer is right."""
         if not self._table.statistics:
             return {}
         array = ctypes.POINTER(_Statistic)()
@@ -148,7 +148,7 @@ class FunctionTable:
 
 
 class TableNetwork(EventNetwork):
-    """An event network whose work is done by a function table: a subclass says how to make the table."""
+    """An event network that runs on a function table. A subclass makes the table."""
 
     _table: FunctionTable | None = None
     _capsule: object = None
@@ -183,5 +183,5 @@ class TableNetwork(EventNetwork):
         return self._own().advance(until)
 
     def statistics(self) -> dict[str, object]:
-        """What the table counted in the last run."""
+        """The figures of the last run."""
         return dict(self._own().statistics())

@@ -37,9 +37,9 @@ class Unit(enum.StrEnum):
 
 @attrs.define(slots=True)
 class Compute:
-    """Computation of `duration_ps` picoseconds on a `unit`. A duration of 0 takes no event at all. `idle` time belongs to no layer.
+    """Compute of `duration_ps` picoseconds on a `unit`. A duration of 0 causes no event at all. `idle` time belongs to no layer.
 
-    Communication that takes a time of its own, as a trace recorded it, is one of the unit COMMUNICATION (a receive: NONE).
+    Communication that takes the time recorded in a trace is a Compute on the unit COMMUNICATION (a receive: NONE).
     """
 
     after: tuple[int, ...]
@@ -57,8 +57,8 @@ class Communicate:
     """A collective of `bytes` bytes over the logical dimensions `dimensions`, or among the NPUs of `group`, in the order of ranks.
 
     The n-th collective that an NPU issues in a group is the n-th of all its members. It ends `update_ps` after its last chunk (the time in
-    which the layer uses the result). `blocking` says that the program waits for it, `urgent` that it goes before all others.
-    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, whatever the system has for such collectives.
+    which the layer uses the result). If it is `blocking`, the program waits for it; if it is `urgent`, it goes before all others.
+    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the system's algorithm.
     """
 
     after: tuple[int, ...]
@@ -78,9 +78,9 @@ class Communicate:
 
 @attrs.define(slots=True)
 class Send:
-    """Sends `bytes` bytes to another NPU, and ends when they have arrived. For `to` see `Peer`: it is a peer among all NPUs.
+    """Sends `bytes` bytes to another NPU, and ends when they have arrived. `to` is a `Peer` among all NPUs.
 
-    The n-th send with some tag and size from one NPU to another meets the n-th such receive there.
+    The n-th send of a tag and size from one NPU to another meets the n-th receive of that tag and size there.
     """
 
     after: tuple[int, ...]
@@ -107,7 +107,7 @@ class Receive:
 class Wait:
     """Waits for `after` and for the operations `pending`; the time spent on the latter is exposed communication of the layer.
 
-    With `until_first` only the time until the first of them has ended counts.
+    With `until_first`, only the time until the first of them has ended counts as exposed.
     """
 
     after: tuple[int, ...]
@@ -138,7 +138,7 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 class NpuProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
 
-    The times of rows are those of `Compute` whose kinds take some time.
+    The times of rows are durations of `Compute` operations; their kinds must not have a duration of 0.
     """
 
     operations: Sequence[Operation]
@@ -150,7 +150,7 @@ class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
-    NPU 0 is none of them.
+    NPU 0 is not among them.
     """
 
     operations: Sequence[Operation]
@@ -234,18 +234,18 @@ def peer_of(operation: Send | Receive, npu: int, npus: int) -> int:
 
 
 def chooses_algorithms(graph: ExecutionGraph) -> bool:
-    """Whether a collective names an algorithm of its own."""
+    """Whether some collective names its algorithm."""
     programs = (graph.operations, *(program.operations for program in graph.others))
     return any(isinstance(kind, Communicate) and bool(kind.algorithm) for operations in programs for kind in kinds_of(operations))
 
 
 def waits_of(operation: Operation) -> tuple[int, ...]:
-    """All that an operation waits for."""
+    """All operations that an operation waits for."""
     return operation.after + operation.pending if isinstance(operation, Wait) else operation.after
 
 
 def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
-    """Operations in columns; each is a kind of its own unless they are in columns already. `after` has all that they wait for."""
+    """Operations in columns; unless they are in columns already, each has its own kind. `after` holds all operations they wait for."""
     if isinstance(operations, Rows):
         return operations
     waits = Dependencies.of([waits_of(operation) for operation in operations])
@@ -274,9 +274,9 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
 
 
 def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, ...], int], running: Iterable[int]) -> None:
-    """Raise ValueError where a program has a collective of a group, of which one of the NPUs that run it is no member.
+    """Raise ValueError if an NPU runs a program with a collective of a group to which it does not belong.
 
-    `groups` has the first operation of each. NPUs are looked at until one is no member, so not many more of them than members.
+    `groups` holds the first operation of each group. NPUs are checked until one is not a member, so hardly more of them than members.
     """
     if not groups:
         return

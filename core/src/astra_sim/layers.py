@@ -1,4 +1,4 @@
-"""Layered workloads: layers with three passes, and the program that a training loop writes for them."""
+"""Layered workloads: layers with three passes, and the program that a training loop writes from them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PassOptions:
 
     @property
     def shape(self) -> Shape | None:
-        """The shape, if it is given."""
+        """The shape, if the pass has one."""
         return self.gemm if self.gemm is not None else self.convolution
 
 
@@ -60,7 +60,7 @@ class LayerOptions:
 
 
 class LayeredProgram:
-    """What a training loop writes: computing, collectives and waits, layer by layer, for all passes.
+    """The program that a training loop writes: compute, collectives and waits, layer by layer, for all passes.
 
     `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
     splits one puts the new list in its place before it writes anything. `where` begins the messages of errors.
@@ -87,7 +87,7 @@ class LayeredProgram:
         return tuple(range(len(self.dimensions)))
 
     def iterations(self) -> Iterator[int]:
-        """The training iterations, to loop over; operations are counted to the one the loop is in."""
+        """The training iterations, to loop over; operations belong to the current one."""
         for iteration in range(self.passes):
             self._builder.iteration = iteration
             yield iteration

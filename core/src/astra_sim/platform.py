@@ -19,7 +19,7 @@ from astra_sim.units import GIB
 class Topology(Protocol):
     """How the NPUs of one dimension are joined. Positions count from 0.
 
-    It may say with `queue_directions` which way round (+1, -1) each of its queues goes; then a system layer has as many queues there.
+    It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
     """
 
     @property
@@ -32,15 +32,15 @@ class Topology(Protocol):
         ...
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """Whether `peer` is the same number of hops away from every position. False where this is not known."""
+        """Whether `peer` is the same number of hops away from every position. False if this is not known."""
         ...
 
     def links_per_message(self) -> int:
-        """Links that one message uses side by side; its bandwidth is that of so many links."""
+        """Links that one message uses side by side; their bandwidths add up."""
         ...
 
     def links_per_npu(self) -> int:
-        """Links of an NPU that can be used at all."""
+        """Links of an NPU that can be used."""
         ...
 
 
@@ -76,7 +76,7 @@ class Route(NamedTuple):
 class LogicalDimension:
     """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
 
-    `physical` is the platform's dimension it lies in, or None where it spans all NPUs.
+    `physical` is the platform's dimension it lies in, or None if it spans all NPUs.
     """
 
     size: int
@@ -89,7 +89,7 @@ class LogicalDimension:
         return range(first, first + self.size * self.stride, self.stride)
 
     def groups(self, npus: int) -> list[range]:
-        """All groups of a platform of so many NPUs."""
+        """All groups of a platform of `npus` NPUs."""
         return [self.group(npu) for npu in range(npus) if not self.index(npu)]
 
     def index(self, npu: int) -> int:
@@ -106,7 +106,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Ranks."""
+        """The number of ranks."""
         return len(self.members)
 
     def group(self, npu: int) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ class Group:
         return self.members
 
     def groups(self, npus: int) -> list[tuple[int, ...]]:
-        """The one group there is."""
+        """This group alone."""
         return [self.members]
 
     def index(self, npu: int) -> int:
@@ -169,10 +169,10 @@ class Platform:
         return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
 
     def split_for_group(self, group: int) -> tuple[tuple[LogicalDimension, ...], int]:
-        """Logical dimensions in which the first ones make up groups of `group` NPUs, and how many those are.
+        """Logical dimensions of which the first ones span groups of `group` NPUs, and the number of these first ones.
 
-        A dimension that the group's boundary cuts is split in two. Raises InputError where the size of a dimension is
-        not a multiple of what the group takes of it.
+        A dimension that the group's boundary cuts is split in two. Raises InputError if the size of that dimension is
+        not a multiple of the group's part of it.
         """
         logical = self.logical_dimensions()
         if not 1 <= group <= self.npus:
@@ -193,7 +193,7 @@ class Platform:
         return logical, len(logical)
 
     def distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
-        """Groups that between them show every route: those at all offsets within a split physical dimension."""
+        """Groups that together have every route: those at all offsets within a split physical dimension."""
         if dimension.physical is None:
             return [dimension.group(0)]
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size

@@ -8,7 +8,7 @@ rank the messages it sends and receives, in order. Two rules give a schedule its
 * Steps are taken in order. A step is taken as soon as the rank has `after` tokens, by default one for its own and one for
   every earlier send: with `starts=1` each send waits for the previous reception, with `starts=w` up to w are in flight.
 
-Taking a step sends its message and posts its receive. A rank has finished when every step is taken and every token counted.
+Taking a step sends its message and posts its receive. A rank has finished when it has taken every step and counted every token.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Peer(NamedTuple):
         return self.value
 
     def inverse(self) -> Peer:
-        """The peer whose peer this is: who sends to me when I send to it."""
+        """The peer to which this rank is the peer: it sends to me when I send to this one."""
         return Peer("shift", -self.value) if self.operator == "shift" else self
 
     def normal(self, ranks: int) -> Peer:
-        """The same peer in one spelling: distances modulo the group's size."""
+        """The same peer in normal form: distances modulo the group's size."""
         return Peer("shift", self.value % ranks) if self.operator == "shift" else self
 
     def __str__(self) -> str:
@@ -60,17 +60,17 @@ class Peer(NamedTuple):
 
 
 def shift(distance: int) -> Peer:
-    """The rank `distance` further on, around the group."""
+    """The rank at `distance`, modulo the group's size."""
     return Peer("shift", distance)
 
 
 def xor(mask: int) -> Peer:
-    """The rank whose number differs in the bits of `mask`."""
+    """The rank whose number differs from ours in the bits of `mask`."""
     return Peer("xor", mask)
 
 
 def rank(number: int) -> Peer:
-    """The rank of that number: for schedules in which every rank has a program of its own."""
+    """The rank with this number, for schedules in which every rank has its own program."""
     return Peer("rank", number)
 
 
@@ -102,7 +102,7 @@ class Step:
     compute_ps: int = 0
 
     def pieces_of(self, repetition: int) -> Iterable[Hashable]:
-        """The pieces of the given repetition, relative to the sender where the schedule is."""
+        """The pieces of a repetition, relative to the sender if the schedule is."""
         return self.pieces(repetition) if callable(self.pieces) else self.pieces
 
 
@@ -117,9 +117,9 @@ def exchange(
     memory_bytes: int | None = None,
     pieces: Pieces = (),
 ) -> Step:
-    """Send `bytes` to `to` and receive as many from the rank to which we are `to`.
+    """Send `bytes` to `to`, and receive as many from the rank whose `to` we are.
 
-    For programs that all ranks share. `memory_bytes` defaults to `bytes` where `reduce` is set, else 0.
+    For programs that all ranks share. `memory_bytes` defaults to `bytes` if `reduce` is set, else to 0.
     """
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
     return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces)
@@ -150,11 +150,11 @@ def receive(
 
 @attrs.frozen
 class Request:
-    """What a schedule is asked for.
+    """A request for a schedule.
 
-    `bytes` is what each rank holds at the start. `direction` is +1 or -1, the way round in which a queue runs.
-    `instance` counts the phases of this kind on this dimension, for algorithms that alternate. `in_group`: the ranks are a communicator
-    group, not a dimension.
+    Each rank holds `bytes` bytes at the start. `direction` is +1 or -1, the direction of a queue.
+    `instance` counts the phases of this collective on this dimension, for algorithms that alternate. `in_group`: the ranks are a
+    communicator group, not a dimension.
     """
 
     collective: Collective
@@ -171,14 +171,14 @@ class Request:
 
 @attrs.frozen
 class RankProgram:
-    """What one rank does: `starts` tokens at the start, then `steps` in order.
+    """The program of one rank: `starts` tokens at the start, then `steps` in order.
 
-    With a `cycle` endpoints charge for messages in the order in which they come: the k-th that has come costs what step k says. Without
-    one each costs what its own step says.
+    With a `cycle`, endpoints charge for messages in the order in which they come: the k-th message to come costs as much as step k. Without
+    one, each message costs as much as its own step.
 
-    The rest matters on a shared bus only (`engine.shared_bus`). Of the tokens in each `cycle` the first ones are carried from the NPU
-    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the tokens at the start are the former, all
-    others the latter, and the steps say which are `returned`. A token carries the bytes of the send that it makes possible;
+    The rest matters on a shared bus only (`engine.shared_bus`). Of the tokens in each `cycle`, the first ones are carried from the NPU
+    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle, the tokens at the start go to memory and all
+    others to the NPU, and the steps say which are `returned`. A token carries the bytes of the send that it allows;
     those after the last send carry `last_bytes` (None: as many as the last send).
     """
 
@@ -190,9 +190,9 @@ class RankProgram:
 
 @attrs.frozen(eq=False)
 class Schedule:
-    """The programs of all ranks of a group: one that all share (peers relative), or one a rank.
+    """The programs of all ranks of a group: one that all share (with relative peers), or one per rank.
 
-    `output_bytes` is what each rank holds at the end. `collective` is what the schedule does where that is not what was asked for.
+    Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the request.
     """
 
     ranks: int
@@ -201,7 +201,7 @@ class Schedule:
     collective: Collective | None = None
 
     def check(self, ranks: int) -> None:
-        """Raise ScheduleError unless this is a schedule for so many ranks, whose steps have sizes, counts and peers that can be."""
+        """Raise ScheduleError unless this is a schedule for `ranks` ranks whose steps have valid sizes, counts and peers."""
         if self.ranks != ranks:
             raise ScheduleError(f"a schedule for {self.ranks} ranks was given for {ranks}")
         if len(self.programs) not in (1, ranks):
@@ -246,13 +246,13 @@ class Schedule:
         output_bytes: int | None = None,
         collective: Collective | None = None,
     ) -> Schedule:
-        """A schedule in which every rank has a program of its own."""
+        """A schedule in which every rank has its own program."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
         return cls(request.ranks, tuple(programs), size, collective)
 
     @property
     def is_shared(self) -> bool:
-        """Whether one program stands for all ranks."""
+        """Whether all ranks share one program."""
         return len(self.programs) == 1
 
     def program(self, index: int) -> RankProgram:
@@ -285,9 +285,9 @@ def default_output_bytes(request: Request) -> int:
 
 
 class Action(NamedTuple):
-    """A step as the engine takes it.
+    """A step in the engine's terms.
 
-    The message to `send_to` meets the receive number `receipt` there; the receive from `receive_from` is the rank's own number
+    The message to `send_to` meets receive number `receipt` there; the receive from `receive_from` is the rank's receive number
     `own_receipt`.
     """
 
@@ -301,7 +301,7 @@ class Action(NamedTuple):
 
 
 class Carriage(NamedTuple):
-    """How a token travels over a shared bus: its bytes, from memory to the NPU or the other way, and whether it comes back."""
+    """The travel of a token over a shared bus: its bytes, its direction (from memory to the NPU, or to memory), and whether it returns."""
 
     bytes: int
     to_npu: bool
@@ -312,9 +312,9 @@ class Carriage(NamedTuple):
 class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
-    `tokens` is the number of tokens at which the rank has finished; `memory_bytes[receipt]` what the endpoint charges for a message,
-    and `compute_ps[receipt]` how long the rank computes on it; `in_turn`: for the receipt-th that has come, not for that of the receipt.
-    `carriages` are those of all tokens in order, first the `starts`.
+    `tokens` is the number of tokens at which the rank has finished. The endpoint charges `memory_bytes[receipt]` for a message, and the
+    rank computes on it for `compute_ps[receipt]`; with `in_turn`, the index is the order in which messages come, not the receipt they meet.
+    `carriages` holds those of all tokens in order, first the `starts`.
     """
 
     starts: int
@@ -329,12 +329,12 @@ class LoweredProgram:
 def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     """Match every send with its receive and unroll repetitions. The k-th message to a peer meets the k-th receive from it.
 
-    Raises ScheduleError where a rank sends to itself or outside of the group, or sends and receives do not match in
+    Raises ScheduleError if a rank sends to itself or outside of the group, or sends and receives do not match in
     number or size.
     """
     ranks = schedule.ranks
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
-        # One program for all: what it sends to a peer meets what it receives from that peer's inverse.
+        # One program for all: its sends to a peer meet its receives from that peer's inverse.
         program = schedule.programs[0]
         _check_peers(program, 0, ranks)
         receives = _receives(program, lambda peer: peer.normal(ranks))
@@ -391,7 +391,7 @@ def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
 
 
 def _check_shared_peers(program: RankProgram, ranks: int) -> None:
-    """Peers of a program that all ranks share must exist for every rank."""
+    """Raise ScheduleError unless the peers of a program that all ranks share exist for every rank."""
     for peer in {peer for step in program.steps for peer in (step.send_to, step.receive_from) if peer is not None}:
         if peer.operator == "rank":
             raise ScheduleError(f"all ranks share a program that names {peer}; shift and xor are right")

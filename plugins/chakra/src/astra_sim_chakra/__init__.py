@@ -28,7 +28,7 @@ _MODULES = {
     "trace": ("Metadata", "Node", "Trace"),
     "writer": ("trace_of", "write_nodes", "write_trace"),
 }
-"""Modules are imported when something of them is asked for: the hooks are in this package too, and `astra --help` needs no protobuf."""
+"""Modules are imported at the first use of one of their names: the hooks are in this package too, and `astra --help` needs no protobuf."""
 
 __all__ = [
     "CollectiveType",

@@ -31,7 +31,7 @@ _LABEL = re.compile(r'label\s*=\s*"\{(.*)\}"')
 
 @attrs.frozen
 class _Task:
-    """A node of the graph: what each rank that takes part does."""
+    """A task of the graph: one node for each rank that takes part."""
 
     line: int
     nodes: dict[int, Node]

@@ -1,7 +1,7 @@
 """The messages of Chakra's schema, for protobuf's runtime.
 
 Their descriptors are built here, in a pool of their own: there is no generated code that asks for one version of protobuf, and the
-classes of mlc-chakra may be loaded beside these. What is wrong with bytes is a `Broken`; who knows the file makes an InputError of it.
+classes of mlc-chakra may be loaded beside these. Bad bytes raise `Broken`; a caller that knows the file raises an InputError instead.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _file() -> FileDescriptorProto:
 
 
 def _member(file: FileDescriptorProto, number: int, member: str) -> FieldDescriptorProto:
-    """A member of AttributeProto's oneof; for a list the message of that list is added to the file."""
+    """A member of AttributeProto's oneof. If it is a list, the message of that list is added to the file."""
     kind = member.rpartition("_")[0]
     if member.endswith("_list"):
         values, kind = _field(1, "repeated", kind, "values"), f"{kind.capitalize()}List"
@@ -102,7 +102,7 @@ def parsed(kind: Any, data: bytes) -> Any:
 
 
 def check_fields(message: Any) -> None:
-    """Raise Broken where a field is not of its type, which protobuf takes for one that is not in the schema."""
+    """Raise Broken for a field of the wrong type, which protobuf would keep as an unknown field."""
     for found in UnknownFieldSet(message):
         number, wire_type = found.field_number, found.wire_type
         if wire_type not in _WIRE_TYPES:
@@ -134,10 +134,10 @@ def attribute_of(message: Any) -> Attribute:
 
 
 def attribute_message(name: str, member: str | None, value: Any) -> Any:
-    """An AttributeProto. Raises ValueError where the value does not fit the member."""
-    given = {} if member is None else {member: {"values": value} if member.endswith("_list") else value}
+    """An AttributeProto. Raises ValueError if the value does not fit the member."""
+    member_value = {} if member is None else {member: {"values": value} if member.endswith("_list") else value}
     try:
-        return AttributeProto(name=name, **given)
+        return AttributeProto(name=name, **member_value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {member} cannot hold {value!r}: {error}") from None
 
@@ -146,7 +146,7 @@ def attribute_message(name: str, member: str | None, value: Any) -> Any:
 
 
 def delimited(message: bytes) -> bytes:
-    """A message with its length in front, as it stands in a file."""
+    """A message behind its length, as it stands in a file."""
     size, head = len(message), bytearray()
     while size >= 0x80:
         head.append(size & 0x7F | 0x80)
@@ -156,9 +156,9 @@ def delimited(message: bytes) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """The varint that begins at `at`, and where it ends. None where it goes on beyond the data. Raises Broken.
+    """The varint that begins at `at`, and where it ends; None if the data end before it does. Raises Broken if it is too long.
 
-    Like protobuf it leaves out bits beyond the 64th.
+    Like protobuf it ignores bits beyond the 64th.
     """
     value = 0
     for shift in range(0, 70, 7):

@@ -1,7 +1,7 @@
 """Reads the nodes of a trace into columns, with protobuf's runtime: used where the package was installed without its compiled part.
 
-`native/reader.cpp` does the same, some thirty times faster and without protobuf. It also says what is wrong inside a message where protobuf
-says only that something is, and passes over damage in fields that have no column.
+`native/reader.cpp` does the same, some thirty times faster and without protobuf. For damage inside a message it names the
+field, where protobuf says only that the message is damaged; and it skips damage in fields that have no column.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS = ("control", "data")
 class Reader:
     """Takes the bytes of a file, from `offset` on, piece by piece. Everything it raises is a Broken.
 
-    `keep`: keep the fields for which there is no column. `lenient`: leave out control dependencies on nodes that are not in the file;
+    `keep`: keep the fields for which there is no column. `lenient`: drop control dependencies on nodes that are not in the file;
     `left_out` counts them. `control`: follow control dependencies; else nodes have none.
     """
 
@@ -75,12 +75,12 @@ class Reader:
         begin = 0
         while True:
             try:
-                found = read_varint(data, begin)
+                length = read_varint(data, begin)
             except Broken:
                 raise Broken(f"byte {self._offset}: the length of a message is a varint of more than 64 bits") from None
-            if found is None:
+            if length is None:
                 break
-            size, at = found
+            size, at = length
             if size > MAX_MESSAGE_BYTES:
                 raise Broken(f"byte {self._offset}: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
             if len(data) - at < size:
@@ -115,8 +115,8 @@ class Reader:
 
     def columns(self) -> dict[str, bytes]:
         """The columns as bytes."""
-        made = {name: column.tobytes() for name, column in self._columns.items()}
-        return {**made, "names": bytes(self._names), "others": bytes(self._others)}
+        arrays = {name: column.tobytes() for name, column in self._columns.items()}
+        return {**arrays, "names": bytes(self._names), "others": bytes(self._others)}
 
     def _node(self, data: bytes) -> None:
         try:
@@ -172,7 +172,7 @@ class Reader:
             self._columns[name][row] = value
             return
         least, most = LIMITS[name]
-        if type(value) is not int:  # a bool is no whole number
+        if type(value) is not int:  # a bool is not an integer here
             raise Broken(f"{name} is a {member or _NO_VALUE}; a whole number is right")
         if not least <= value <= most:
             raise Broken(f"{name} is {value}; {least} to {most:d} are right")
@@ -217,7 +217,7 @@ class Reader:
             yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
 
     def _order(self) -> array[int]:
-        """An order in which every node comes after what it depends on; empty where that of the file is one."""
+        """An order in which every node comes after what it depends on; empty if the order of the file is one."""
         ids = self._columns["id"]
         if all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
             return array("I")
@@ -227,7 +227,7 @@ class Reader:
         return order
 
     def _sorted(self, kinds: Sequence[str]) -> tuple[array[int], list[int]]:
-        """Rows in an order of these kinds of dependencies, as far as there is one, and how many each row then still waits for."""
+        """Rows in an order that respects these types of dependencies, as far as possible, and how many each row then still waits for."""
         ids = self._columns["id"]
         children: list[list[int]] = [[] for _ in ids]
         waits = [0] * len(ids)
@@ -248,7 +248,7 @@ class Reader:
         return order, waits
 
     def _circle(self, waits: list[int]) -> str:
-        """What is left waits for a cycle: from the first of it, dependencies that are left lead there."""
+        """A circle among the rows that still wait: follow their remaining dependencies from the first of them until one repeats."""
         row = next(row for row, count in enumerate(waits) if count)
         path: list[int] = []
         seen: dict[int, int] = {}
@@ -277,7 +277,7 @@ def node_label(id_: int, name: str) -> str:
 
 
 def _others(node: Any) -> bytes:
-    """What of a node has no column, encoded. Takes the rest out of the message."""
+    """The fields of a node without a column, encoded. Removes the other fields from the message."""
     for name in _FIELDS_WITH_COLUMNS:
         node.ClearField(name)
     for place in reversed(range(len(node.attr))):

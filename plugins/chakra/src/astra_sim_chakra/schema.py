@@ -55,7 +55,7 @@ ATTRIBUTES = {
     "involved_dim": "bool_list",
     "astra_duration_rest_ns": "int32_val",
 }
-"""Attributes with a column of their own, and the member each is written in (that which ASTRA-sim 2.x reads).
+"""Attributes with a column of their own, and the member in which each is written (the one that ASTRA-sim 2.x reads).
 
 `astra_duration_rest_ns` is ours: nanoseconds to add to `duration_micros`, which is whole microseconds.
 """

@@ -32,7 +32,7 @@ _LONGEST = 10**18 - 1
 
 
 def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
-    """The text of a layered workload, and a line about each thing that it leaves out. Raises InputError, saying what has no words there."""
+    """The text of a layered workload, and a line about each field that it drops. Raises InputError, naming what the text cannot express."""
     if workload.get("plugin", "layers") != "layers":
         raise InputError(f"{where}: the workload {workload['plugin']!r} cannot be written as text of ASTRA-sim 1.0; layers with a loop can")
     loop = workload.get("loop")

@@ -1,4 +1,4 @@
-"""Traces as JSON for people: protobuf's JSON names, numbers as numbers, a node in a line.
+"""Traces as JSON for people: protobuf's JSON names, numbers as numbers, one node per line.
 
 {"metadata": {"version": "0.0.4", "attr": [...]},
  "nodes": [
@@ -27,7 +27,7 @@ from astra_sim_chakra.writer import encode_metadata, encode_node
 
 
 def to_json(trace: Trace) -> Iterator[str]:
-    """The pieces of a trace's JSON text. Raises InputError where a field kept from the file is broken."""
+    """The pieces of a trace's JSON text. Raises InputError if a field kept from the file is broken."""
     metadata = {"version": "", "attr": [], **_table(GlobalMetadata.FromString(encode_metadata(trace.metadata)))}
     yield f'{{"metadata": {_dumps(metadata)},\n"nodes": ['
     for row in range(len(trace)):
@@ -44,7 +44,7 @@ def _dumps(value: Any) -> str:
 
 
 def _table(message: Any) -> dict[str, Any]:
-    """The fields of a message that are set. Protobuf's own JSON would have numbers of 64 bits as text."""
+    """The fields of a message that are set. (Protobuf's own JSON writes 64-bit numbers as text.)"""
     return {
         field.json_name: [_plain(item, field) for item in value] if field.is_repeated else _plain(value, field)
         for field, value in message.ListFields()

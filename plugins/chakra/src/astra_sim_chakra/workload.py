@@ -40,8 +40,8 @@ class ChakraOptions:
     dependencies: str = option(
         "both",
         choices=DEPENDENCIES,
-        help="what nodes wait for: both, control and data dependencies, as in ASTRA-sim 2.x; "
-        "data: these alone, as with the feeder of Chakra 1.0.0",
+        help="what nodes wait for; both: control and data dependencies, as in ASTRA-sim 2.x; "
+        "data: data dependencies alone, as in the feeder of Chakra 1.0.0",
     )
 
 
@@ -65,18 +65,18 @@ def read_prefix(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 def recognises(text: str) -> bool:
-    """Never: a trace is binary, and there is one for every rank."""
+    """Always False: traces are binary, and are named by a prefix."""
     return False
 
 
 def _among(column: Column, values: Collection[int]) -> bytes:
-    """For each row of a column of bytes with a sign whether it has one of some values."""
+    """For each row of a column of signed bytes, whether its value is among `values`."""
     codes = {value % 256 for value in values}
     return column.tobytes().translate(bytes(code in codes for code in range(256)))
 
 
 class _Builder:
-    """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
+    """Turns the nodes of one trace into operations, each after those it depends on."""
 
     def __init__(self, trace: Trace, path: str, groups: Sequence[str], members: Sequence[int], context: Context) -> None:
         self._trace = trace
@@ -87,7 +87,7 @@ class _Builder:
         self._all = tuple(range(len(context.platform.dimensions)))
 
     def operations(self) -> Rows[Operation]:
-        """All operations, by id; where a node waits for one of a later id, in an order in which it comes after that."""
+        """All operations in the order of ids; if a node waits for one of a later id, it comes after that one."""
         trace = self._trace
         if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
@@ -100,36 +100,36 @@ class _Builder:
 
         def make(kind: Operation, place: int, after: tuple[int, ...]) -> Operation:
             assert not isinstance(kind, Wait)
-            made = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
-            if isinstance(made, Compute) and times[place] >= 0:
-                made.duration_ps = times[place]
-            return made
+            operation = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+            if isinstance(operation, Compute) and times[place] >= 0:
+                operation.duration_ps = times[place]
+            return operation
 
         return Rows(kinds, columns.kind_of, columns.after, make, times)
 
     def _computing(self) -> bytes:
-        """For each row whether its node computes, or takes the time that was recorded, as all do where the trace is replayed."""
+        """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
-        found = bytearray(_among(trace.type, kinds))
+        computes = bytearray(_among(trace.type, kinds))
         collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm_type, {-1, CollectiveType.BROADCAST})
         for row in compress(range(len(trace)), map(and_, collectives, suspects)):
-            found[row] = found[row] or self._takes_recorded_time(row)
-        return bytes(found)
+            computes[row] = computes[row] or self._takes_recorded_time(row)
+        return bytes(computes)
 
     def _takes_recorded_time(self, row: int) -> bool:
-        """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or the call of one on the host, which sends nothing."""
+        """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or only its call on the host, which sends nothing."""
         trace = self._trace
         is_call = trace.is_cpu_op[row] == 1 and trace.comm_type[row] < 0 and trace.comm_size[row] < 0
         return is_call or trace.comm_type[row] == CollectiveType.BROADCAST
 
     def _chosen(self, algorithms: Mapping[int, str]) -> Column:
-        """For each row which algorithm is chosen for that node alone: its number, from 1 on, or 0."""
+        """For each row, the number (from 1) of the algorithm chosen for this node alone, or 0."""
         numbers = {id_: number for number, id_ in enumerate(algorithms, 1)}
         return column((numbers.get(id_, 0) for id_ in self._trace.id), "I")
 
     def _unit(self, row: int) -> Unit:
-        """What a node keeps busy that takes a time of its own: a receive nothing, as in ASTRA-sim 2.x."""
+        """The unit that a node with a recorded time keeps busy: none for a receive, as in ASTRA-sim 2.x."""
         trace = self._trace
         if trace.is_cpu_op[row] == 1:
             return Unit.CPU
@@ -138,7 +138,7 @@ class _Builder:
         return Unit.NONE if trace.type[row] == NodeType.COMM_RECV_NODE else Unit.COMMUNICATION
 
     def _operation(self, row: int, computing: bytes) -> Operation:
-        """An operation, but for what it waits for and its name; if it computes, but for its time."""
+        """The operation of a node, without its dependencies, its name and, if it computes, its time."""
         trace, kind = self._trace, self._trace.type[row]
         if computing[row]:
             return Compute((), PS_PER_NS, unit=self._unit(row))
@@ -181,10 +181,10 @@ class _Builder:
         return Communicate((), _COLLECTIVES[CollectiveType(number)], scaled, dimensions, -1, Pass.FORWARD, group=group, algorithm=algorithm)
 
     def _durations(self, rows: Sequence[int]) -> list[int]:
-        """Picoseconds that nodes take: as recorded (0 is a nanosecond), or, if they compute, as the compute model says."""
+        """Picoseconds that nodes take: the recorded time (0 counts as 1 ns), or for nodes that compute the time of the compute model."""
         trace, context = self._trace, self._context
-        found: list[int] = []
-        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(found)])}")
+        durations: list[int] = []
+        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(durations)])}")
         model = Lazily(lambda: f"{here}: compute {type(context.compute).__name__}")
         time = Lazily(lambda: f"{here}: the computing time")
 
@@ -192,18 +192,18 @@ class _Builder:
             for row in rows:
                 nanoseconds: float = trace.duration_ns[row] or 1
                 if trace.type[row] != NodeType.COMP_NODE:
-                    found.append(picoseconds(nanoseconds * PS_PER_NS, time))
+                    durations.append(picoseconds(nanoseconds * PS_PER_NS, time))
                     continue
                 if not context.replay_only and trace.is_cpu_op[row] != 1:
                     work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
                     nanoseconds = context.compute.duration_ns(work)
-                found.append(picoseconds(context.scaled_ps(nanoseconds), time))
+                durations.append(picoseconds(context.scaled_ps(nanoseconds), time))
 
         try:
             call(model, ask)
         except MissingWork as error:
             raise InputError(f"{here}: {error}") from None
-        return found
+        return durations
 
     def _needed(self, row: int, *columns: str) -> tuple[int, ...]:
         values: tuple[int, ...] = tuple(getattr(self._trace, column)[row] for column in columns)

@@ -25,21 +25,21 @@ def write_nodes(
 ) -> None:
     """Write a trace, node by node; `compress` with gzip. Ids and dependencies are not checked.
 
-    What was there stays until the trace is complete. Raises ValueError where a number is out of the range of its attribute, and RunError
-    where the file cannot be written.
+    An existing file stays until the trace is complete. Raises ValueError if a number is out of the range of its attribute, and RunError
+    if the file cannot be written.
     """
     write_encoded(path, map(delimited, map(encode_node, nodes)), metadata, compress=compress)
 
 
 def encode_nodes(nodes: Iterable[Node]) -> bytes:
-    """Nodes as they follow each other in a file, after the metadata. Raises ValueError where a number is out of range."""
+    """The bytes of nodes in a file, after the metadata. Raises ValueError if a number is out of range."""
     return b"".join(map(delimited, map(encode_node, nodes)))
 
 
 def write_encoded(
     path: str | os.PathLike[str], pieces: Iterable[bytes], metadata: Metadata, *, compress: bool = False, files: FileSet | None = None
 ) -> None:
-    """Write a trace whose nodes are encoded already; with `files`, as one of those. Raises RunError where it cannot be written."""
+    """Write a trace whose nodes are already encoded; with `files`, as one of those. Raises RunError if it cannot be written."""
     with FileSet() if files is None else contextlib.nullcontext(files) as chosen, chosen.open(path, "wb") as file:
         if compress:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
@@ -59,7 +59,7 @@ def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = 
 
 
 def trace_of(nodes: Iterable[Node], metadata: Metadata = DEFAULT_METADATA, name: str = "trace") -> Trace:
-    """A trace made of nodes, checked like one from a file. Raises InputError and ValueError."""
+    """A trace of these nodes, checked like one from a file. Raises InputError and ValueError."""
     return parse_trace(delimited(encode_metadata(metadata)) + encode_nodes(nodes), name, keep=True)
 
 
@@ -84,7 +84,7 @@ def encode_node(node: Node) -> bytes:
     parts = [message.SerializeToString()]
     for name in ATTRIBUTES:
         value: Any = rest or None if name == "astra_duration_rest_ns" else getattr(node, name)
-        # ASTRA-sim 2.x takes no send or receive without a tag.
+        # ASTRA-sim 2.x refuses a send or receive without a tag.
         left_out = name == "comm_priority" or (name == "comm_tag" and node.type not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE))
         if value is not None and (value or not left_out):
             parts.append(_encoded_attribute(name, value))
@@ -93,7 +93,7 @@ def encode_node(node: Node) -> bytes:
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _encoded_attribute(name: str, value: Any) -> bytes:
-    """An attribute as it stands in a node: messages may be joined field by field, and nodes have many attributes alike."""
+    """An encoded attribute of a node. Encodings can be concatenated field by field, and many nodes have equal attributes."""
     return bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
 
 

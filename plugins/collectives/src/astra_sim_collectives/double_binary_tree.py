@@ -57,7 +57,7 @@ def _in_order_tree(size: int) -> dict[int, _Node]:
 
 
 def _program(node: _Node, size: int, pieces: range) -> RankProgram:
-    """Collect from the children, hand up, and hand down what comes back. Receptions cost memory except at a leaf."""
+    """Reduce the children's data, send it to the parent, and pass its answer to the children. Receptions cost memory except at a leaf."""
     last = len(node.children) - 1
     steps: list[Step] = [
         receive(rank(child), size, after=0, reduce=True, returned=number == last) for number, child in enumerate(node.children)

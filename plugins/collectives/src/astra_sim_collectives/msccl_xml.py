@@ -79,7 +79,7 @@ class Algorithm:
 
 
 def read_algorithm(path: str) -> Algorithm:
-    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what would be right.
+    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what was expected.
 
     Document type declarations, and so entities, are refused.
     """
@@ -110,14 +110,14 @@ class _Reader:
 
     def finished(self) -> Algorithm:
         algorithm = self._algorithm
-        assert algorithm is not None  # expat has seen a root, and that can only be an algo
+        assert algorithm is not None  # expat has seen a root, which can only be an algo
         if set(algorithm.gpus) != set(range(self._declared)):
             ids = ", ".join(map(str, sorted(algorithm.gpus))) or "none"
             raise InputError(f"{self._path}: algo: gpus are {ids}; 0 to {self._declared - 1} are right (ngpus is {self._declared})")
         for blocks in algorithm.gpus.values():
             for block in blocks.values():
                 self._check_dependencies(algorithm, blocks, block)
-        # Where a file does not say it, what never uses the output buffer leaves its result in the input buffer.
+        # If a file does not say so, an algorithm that never uses the output buffer works in place.
         algorithm.in_place = self._says_in_place or not self._uses_output
         return algorithm
 

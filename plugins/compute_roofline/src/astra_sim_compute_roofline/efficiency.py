@@ -1,4 +1,4 @@
-"""Which share of the peak rate is reached, by the size of the work."""
+"""The share of the peak rate that is reached, by the size of the work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EfficiencyPoint:
 
 
 def efficiency_of_size(table: Sequence[EfficiencyPoint], function: str) -> Callable[[float], float]:
-    """The share by number of operations: of a table, of a registered function, or 1. Raises InputError."""
+    """A function from the number of operations to the share: by a table, by a registered function, or always 1. Raises InputError."""
     if table and function:
         raise InputError("efficiency_table and efficiency_function are given; one of the two is right")
     if function:
@@ -40,7 +40,7 @@ def _checked(function: Callable[[float], float], name: str) -> Callable[[float],
 
 
 def _interpolated(table: Sequence[EfficiencyPoint]) -> Callable[[float], float]:
-    """Straight lines over the logarithm of the operations; what lies beyond the first and last point is like them."""
+    """Straight lines over the logarithm of the operations. Beyond the first and the last point the share stays as it is there."""
     sizes = [point.operations for point in table]
     if any(left >= right for left, right in pairwise(sizes)):
         raise InputError(

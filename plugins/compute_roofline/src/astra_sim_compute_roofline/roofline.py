@@ -17,7 +17,7 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1
 
 @attrs.frozen
 class RooflineOptions:
-    """Options of the roofline model. One of the two ways to give the peak rate is needed."""
+    """Options of the roofline model. Exactly one of the two options for the peak rate must be set."""
 
     peak_tera_ops_per_s: float | None = option(
         None, above=0, help="peak rate of arithmetic operations; none: see peak_by_type", unit="10^12 operations/s"
@@ -26,12 +26,12 @@ class RooflineOptions:
     element_type: str = option("fp16", choices=tuple(ELEMENT_BYTES), help="type of the elements of a layer's shape")
     memory_bandwidth_gb_per_s: float | None = option(None, above=0, help="memory bandwidth; none: it is no bottleneck", unit="10^9 bytes/s")
     efficiency: float = option(1.0, above=0, maximum=1, help="share of the peak rate that is reached")
-    efficiency_table: tuple[EfficiencyPoint, ...] = option((), help="share by number of operations, a factor on efficiency")
-    efficiency_function: str = option("", help="a registered function of the number of operations that gives it")
+    efficiency_table: tuple[EfficiencyPoint, ...] = option((), help="share of the peak by operations, a factor on efficiency")
+    efficiency_function: str = option("", help="registered function from operations to that share")
     rule: str = option(
         "roofline",
         choices=("roofline", "astra2"),
-        help="astra2: cut to whole ns, in the arithmetic of ASTRA-sim 2.x; roofline: round to whole ns",
+        help="astra2: round down to whole ns, in the arithmetic of ASTRA-sim 2.x; roofline: round to whole ns",
     )
 
 
@@ -39,7 +39,7 @@ class Roofline(Compute):
     """Work takes the longer of operations / (peak * efficiency) and bytes / bandwidth, in whole nanoseconds."""
 
     def __init__(self, options: RooflineOptions, efficiency: Callable[[float], float] | None = None) -> None:
-        """`efficiency` gives the share of the peak rate by number of operations; None: as the options say."""
+        """`efficiency` is a function from operations to the share of the peak rate; None: the one of the options."""
         self._options = options
         self._tera_ops_per_s = _peak(options)
         self._gb_per_s = options.memory_bandwidth_gb_per_s
@@ -48,7 +48,7 @@ class Roofline(Compute):
             raise InputError("memory_bandwidth_gb_per_s is missing; the rule astra2 needs it")
 
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes. Raises MissingWork where operations, or bytes if they matter, are not given."""
+        """Nanoseconds that the work takes. Raises MissingWork if it lacks operations, or bytes where they matter."""
         operations = work.count_operations()
         if operations is None:
             raise MissingWork("it has no operations and no shape, one of which the roofline model needs")

@@ -17,12 +17,12 @@ from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 _ARRAY = "architecture_presets"
 _KNOWN = frozenset(
     "run_name interfacebandwidth arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsramszkb dataflow bandwidth"
-    # What follows moves addresses and sizes of traces, or belongs to what `_ONLY_IN_3` switches on.
+    # The following keys move addresses and sizes of traces, or belong to features that `_ONLY_IN_3` switches on.
     " ifmapoffset filteroffset ofmapoffset memorybanks topologycsvloc readrequestbuffer writerequestbuffer"
     " ifmapsrambankbandwidth ifmapsrambanknum ifmapsrambankport filtersrambankbandwidth filtersrambanknum filtersrambankport"
     " sparserep optimizedmapping blocksize nonzeroelems randomnumbergeneratorseed".split()
 )
-"""Keys, as the parser gives them."""
+"""Keys, as the parser returns them."""
 _ONLY_IN_3 = {
     "sparsitysupport": "leave out operations on zeros",
     "useramulatortrace": "take DRAM times from a trace of Ramulator",
@@ -37,7 +37,7 @@ _MAX_NUMBER = 999_999_999
 
 @attrs.frozen
 class Configuration:
-    """A machine. `bandwidth`: elements per cycle of each interface to DRAM; None: as much as is needed."""
+    """An array with its SRAMs. `bandwidth`: elements per cycle of each interface to DRAM; None: unlimited."""
 
     name: str
     array: SystolicArray
@@ -74,7 +74,7 @@ def read_configuration(text: str, path: str) -> Configuration:
 
 
 def _warn_of_others(parser: configparser.ConfigParser, path: str) -> None:
-    """Name what would count in SCALE-Sim 3 and does not here, and what is not known."""
+    """Warn of keys that only SCALE-Sim 3 uses, and of unknown keys."""
     for section in parser.sections():
         for key, value in parser.items(section):
             if key in _ONLY_IN_3:
@@ -130,7 +130,7 @@ _CONVOLUTION_COLUMNS = ("IFMAP height", "IFMAP width", "filter height", "filter 
 
 
 def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
-    """The layers of a topology file: products of matrices, or convolutions. Raises InputError naming file, line and value.
+    """The layers of a topology file: matrix products, or convolutions. Raises InputError naming file, line and value.
 
     The first line is a heading. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise:
     one layer for each channel (SCALE-Sim).

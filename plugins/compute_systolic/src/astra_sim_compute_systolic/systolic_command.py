@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--config", required=True, metavar="F.cfg", type=click.Path(), help="SCALE-Sim configuration: array, SRAMs, bandwidth.")
 @click.option("--topology", required=True, metavar="F.csv", type=click.Path(), help="SCALE-Sim topology: layers.")
-@click.option("--gemm", is_flag=True, help="Layers are products of matrices (name, M, N, K), not convolutions.")
+@click.option("--gemm", is_flag=True, help="Layers are matrix products (name, M, N, K), not convolutions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports there.")
+@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
 def systolic(config: str, topology: str, gemm: bool, as_json: bool, output: str | None) -> None:
     """Cycles, stalls, utilisation and memory traffic of layers on a systolic array, as SCALE-Sim reports them.
 

@@ -32,11 +32,11 @@ def recognises(text: str) -> bool:
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `memory`. Bandwidth is in bytes per ns. Raises InputError naming the key and value."""
     table = parse_json(text, path)
-    kind = table["memory-type"]
-    if kind not in _ARRANGEMENTS:
-        raise InputError(f"{path}: memory-type is {kind!r}; {suggestion(str(kind), _ARRANGEMENTS)}")
+    memory_type = table["memory-type"]
+    if memory_type not in _ARRANGEMENTS:
+        raise InputError(f"{path}: memory-type is {memory_type!r}; {suggestion(str(memory_type), _ARRANGEMENTS)}")
     known = {"memory-type": None, **_KEYS, **_PER_NODE}
-    section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[kind]}
+    section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[memory_type]}
     for key, value in table.items():
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, known)}")

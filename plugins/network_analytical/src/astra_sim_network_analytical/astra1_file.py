@@ -31,7 +31,7 @@ _ONLY_NAME = "Hierarchical"
 
 
 def recognises(text: str) -> bool:
-    """A JSON object, or what wants to be one and speaks of dimensions."""
+    """Whether a text is a JSON object, or begins like one and mentions dimensions."""
     return text.lstrip().startswith("{") and '"all-reduce-implementation"' not in text and '"memory-type"' not in text
 
 

@@ -18,7 +18,7 @@ _MAX_SCALAR = 1000
 
 
 def recognises(text: str) -> bool:
-    """A text in which one of the file's own keys begins a line, and which is neither JSON nor a network file of Garnet."""
+    """Whether a line of a text begins with a key of such a file, and the text is neither JSON nor a network file of Garnet."""
     if text.lstrip().startswith(("{", "[")) or re.search(r"^num-npus[ \t]*:", text, re.MULTILINE):
         return False
     return re.search(r"^(topology|npus_count)[ \t]*:", text, re.MULTILINE) is not None
@@ -68,7 +68,7 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
 
 
 def _number(value: Any, key: str, path: str) -> float:
-    """A number. YAML takes 1e3 for text, ASTRA-sim for a number."""
+    """A number. To YAML 1e3 is text, to ASTRA-sim a number."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -80,7 +80,7 @@ def _number(value: Any, key: str, path: str) -> float:
 
 
 def _mapping(text: str, path: str) -> dict[Any, Any]:
-    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are made."""
+    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are constructed."""
     if len(text) > _MAX_CHARACTERS:
         raise InputError(f"{path}: {len(text)} characters are too many for a network file; at most {_MAX_CHARACTERS} are right")
     loader = None
@@ -112,9 +112,9 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
 
 
 def _count(node: Any, known: dict[int, int | None], path: str) -> int:
-    """How many values a node of YAML stands for, those behind aliases and merge keys counted wherever they are used.
+    """The number of values that a YAML node expands to. Those behind aliases and merge keys count wherever they are used.
 
-    `known`: those of nodes by identity, None for those being counted. Raises InputError where a node contains itself, and for a scalar that
+    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself, and for a scalar that
     is too long.
     """
     if isinstance(node, yaml.ScalarNode):

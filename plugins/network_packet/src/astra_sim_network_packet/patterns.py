@@ -1,4 +1,4 @@
-"""Synthetic traffic patterns: for every source the destination of its packets; None: drawn from all nodes, itself among them."""
+"""Synthetic traffic patterns: for every source the destination of its packets; None: random among all nodes, the source included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def uniform(platform: Platform) -> Targets:
 
 
 def tornado(platform: Platform) -> Targets:
-    """In every dimension nearly half way round: ceil(k / 2) - 1 positions on."""
+    """In every dimension nearly half of the ring: ceil(k / 2) - 1 positions further on."""
     return _shifted(platform, lambda size: (size + 1) // 2 - 1)
 
 
@@ -34,7 +34,7 @@ def bit_complement(platform: Platform) -> Targets:
 
 
 def transpose(platform: Platform) -> Targets:
-    """The number with its upper and lower halves of bits exchanged."""
+    """The number with its upper and lower half of bits exchanged."""
     bits = _bits(platform, "transpose")
     if bits % 2:
         raise InputError(f"pattern transpose needs a number of NPUs with an even number of bits (4, 16, 64, ...), not {platform.npus}")
@@ -63,7 +63,7 @@ PATTERNS: dict[str, Callable[[Platform], Targets]] = {
     "neighbour": neighbour,
     "hot_spot": uniform,
 }
-"""By name. A hot spot is uniform but for the share of packets that go to one node."""
+"""Patterns by name. A hot spot is uniform traffic, but for the share of packets that go to one node."""
 
 OTHER_NAMES = {"uniform_random": "uniform", "bitcomp": "bit_complement", "neighbor": "neighbour", "hotspot": "hot_spot"}
 

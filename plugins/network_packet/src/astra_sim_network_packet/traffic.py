@@ -31,7 +31,7 @@ MAX_RATES = 1000
     "--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options."
 )
 @click.option("--pattern", default="uniform", metavar="NAME", show_default=True, help=f"{', '.join(patterns.PATTERNS)} or permutation.")
-@click.option("--permutation", metavar="FILE", help="Destinations by source, for pattern permutation.")
+@click.option("--permutation", metavar="FILE", help="File with the destination of each source, for pattern permutation.")
 @click.option("--rate", "rates", required=True, metavar="R", help="Flits per node and cycle: 0.1, or 0.1,0.2, or FROM:TO:STEP.")
 @click.option("--packet-flits", type=int, default=1, show_default=True, help="Flits of a packet.")
 @click.option("--warm-up", type=int, default=2500, show_default=True, help="Cycles before measuring.")
@@ -39,10 +39,10 @@ MAX_RATES = 1000
 @click.option("--periods", type=int, default=4, show_default=True, help="Measured periods.")
 @click.option("--drain-limit", type=int, default=100_000, show_default=True, help="Cycles to wait for measured packets afterwards.")
 @click.option("--hot-node", type=int, default=0, show_default=True, help="The NPU that is the hot spot.")
-@click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets that go there, for pattern hot_spot.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of what is drawn.")
+@click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets to the hot spot, for pattern hot_spot.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of random numbers.")
 @click.option(
-    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures."
+    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -128,7 +128,7 @@ def sweep(
     permutation: str | None = None,
     progress: Progress | None = None,
 ) -> list[Load]:
-    """Measure every rate; `progress` is told how far that is. Raises InputError."""
+    """Measure every rate; `progress` is called with how far it has come. Raises InputError."""
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
     settings.check()
@@ -148,7 +148,7 @@ def _row(load: Load) -> dict[str, Any]:
 
 
 def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures where matplotlib is installed: all, or none.
+    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures if matplotlib is installed: all, or none.
 
     Raises RunError.
     """

@@ -26,7 +26,7 @@ _SYSTOLIC = "plugin:systolic"
 )
 @click.option("--datatype-bytes", "--datatype_size", "element_bytes", type=int, default=2, show_default=True, help="Bytes of an element.")
 @click.option("--batch", type=int, help="Samples of a model's batch, over all NPUs.")
-@click.option("--batch-per-npu", type=int, help="The same for each NPU.")
+@click.option("--batch-per-npu", type=int, help="Samples of a model's batch, for each NPU.")
 @click.option("--set", "changes", metavar="PARAMETER=NUMBER", multiple=True, help="Change a parameter of a model. Repeatable.")
 @click.option(
     "--compute",
@@ -38,17 +38,17 @@ _SYSTOLIC = "plugin:systolic"
     help="Compute model: plugin:NAME or a file.",
 )
 @click.option("--memory", metavar="S", help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.")
-@click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; not given: by --output.")
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there; not given: print.")
+@click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
 def generate(layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, **choices: Any) -> None:
-    """Make a workload from layers, a parallelisation and a compute model.
+    """Generate a workload from layers, a parallelisation and a compute model.
 
     \b
     astra generate --model resnet50 --parallel DATA --npus 64 --batch-per-npu 32 --output resnet50.toml
     astra generate --layers mlp.csv --parallel HYBRID_DATA_MODEL --npus 16 --packages 2 --compute google.cfg --format text
 
-    The text format holds whole nanoseconds: cycles, where the clock of the array is 1 GHz.
+    The text format holds whole nanoseconds, which are cycles if the clock of the array is 1 GHz.
     """
     if listing:
         from astra_sim_compute_systolic.generate.model_file import shipped_models
@@ -58,12 +58,12 @@ def generate(layers: str | None, model: str | None, listing: bool, output: str |
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
     text = form == "text" or (form is None and output is not None and not output.endswith(".toml"))
-    made = _generate(layers, model, text, **choices)
+    workload = _generate(layers, model, text, **choices)
     if output is None:
-        click.echo(made, nl=not made.endswith("\n"))
+        click.echo(workload, nl=not workload.endswith("\n"))
         return
     with FileSet() as files, files.open(output) as file:
-        file.write(made)
+        file.write(workload)
 
 
 def _generate(

@@ -1,4 +1,4 @@
-"""The layers of a model, before anything is parallelised."""
+"""The layers of a model, before they are split over NPUs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ModelLayer:
 
     @property
     def parameters(self) -> int:
-        """Elements that are trained."""
+        """Trained elements."""
         return self.shape.gemm.n * self.shape.gemm.k if self.weights else 0
 
 
 def with_batch(shape: Shape, batch: int) -> Shape:
-    """The shape for so many times the batch."""
+    """The shape for a batch of `batch` times as many samples."""
     if isinstance(shape, Convolution):
         return attrs.evolve(shape, batch=shape.batch * batch)
     return attrs.evolve(shape, m=shape.m * batch)

@@ -26,10 +26,10 @@ class LayerTable:
     """A layer, for one sample of the batch."""
 
     name: str = option(help="name of the layer, without spaces")
-    gemm: Gemm | None = option(None, help="product of matrices: rows of one sample, outputs, inputs")
+    gemm: Gemm | None = option(None, help="matrix product: rows of one sample, outputs, inputs")
     convolution: Convolution | None = option(None, help="convolution of one sample")
     weights: bool = option(True, help="whether the second factor is trained")
-    parallelisation: str | None = option(None, choices=LAYER_POLICIES, help="for HYBRID_CUSTOMIZED")
+    parallelisation: str | None = option(None, choices=LAYER_POLICIES, help="parallelisation, for HYBRID_CUSTOMIZED")
 
     def __attrs_post_init__(self) -> None:
         if (self.gemm is None) == (self.convolution is None):
@@ -49,7 +49,7 @@ class BlockTable:
     """Layers that come one after another, several times."""
 
     layers: tuple[LayerTable, ...] = option(help="the layers")
-    repeat: int = option(1, minimum=0, help="how often they come")
+    repeat: int = option(1, minimum=0, help="number of repetitions")
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class ModelTable:
 
     name: str = option("", help="name of the model")
     source: str = option("", help="where its sizes come from")
-    base: str = option("", help="model of this package whose blocks are used, with the parameters given here")
+    base: str = option("", help="model of this package whose blocks are used, with the parameters of this file")
     parameters: dict[str, Any] = option(factory=dict, help="whole numbers that sizes depend on")
     layers: tuple[LayerTable, ...] = option((), help="the layers")
     blocks: tuple[BlockTable, ...] = option((), help="blocks of layers")
@@ -71,7 +71,7 @@ def shipped_models() -> list[str]:
 
 
 def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[ModelLayer]:
-    """The layers of a model (one of this package, or a TOML file) for a batch. `changes` are to its parameters. Raises InputError."""
+    """The layers of a model (one of this package, or a TOML file) for a batch. `changes` are new parameter values. Raises InputError."""
     table, where = _table(model)
     parameters = _parameters(table, where)
     for name, value in changes.items():
@@ -85,18 +85,18 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
     blocks: Sequence[BlockTable] = structured.blocks or (BlockTable(layers=structured.layers),)
     if sum(block.repeat * len(block.layers) for block in blocks) > _MAX_LAYERS:
         raise InputError(f"{where}: more than {_MAX_LAYERS} layers are too many")
-    made = []
+    layers = []
     for block in blocks:
         for number in range(block.repeat):
             suffix = f"_{number + 1}" if block.repeat > 1 else ""
-            made += [layer.layer(batch, suffix) for layer in block.layers]
-    if not made:
+            layers += [layer.layer(batch, suffix) for layer in block.layers]
+    if not layers:
         raise InputError(f"{where}: no layer is left; at least one is right")
-    return made
+    return layers
 
 
 def _table(model: str) -> tuple[dict[str, Any], str]:
-    """A model's table, with the blocks of its base, and what to call it."""
+    """A model's table, with the blocks of its base, and its name in messages."""
     if os.path.exists(model):
         table, where = parse_toml(read_text(model), model), model
     elif model in shipped_models():
@@ -125,7 +125,7 @@ def _parameters(table: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def _evaluated(part: Any, parameters: Mapping[str, int], where: str, size: bool = False) -> Any:
-    """The table with numbers in place of expressions, in sizes and in `repeat`."""
+    """The table with expressions replaced by numbers, in sizes and in `repeat`."""
     if isinstance(part, str) and size:
         return evaluate(part, parameters, where)
     if isinstance(part, list):

@@ -12,7 +12,7 @@ from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED
 from astra_sim_compute_systolic.generate.workload import PASSES, GeneratedPass, GeneratedWorkload
 
 UPDATE_NS = 100
-"""Time to apply what a collective brings, in every layer (ASTRA-sim's generator)."""
+"""Time to apply the result of a collective, in every layer (ASTRA-sim's generator)."""
 
 _COLLECTIVES = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCATTER": "reduce_scatter"}
 
@@ -20,7 +20,7 @@ _COLLECTIVES = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCA
 def to_text(workload: GeneratedWorkload) -> str:
     """The text workload, character by character as ASTRA-sim's generator writes it. Times are whole nanoseconds.
 
-    Raises InputError where a name has spaces, which would end it.
+    Raises InputError if a name has spaces, which would end it in this format.
     """
     lines = [workload.policy, str(len(workload.layers))]
     for layer in workload.layers:
