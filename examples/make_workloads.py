@@ -304,7 +304,7 @@ def round_up(number: int, multiple: int) -> int:
 def expect(model: str, what: str, found: int, published: int) -> None:
     """Compare a total with the published one."""
     if found != published:
-        sys.exit(f"{model}: {found} {what}; {published} are right")
+        sys.exit(f"{model}: {found} {what}; expected {published}")
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

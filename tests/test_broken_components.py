@@ -580,7 +580,7 @@ BROKEN_PLANS = {
     "other bytes later": (phases(lambda given: [*given[:1], *map(doubled, given[1:])]), "goes on with"),
     "no phases": (phases(lambda given: ()), "without phases"),
     "nothing": (lambda chunks: [], "planned nothing"),
-    "a queue that is not there": (phases(lambda given: [attrs.evolve(plan, queue=9) for plan in given]), "queue 9; 0 to 1 are right"),
+    "a queue that is not there": (phases(lambda given: [attrs.evolve(plan, queue=9) for plan in given]), "queue 9; expected 0 to 1"),
     "a dimension that is not there": (phases(lambda given: [attrs.evolve(plan, dimension=9) for plan in given]), "dimension 9"),
 }
 

@@ -214,7 +214,7 @@ def test_any_integer_member_is_read(member: str, compiled: bool) -> None:
     message = number_field(3, COLL) + bytes_field(10, attribute("comm_size", member, (1,) if member.endswith("_list") else 90))
     result = outcome(file_of(message), compiled)
     if member.endswith("_list"):
-        assert result == f"t.et: node 0 '': comm_size is a {member}; a whole number is right"
+        assert result == f"t.et: node 0 '': comm_size is a {member}; expected a whole number"
     else:
         assert result[1][0].comm_size == 90
 
@@ -254,27 +254,27 @@ def attr(name: str, member: str, value: Any) -> bytes:
 BROKEN = {
     "empty": (b"", "the file is empty"),
     "length": (b"\xff" * 10, "varint of more than 64 bits"),
-    "huge": (HEAD + varint(2**40), f"byte 8: a message of {2**40} bytes; at most {2**26} are right"),
+    "huge": (HEAD + varint(2**40), f"byte 8: a message of {2**40} bytes; expected at most {2**26}"),
     "huge head": (varint(2**40), f"a message of {2**40} bytes"),
     "truncated": (file_of(NAMED)[:-1], "byte 8: the file ends in the middle of a message, of which it has 8 bytes"),
     "no metadata": (file_of(NAMED, head=b""), "byte 0: the first message is no GlobalMetadata: "),
-    "version": (file_of(head=varint(4) + bytes_field(1, b"23")), "version is '23'; Chakra 0.0.4 to 1 are right"),
-    "type": (file_of(NAMED + number_field(3, 8)), "node 3 'conv': type is 8; 0 to 7 are right"),
+    "version": (file_of(head=varint(4) + bytes_field(1, b"23")), "version is '23'; expected Chakra 0.0.4 to 1"),
+    "type": (file_of(NAMED + number_field(3, 8)), "node 3 'conv': type is 8; expected 0 to 7"),
     "twice": (file_of(NAMED, NAMED), "node 3 'conv': its id is that of an earlier node, node 3 'conv'"),
     "missing": (file_of(NAMED + number_field(5, 8)), "node 3 'conv': data dependency 8 is no node of the file"),
     "itself": (file_of(NAMED + number_field(4, 3)), "dependencies in a circle: node 3 'conv', which waits for the first"),
-    "name": (file_of(number_field(2, 1)), "name is a varint; bytes with a length is right"),
+    "name": (file_of(number_field(2, 1)), "name is a varint; expected bytes with a length"),
     "utf8": (file_of(bytes_field(2, b"\xed\xa0\x80")), "name is not text in UTF-8"),
-    "wire type": (file_of(varint(1 << 3 | 3)), "field 1 has wire type 3; 0, 1, 2 and 5 are right"),
+    "wire type": (file_of(varint(1 << 3 | 3)), "field 1 has wire type 3; expected 0, 1, 2 and 5"),
     "field 0": (file_of(varint(2)), "a field of number 0"),
     "beyond": (file_of(varint(2 << 3 | 2) + varint(2**40)), f"a field of {2**40} bytes where its message has 0 left"),
-    "negative": (file_of(NAMED + attr("comm_size", "int64_val", -4)), "comm_size is -4; 0 to 9223372036854775807 are right"),
+    "negative": (file_of(NAMED + attr("comm_size", "int64_val", -4)), "comm_size is -4; expected 0 to 9223372036854775807"),
     "large": (file_of(NAMED + attr("tensor_size", "uint64_val", 2**63)), "tensor_size is 9223372036854775808; 0 to"),
-    "rank": (file_of(NAMED + attr("comm_dst", "int64_val", 2**31)), "comm_dst is 2147483648; 0 to 2147483647 are right"),
-    "collective": (file_of(NAMED + attr("comm_type", "int64_val", 10)), "node 3 'conv': comm_type is 10; 0 to 9 are right"),
-    "group": (file_of(NAMED + attr("pg_name", "int64_val", 1)), "pg_name is a int64_val; a string_val is right"),
-    "dims": (file_of(NAMED + attr("involved_dim", "int32_list", (1,))), "involved_dim is a int32_list; a bool_list is right"),
-    "text": (file_of(NAMED + attr("num_ops", "string_val", "9")), "num_ops is a string_val; a whole number is right"),
+    "rank": (file_of(NAMED + attr("comm_dst", "int64_val", 2**31)), "comm_dst is 2147483648; expected 0 to 2147483647"),
+    "collective": (file_of(NAMED + attr("comm_type", "int64_val", 10)), "node 3 'conv': comm_type is 10; expected 0 to 9"),
+    "group": (file_of(NAMED + attr("pg_name", "int64_val", 1)), "pg_name is a int64_val; expected a string_val"),
+    "dims": (file_of(NAMED + attr("involved_dim", "int32_list", (1,))), "involved_dim is a int32_list; expected a bool_list"),
+    "text": (file_of(NAMED + attr("num_ops", "string_val", "9")), "num_ops is a string_val; expected a whole number"),
     "again": (file_of(NAMED + attr("num_ops", "int64_val", 9) * 2), "num_ops is given twice"),
     "duration": (file_of(NAMED + number_field(7, 2**63)), "duration_micros is 9223372036854775808; at most"),
     "rest": (file_of(NAMED + attr("astra_duration_rest_ns", "int32_val", -1)), "makes the duration negative"),
@@ -508,12 +508,12 @@ def test_missing_ranks_and_wrong_peers_are_named(tmp_path: Path) -> None:
         load_ranks(tmp_path / "p")
     for rank in (0, 1, 3):
         write_nodes(tmp_path / f"p.{rank}.et", [node(4, name="s", type=SEND, comm_dst=3)])
-    with pytest.raises(InputError, match=r"p\.2\.et is missing; ranks 0 to 3 are right"):
+    with pytest.raises(InputError, match=r"p\.2\.et is missing; expected ranks 0 to 3"):
         load_ranks(tmp_path / "p")
-    with pytest.raises(InputError, match=r"p\.3\.et: there are traces for 4 ranks; 2 are right"):
+    with pytest.raises(InputError, match=r"p\.3\.et: there are traces for 4 ranks; expected 2"):
         load_ranks(tmp_path / "p", 2)
     (tmp_path / "p.3.et").unlink()
-    with pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; 0 to 1 are right"):
+    with pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; expected 0 to 1"):
         load_ranks(tmp_path / "p")
 
 

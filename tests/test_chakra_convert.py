@@ -286,7 +286,7 @@ def test_json_as_protobuf_writes_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (5, "node number 0 is 5; a table is right"),
+        (5, "node number 0 is 5; expected a table"),
         ({"ide": 5}, "no field named \"ide\" at \"Node\". Available Fields(except extensions): \"['id', 'name', 'type', "),
         ({"id": -1}, "parse id field: Value out of range: -1"),
         ({"type": "COMP"}, "parse type field: Invalid enum value COMP"),
@@ -341,7 +341,7 @@ def test_a_task_graph_of_flexflow_is_a_trace_for_each_device(astra: Astra) -> No
         ("node0 -> node2", "node0 -> node3", "a.dot:2: node0 and node3 run on different devices, with no communication between them"),
         ("node3 [", "node0 [", "a.dot:5: node0 is there already, in line 1"),
         ("comm_size=40", "comm_size=-4", "a.dot:3: comm_size is '-4'; a whole number"),
-        ("time=0.5", "time=nan", "a.dot:5: simulated_run_time is 'nan'; a time of at least 0 is right"),
+        ("time=0.5", "time=nan", "a.dot:5: simulated_run_time is 'nan'; expected a time of at least 0"),
         ("COMP_NODE|simulated_run_time=0.5", "COMB_NODE|x", "a.dot:5: node3 has the type 'COMB_NODE'"),
         ("dst_device_id=1", "dst_device_id=0", "a.dot:3: node2 sends from device 0 to itself"),
         ("node2 -> node3;", "node3 -> node2;", "a.dot: device 1: dependencies in a circle"),

@@ -89,7 +89,7 @@ def test_a_graph_runs_with_and_without_congestion(tmp_path: Path, monkeypatch: p
         platform="plugin:graph?file=speeds.csv", network="plugin:analytical?congestion=aware", engine="python", **choice
     )
     assert figures(aware) == figures(again)
-    with pytest.raises(astra_sim.InputError, match=r"links of the graph differ.*congestion=aware is right"):
+    with pytest.raises(astra_sim.InputError, match=r"links of the graph differ.*expected congestion=aware"):
         astra_sim.simulate(platform="plugin:graph?file=speeds.csv", **choice)
 
 
@@ -203,7 +203,7 @@ def _with(**changed: str) -> str:
         (_with(npus_count="[ true ]"), "npus_count has True"),
         (_with(npus_count="[ 4, 4 ]"), "npus_count has 2 values for 1 dimensions"),
         (_with(bandwidth="[ 0 ]"), "bandwidth has 0; numbers above 0"),
-        (_with(bandwidth="[ fast ]"), "bandwidth has 'fast'; numbers are right"),
+        (_with(bandwidth="[ fast ]"), "bandwidth has 'fast'; expected numbers"),
         (_with(bandwidth="[ .inf ]"), "bandwidth has inf"),
         (_with(latency="[ -1 ]"), "latency has -1; numbers of at least 0"),
         (_with(latency="[ .nan ]"), "latency has nan"),

@@ -182,7 +182,7 @@ def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
     engine = make(1)
     engine.add_queues([(1, lambda jobs, started, job: 7)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(1, queue=0)]])
-    with pytest.raises(PluginError, match="gave the place 7; 0 to 0 are right"):
+    with pytest.raises(PluginError, match="gave the place 7; expected 0 to 0"):
         engine.run()
 
 

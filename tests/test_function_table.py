@@ -116,7 +116,7 @@ def test_what_is_no_table_is_an_error() -> None:
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     memory = (ctypes.c_uint32 * 64)(VERSION + 1, 256)
-    with pytest.raises(astra_sim.PluginError, match=f"has version {VERSION + 1}; {VERSION} is right"):
+    with pytest.raises(astra_sim.PluginError, match=f"has version {VERSION + 1}; expected {VERSION}"):
         FunctionTable(new(ctypes.addressof(memory), CAPSULE, None))
 
     class Broken(TableNetwork):

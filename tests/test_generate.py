@@ -62,7 +62,7 @@ def test_the_rules_of_each_parallelisation_by_hand() -> None:
 
 def test_quotients_are_cut_and_nothing_is_cut_away_wholly() -> None:
     assert share_of("layer", Gemm(m=102, n=1, k=1), True, "DATA", Machine(8, 1), 1).forward == Gemm(m=12, n=1, k=1)
-    with pytest.raises(InputError, match="layer x: n is 4, which cannot be split 8 ways; at least 8 is right"):
+    with pytest.raises(InputError, match="layer x: n is 4, which cannot be split 8 ways; expected at least 8"):
         share_of("x", Gemm(m=8, n=4, k=1), True, "MODEL", Machine(8, 1), 1)
 
 
@@ -181,7 +181,7 @@ def test_what_does_not_fit_into_memory_is_an_error() -> None:
         ("--model resnet50 --parallel DATA --npus 4 --batch 2", "layer conv1: the batch is 2, which cannot be split 4 ways"),
         ("--model resnet50 --parallel HYBRID_CUSTOMIZED --npus 4 --batch 4", "layer conv1: it names no parallelisation"),
         ("--model transformer --parallel DATA --npus 4 --batch 4 --set hiden=4", "no parameter 'hiden'; did you mean 'hidden'"),
-        ("--model transformer --parallel DATA --npus 4 --batch 4 --set hidden=x", "--set hidden=x: PARAMETER=NUMBER is right"),
+        ("--model transformer --parallel DATA --npus 4 --batch 4 --set hidden=x", "--set hidden=x: expected PARAMETER=NUMBER"),
         ("--model transformer --parallel DATA --npus 4 --batch 4 --set heads=0", "integer division or modulo by zero"),
         ("--model resnet50 --parallel DATA --npus 4 --batch 4 --datatype-bytes 0", "--datatype-bytes is 0"),
         ("--model resnet50 --parallel DATA --npus 4 --batch 4 --compute plugin:recorded", "layer conv1, forward: it has no recorded time"),

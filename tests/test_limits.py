@@ -57,7 +57,7 @@ CASES = {
     ),
     "many periods": (
         ("traffic", "--platform", RING, "--rate", "0.1", "--periods", "1000000000"),
-        "periods is 1000000000; a whole number from 1 to 100000 is right",
+        "periods is 1000000000; expected a whole number from 1 to 100000",
     ),
     "a rate of many digits": (("traffic", "--platform", RING, "--rate", "1" * 50_000 + "x"), "--rate 111"),
 }

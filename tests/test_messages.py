@@ -49,9 +49,9 @@ RUN: dict[str, Any] = {"workload": "plugin:collective?bytes=4096", "platform": R
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"set": [f"system.splits={NINES}"]}, "splits: '99999999999999999999'... has 400 digits; at most 300 are right"),
+        ({"set": [f"system.splits={NINES}"]}, "splits: '99999999999999999999'... has 400 digits; expected at most 300"),
         ({"set": [f"system.endpoint_delay_ns={NINES}.5"]}, "has 402 digits"),
-        ({"passes": 10**400}, "run: passes: 10^400 is out of range; numbers from 1e-12 to below 2^62 are right"),
+        ({"passes": 10**400}, "run: passes: 10^400 is out of range; expected numbers from 1e-12 to below 2^62"),
         ({"compute_scale": -(10**400)}, "compute_scale: -10^400 is out of range"),
         ({"workload": {"plugin": "collective", "bytes": 10**5000}}, "bytes: 10^5000 is out of range"),
     ],
@@ -98,7 +98,7 @@ def test_a_time_that_is_too_long_is_said_with_the_limit_in_seconds(time: float) 
 
 @pytest.mark.parametrize("time", [-1, math.nan, "1", None, True, -(10**400)])
 def test_what_is_no_time_is_refused(time: Any) -> None:
-    with pytest.raises(PluginError, match="a time of at least 0 is right"):
+    with pytest.raises(PluginError, match="expected a time of at least 0"):
         picoseconds(time, "the delay")
 
 
@@ -196,7 +196,7 @@ def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         (("run", *ARGUMENTS, "--passes", "x"), 2, "'x' is not a valid integer"),
         (("compare", "nosuch.toml"), 2, "No such file"),
         (("plugins", "show", "nosuch"), 2, "there is no component 'nosuch'"),
-        (("traffic", "--platform", RING, "--rate", "0.1", "--seed", "-1"), 2, "seed is -1; a whole number from 0 to 2^63 - 1 is right"),
+        (("traffic", "--platform", RING, "--rate", "0.1", "--seed", "-1"), 2, "seed is -1; expected a whole number from 0 to 2^63 - 1"),
         ((*ARGUMENTS, "--output", "/dev/null/reports"), 1, "cannot write /dev/null/reports: Not a directory"),
         (("--set", f"system.x={RED}", *ARGUMENTS), 2, "unknown key 'x'"),
     ],
@@ -294,9 +294,9 @@ def test_a_plugin_that_cannot_be_imported_shows_its_own_frames_alone(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("x.dot",), "x.dot: TARGET is missing; a name with an extension that says what to write (.et) is right"),
-        (("x.dot", "y.dot"), "y.dot: the format is not clear from the name; an extension (.et) or --to chakra is right"),
-        (("x.toml",), "x.toml: TARGET is missing; a name with an extension that says what to write (.txt, .toml, .json, .et) is right"),
+        (("x.dot",), "x.dot: TARGET is missing; expected a name with an extension that says what to write (.et)"),
+        (("x.dot", "y.dot"), "y.dot: the format is not clear from the name; expected an extension (.et) or --to chakra"),
+        (("x.toml",), "x.toml: TARGET is missing; expected a name with an extension that says what to write (.txt, .toml, .json, .et)"),
     ],
 )
 def test_convert_says_what_it_can_write(arguments: tuple[str, ...], message: str) -> None:

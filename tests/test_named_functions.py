@@ -72,7 +72,7 @@ def test_a_registered_function_is_called(register: Callable[[str, str], None]) -
 @pytest.mark.parametrize("name", ["os:_exit", "ctypes:string_at", "registered_functions:twice", "half@other", "halve", "@"])
 def test_no_other_function_is_called(register: Callable[[str, str], None], name: str) -> None:
     register("mine", ENTRIES)
-    with pytest.raises(InputError, match=r"the name of a function of the entry-point group astra_sim\.functions is right") as caught:
+    with pytest.raises(InputError, match=r"expected the name of a function of the entry-point group astra_sim\.functions") as caught:
         computing(name)
     assert repr(name) in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_no_other_function_is_called(register: Callable[[str, str], None], name:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("twice", r"gives 2\.0 for 2e\+06 operations; above 0 and at most 1 is right"),
+        ("twice", r"gives 2\.0 for 2e\+06 operations; expected above 0 and at most 1"),
         ("leaves", "SystemExit: 0"),
         ("constant", r"'constant' is 0\.5, which cannot be called"),
         ("nowhere", "AttributeError"),

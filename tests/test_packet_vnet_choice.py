@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from astra_sim.platform import Platform
 
@@ -31,7 +33,7 @@ def test_the_table_of_queues() -> None:
 
 
 def test_every_queue_of_a_garnet_network_is_a_virtual_network() -> None:
-    network = torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2))[0].topology.network
+    network = cast(Any, torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2))[0].topology).network
     choice = garnet_topologies.vnet_choice(network)
     assert [choice.vnet_of(0, 1, queue) for queue in range(network.vnets)] == list(range(network.vnets))
     assert choice.vnet_of(0, 1, network.vnets) is None

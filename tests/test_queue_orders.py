@@ -264,8 +264,8 @@ def test_the_order_of_the_plugin_page_works() -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (lambda kind, size, remaining: size / 2, "the key of a queue's order is .* for .* bytes; a whole number of 64 bits is right"),
-        (lambda kind, size, remaining: 2**63, "a whole number of 64 bits is right"),
+        (lambda kind, size, remaining: size / 2, "the key of a queue's order is .* for .* bytes; expected a whole number of 64 bits"),
+        (lambda kind, size, remaining: 2**63, "expected a whole number of 64 bits"),
         (lambda kind, size, remaining: size > 3, "is True for"),
         (lambda kind, size, remaining: 1 // 0, "the key of a queue's order failed: ZeroDivisionError"),
     ],
@@ -281,8 +281,8 @@ def test_a_key_that_is_none_is_an_error(engine: str, key: Any, words: str) -> No
     [
         (lambda: RuleOrder(by_kind={"all-gather": Rule()}), "'all-gather' is not a valid Collective"),
         (lambda: RuleOrder(Rule(in_turn=("all_gather", "gather"))), "'gather' is not a valid Collective"),
-        (lambda: RuleOrder(Rule(in_turn=("all_gather", "all_gather"))), "two different ones are right"),
-        (lambda: RuleOrder(Rule(in_turn=("all_gather",))), "two different ones are right"),
+        (lambda: RuleOrder(Rule(in_turn=("all_gather", "all_gather"))), "expected two different ones"),
+        (lambda: RuleOrder(Rule(in_turn=("all_gather",))), "expected two different ones"),
     ],
 )
 def test_rules_that_cannot_be_name_what_is_wrong(make: Callable[[], Order], words: str) -> None:

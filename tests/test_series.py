@@ -75,7 +75,7 @@ def test_the_result_is_written_first_and_the_series_last(tmp_path: Path) -> None
 
 
 def test_an_unknown_series_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="series is 'some'; limited, all, none are right"):
+    with pytest.raises(InputError, match="series is 'some'; expected limited, all, none"):
         write_reports(result(), tmp_path, series="some")
 
 

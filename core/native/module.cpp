@@ -258,8 +258,8 @@ class Machine {
     const auto* table = static_cast<const astra_network*>(capsule.data(ASTRA_NETWORK_CAPSULE));
     if (!table) nb::raise_python_error();
     if (table->version != ASTRA_NETWORK_VERSION || table->size < sizeof(astra_network)) {
-      invalid("the network function table has version " + std::to_string(table->version) + "; " + std::to_string(ASTRA_NETWORK_VERSION) +
-              " is right");
+      invalid("the network function table has version " + std::to_string(table->version) + "; expected " +
+              std::to_string(ASTRA_NETWORK_VERSION));
     }
     own().set_table(table);
     capsule_ = capsule;
@@ -397,7 +397,7 @@ class Machine {
 nb::tuple uses_of(const std::vector<nb::bytes>& columns, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups) {
   std::vector<std::vector<Time>> records;
   for (const nb::bytes& bytes : columns) records.push_back(column<Time>(bytes));
-  if (records.size() != 4) invalid("records of four columns are right");
+  if (records.size() != 4) invalid("expected records of four columns");
   const engine::Uses uses = engine::uses_of(records[0], records[1], records[2], records[3], groups_of, groups);
   nb::list found;
   for (const engine::Use& use : uses.groups) {

@@ -37,8 +37,8 @@ bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<std::
   if (count == 0) return false;
   if (!answer) throw NetworkFailure("advance answered " + std::to_string(count) + " messages without their numbers (NULL)");
   if (time < since || time > until) {
-    const std::string right = until == ASTRA_NEVER ? std::to_string(since) + " or later is right"
-                                                   : std::to_string(since) + " to " + std::to_string(until) + " are right";
+    const std::string right = until == ASTRA_NEVER ? "expected " + std::to_string(since) + " or later"
+                                                   : "expected " + std::to_string(since) + " to " + std::to_string(until);
     throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + right);
   }
   numbers.assign(answer, answer + count);

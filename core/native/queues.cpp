@@ -9,7 +9,7 @@ namespace astra::engine {
 
 Queue::Queue(Host& host, QueueId number, std::int64_t slots, std::size_t npus)
     : host_(host), number_(number), slots_(slots), running_(npus) {
-  if (slots < 1) invalid("a queue of " + std::to_string(slots) + " slots; at least 1 is right");
+  if (slots < 1) invalid("a queue of " + std::to_string(slots) + " slots; expected at least 1");
 }
 
 StepId Queue::start(NpuId npu) {

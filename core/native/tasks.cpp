@@ -48,7 +48,7 @@ void Program::check_columns(const ProgramColumns& columns) const {
       invalid("a program with broken columns");
     for (; begin < end; ++begin) {
       const std::uint32_t other = columns.after[begin];
-      if (other >= task) invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; earlier ones are right");
+      if (other >= task) invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; expected earlier ones");
     }
   }
 }

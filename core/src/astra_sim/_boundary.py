@@ -70,7 +70,7 @@ def in_seconds(ps: float) -> str:
 def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is none, InputError if it is too long."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise PluginError(f"{what} is {value!r}; a time of at least 0 is right")
+        raise PluginError(f"{what} is {value!r}; expected a time of at least 0")
     if value > MAX_PICOSECONDS:
         raise InputError(f"{what} is {in_seconds(value)}; at most {LONGEST_TIME} can be simulated")
     return round(value)

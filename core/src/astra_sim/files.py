@@ -58,7 +58,7 @@ def parse_toml(text: str, path: str) -> Table:
 
 def _whole(digits: str) -> int:
     if len(digits) > sys.get_int_max_str_digits():
-        raise ValueError(f"a number has {len(digits)} digits; at most {sys.get_int_max_str_digits()} are right")
+        raise ValueError(f"a number has {len(digits)} digits; expected at most {sys.get_int_max_str_digits()}")
     return int(digits)
 
 

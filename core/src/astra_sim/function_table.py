@@ -36,7 +36,7 @@ class _Statistic(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
 
 
-_NAMES = "a name of its own in UTF-8 is right"
+_NAMES = "expected a name of its own in UTF-8"
 _STATE = ctypes.c_void_p
 _NUMBERS = ctypes.POINTER(ctypes.c_uint64)
 _DELAY = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
@@ -80,9 +80,9 @@ class FunctionTable:
         self._failure = failure
         self._table = _Table.from_address(pointer)
         if self._table.version != VERSION:
-            raise failure(f"the network function table has version {self._table.version}; {VERSION} is right")
+            raise failure(f"the network function table has version {self._table.version}; expected {VERSION}")
         if self._table.size < ctypes.sizeof(_Table):
-            raise failure(f"the network function table has {self._table.size} bytes; at least {ctypes.sizeof(_Table)} are right")
+            raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(_Table)}")
         for name in needed:
             self._function(name)
 

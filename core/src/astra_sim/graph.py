@@ -292,7 +292,7 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
     if isinstance(operation, (Compute, Wait)):
         return None
     if operation.bytes < 0:
-        return f"moves {operation.bytes} bytes; at least 0 is right"
+        return f"moves {operation.bytes} bytes; expected at least 0"
     if not isinstance(operation, Communicate):
         return None
     for dimension in operation.dimensions:
@@ -300,7 +300,7 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
             return f"uses dimension {dimension} of {len(graph.dimensions)}"
     members = operation.group or ()
     if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
-        return f"is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
+        return f"is a collective of the group {list(members)}; expected different NPUs from 0 to {npus - 1}"
     return None
 
 

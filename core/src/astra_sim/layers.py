@@ -39,7 +39,7 @@ class PassOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.gemm is not None and self.convolution is not None:
-            raise InputError("gemm and convolution are given; one of the two is right")
+            raise InputError("gemm and convolution are given; expected one of the two")
 
     @property
     def shape(self) -> Shape | None:
@@ -128,7 +128,7 @@ class LayeredProgram:
         size = self._size(options.collective_bytes)
         if size < self._smallest_collective:
             name, least = self.layers[layer].name, self._smallest_collective
-            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least {least} is right")
+            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; expected at least {least}")
         update = picoseconds(self.layers[layer].update_ns * PS_PER_NS, f"{self.where}: layer {self.layers[layer].name}: update_ns")
         self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 
@@ -167,5 +167,5 @@ class LayeredProgram:
         factor = self._context.run.comm_scale
         made = self._scale(size, factor) if self._scale is not None else size if factor == 1 else int(size * factor)
         if made >= MAX_BYTES:
-            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
+            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; expected less than 2^62")
         return made

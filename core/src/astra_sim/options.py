@@ -172,7 +172,7 @@ def _number(value: Any) -> float:
 
 def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
-        raise ValueError(f"{text[:20]!r}... has {len(text)} digits; at most {_MOST_DIGITS} are right")
+        raise ValueError(f"{text[:20]!r}... has {len(text)} digits; expected at most {_MOST_DIGITS}")
     try:
         return convert(text)
     except ValueError:
@@ -182,7 +182,7 @@ def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
 def _bounded(value: _Number) -> _Number:
     """The number. Raises ValueError if its magnitude does not suit 64-bit arithmetic."""
     if abs(value) >= MAX_NUMBER or (value and abs(value) < MIN_NUMBER):
-        raise ValueError(f"{in_figures(value)} is out of range; numbers from {MIN_NUMBER:g} to below 2^62 are right")
+        raise ValueError(f"{in_figures(value)} is out of range; expected numbers from {MIN_NUMBER:g} to below 2^62")
     return value
 
 

@@ -176,7 +176,7 @@ class Platform:
         """
         logical = self.logical_dimensions()
         if not 1 <= group <= self.npus:
-            raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; 1 to {self.npus} are right")
+            raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; expected 1 to {self.npus}")
         covered = 1
         for index, dimension in enumerate(logical):
             if covered == group:

@@ -75,7 +75,7 @@ class Provider:
         if isinstance(given, str) or callable(given):
             given = call(what, load(given, what), folder)
         if not isinstance(given, (list, tuple)) or not all(isinstance(options, Mapping) for options in given):
-            raise PluginError(f"{what} are {given!r}; a list of tables of options is right")
+            raise PluginError(f"{what} are {given!r}; expected a list of tables of options")
         return list(given)
 
 
@@ -179,7 +179,7 @@ def named_function(name: str, where: str) -> Callable[..., Any]:
     found = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
     if not found:
         known = suggestion(name, {entry.name for entry in entries})
-        raise InputError(f"{where} is {name!r}; the name of a function of the entry-point group {FUNCTION_GROUP} is right ({known})")
+        raise InputError(f"{where} is {name!r}; expected the name of a function of the entry-point group {FUNCTION_GROUP} ({known})")
     if len(found) > 1:
         choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in found))
         raise PluginError(f"{where} is {name!r}, which several packages register; choose {choice}")

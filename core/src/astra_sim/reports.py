@@ -53,7 +53,7 @@ class ReportFolder:
         """
         path = self._directory / file_name(name)
         if path in self.written:
-            raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; another name is right")
+            raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; expected another name")
         self.written[path] = self.author
         with self._files.open(path, mode, errors="replace") as file:
             yield file

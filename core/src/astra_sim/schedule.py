@@ -205,7 +205,7 @@ class Schedule:
         if self.ranks != ranks:
             raise ScheduleError(f"a schedule for {self.ranks} ranks was given for {ranks}")
         if len(self.programs) not in (1, ranks):
-            raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; 1 or {ranks} are right")
+            raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; expected 1 or {ranks}")
         _check_count(self.output_bytes, "output_bytes", 0)
         for index, program in enumerate(self.programs):
             _check_count(program.starts, "starts", 0)
@@ -272,7 +272,7 @@ class Schedule:
 
 def _check_count(value: object, name: str, minimum: int) -> None:
     if type(value) is not int or value < minimum:
-        raise ScheduleError(f"a schedule has {name} {value!r}; a whole number of at least {minimum} is right")
+        raise ScheduleError(f"a schedule has {name} {value!r}; expected a whole number of at least {minimum}")
 
 
 def default_output_bytes(request: Request) -> int:
@@ -394,7 +394,7 @@ def _check_shared_peers(program: RankProgram, ranks: int) -> None:
     """Raise ScheduleError unless the peers of a program that all ranks share exist for every rank."""
     for peer in {peer for step in program.steps for peer in (step.send_to, step.receive_from) if peer is not None}:
         if peer.operator == "rank":
-            raise ScheduleError(f"all ranks share a program that names {peer}; shift and xor are right")
+            raise ScheduleError(f"all ranks share a program that names {peer}; expected shift and xor")
         if peer.operator == "xor" and ranks & (ranks - 1):
             for index in range(ranks):
                 if peer.of(index, ranks) >= ranks:

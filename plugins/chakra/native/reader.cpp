@@ -100,9 +100,9 @@ const char* member_name(const Field& field) { return field.number ? kMembers[fie
 
 std::int64_t whole(const Field& field, const char* name, std::int64_t least, std::int64_t most) {
   Wide value;
-  if (!integer(field, value)) throw Broken(std::string(name) + " is a " + member_name(field) + "; a whole number is right");
+  if (!integer(field, value)) throw Broken(std::string(name) + " is a " + member_name(field) + "; expected a whole number");
   if (value < least || value > most) {
-    throw Broken(std::string(name) + " is " + words(value) + "; " + words(least) + " to " + words(most) + " are right");
+    throw Broken(std::string(name) + " is " + words(value) + "; expected " + words(least) + " to " + words(most));
   }
   return static_cast<std::int64_t>(value);
 }
@@ -157,8 +157,8 @@ std::size_t Reader::consume(std::string_view bytes) {
       throw Broken("byte " + std::to_string(offset_) + ": the length of a message is a varint of more than 64 bits");
     }
     if (size > kMaxMessage) {
-      throw Broken("byte " + std::to_string(offset_) + ": a message of " + std::to_string(size) + " bytes; at most " +
-                   std::to_string(kMaxMessage) + " are right");
+      throw Broken("byte " + std::to_string(offset_) + ": a message of " + std::to_string(size) + " bytes; expected at most " +
+                   std::to_string(kMaxMessage));
     }
     if (static_cast<std::uint64_t>(end - at) < size) break;
     node({at, size});
@@ -221,9 +221,9 @@ void Reader::node(std::string_view message) {
   c.name_end.push_back(c.names.size());
   try {
     const auto kind = static_cast<std::int32_t>(type);  // as protobuf reads an enumeration
-    if (kind < 0 || kind > 7) throw Broken("type is " + words(kind) + "; 0 to 7 are right");
+    if (kind < 0 || kind > 7) throw Broken("type is " + words(kind) + "; expected 0 to 7");
     if (duration > kMaxMicroseconds) {
-      throw Broken("duration_micros is " + std::to_string(duration) + "; at most " + std::to_string(kMaxMicroseconds) + " is right");
+      throw Broken("duration_micros is " + std::to_string(duration) + "; expected at most " + std::to_string(kMaxMicroseconds));
     }
     c.type.push_back(static_cast<std::int8_t>(kind));
     c.duration_ns.push_back(static_cast<std::int64_t>(duration) * 1000);
@@ -284,12 +284,12 @@ void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& g
       c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
       break;
     case 9:
-      if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; a string_val is right");
+      if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a string_val");
       if (!is_utf8(value.bytes)) throw Broken(std::string(name) + " is not text in UTF-8");
       c.group[row] = intern(group_index_, groups, value.bytes);
       break;
     case 10:
-      if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; a bool_list is right");
+      if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a bool_list");
       c.involved[row] = intern(involved_index_, involved_dims, bools(value.bytes));
       break;
     default: {

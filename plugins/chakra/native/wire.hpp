@@ -79,8 +79,7 @@ class Message {
         field.bytes = bytes();
         break;
       default:
-        throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) +
-                     "; 0, 1, 2 and 5 are right");
+        throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) + "; expected 0, 1, 2 and 5");
     }
     return true;
   }
@@ -117,7 +116,7 @@ class Message {
 };
 
 inline void expect(const Field& field, std::uint32_t type, const char* name) {
-  if (field.type != type) throw Broken(std::string(name) + " is " + wire_name(field.type) + "; " + wire_name(type) + " is right");
+  if (field.type != type) throw Broken(std::string(name) + " is " + wire_name(field.type) + "; expected " + wire_name(type));
 }
 
 // Whether bytes are UTF-8, as protobuf asks of text.

@@ -44,7 +44,7 @@ def has_compiled() -> bool:
 def choose_engine(name: str) -> MakeEngine:
     """The engine of that name; `auto` is the compiled one where it is installed. Raises InputError."""
     if name not in ENGINES:
-        raise InputError(f"engine is {name!r}; auto, python or compiled are right")
+        raise InputError(f"engine is {name!r}; expected auto, python or compiled")
     if name != "python" and has_compiled():
         from astra_sim.engine.compiled import CompiledEngine
 

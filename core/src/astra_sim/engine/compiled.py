@@ -354,7 +354,7 @@ class CompiledEngine:
             if step.delay > MAX_PICOSECONDS:
                 raise too_long(now)
             if abs(step.job.priority) > MAX_PRIORITY:
-                raise PluginError(f"a chunk has the priority {step.job.priority}; -{MAX_PRIORITY} to {MAX_PRIORITY} are right")
+                raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
         return [
             [(self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history) for step in steps]
             for steps in chunks

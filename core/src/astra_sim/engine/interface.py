@@ -258,10 +258,10 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
-        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of one message or more, are right")
+        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more,")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        right = f"{since} or later is right" if until is None else f"{since} to {until} are right"
+        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
         raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
@@ -298,24 +298,24 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if not JOIN <= task.kind <= RECEIVE:
-        raise ValueError(f"is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
+        raise ValueError(f"is of kind {task.kind}; expected {JOIN} to {RECEIVE}")
     if not -1 <= task.unit < MAX_UNITS:
-        raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
+        raise ValueError(f"needs unit {task.unit}; expected -1 to {MAX_UNITS - 1}")
     if task.delay < 0:
-        raise InputError(f"takes {task.delay} ps; a time of at least 0 is right")
+        raise InputError(f"takes {task.delay} ps; expected a time of at least 0")
     if task.delay > MAX_PICOSECONDS:
-        raise InputError(f"takes {in_seconds(task.delay)}; 0 to {LONGEST_TIME} are right")
+        raise InputError(f"takes {in_seconds(task.delay)}; expected 0 to {LONGEST_TIME}")
     if task.repeats and task.collective < 0:
         raise ValueError("repeats, but is no numbered collective")
     if task.kind in (SEND, RECEIVE):
         if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
-            raise InputError(f"moves {task.bytes} bytes; 0 to {MAX_PICOSECONDS} are right")
+            raise InputError(f"moves {task.bytes} bytes; expected 0 to {MAX_PICOSECONDS}")
         if not -(2**31) <= task.tag < 2**31:
-            raise InputError(f"has tag {task.tag}; 32 bits with a sign are right")
+            raise InputError(f"has tag {task.tag}; expected 32 bits with a sign")
         for npu in npus:
             peer = task.peer.of(npu, count) if task.peer is not None else npu
             if peer == npu or not 0 <= peer < count:
-                raise InputError(f"of NPU {npu} moves a message to or from NPU {peer}; another of the {count} is right")
+                raise InputError(f"of NPU {npu} moves a message to or from NPU {peer}; expected another of the {count}")
 
 
 def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
@@ -325,14 +325,14 @@ def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
     try:
         after = Dependencies.of([task.after for task in tasks])
     except OverflowError:
-        raise ValueError("a task waits for a task that does not exist; earlier ones are right") from None
+        raise ValueError("a task waits for a task that does not exist; expected earlier ones") from None
     return Rows(tasks, column(range(len(tasks)), "I"), after, lambda task, row, waits: task)
 
 
 def check_ports(ports: Sequence[int], count: int) -> None:
     """Raise ValueError where ports are none."""
     if len(ports) != count or not all(-1 <= port < count for port in ports):
-        raise ValueError(f"{len(ports)} ports for {count} NPUs; one for each, from -1 to {count - 1}, is right")
+        raise ValueError(f"{len(ports)} ports for {count} NPUs; expected one for each, from -1 to {count - 1},")
 
 
 def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
@@ -340,7 +340,7 @@ def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
     seen: set[int] = set()
     for group in groups:
         if len(group) != len(groups[0]):
-            raise ValueError(f"groups of {len(groups[0])} and {len(group)} NPUs; groups of one size are right")
+            raise ValueError(f"groups of {len(groups[0])} and {len(group)} NPUs; expected groups of one size")
         for npu in group:
             if npu < 0 or npu in seen:
                 raise ValueError(f"NPU {npu} is {'in a group twice' if npu >= 0 else 'negative'}")

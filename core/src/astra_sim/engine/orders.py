@@ -64,7 +64,7 @@ class Rule:
     @in_turn.validator
     def _check(self, attribute: object, kinds: tuple[str, ...] | None) -> None:
         if kinds is not None and len(set(kinds)) != 2:
-            raise ValueError(f"{len(kinds)} kinds take turns: {', '.join(kinds)}; two different ones are right")
+            raise ValueError(f"{len(kinds)} kinds take turns: {', '.join(kinds)}; expected two different ones")
 
     def key_of(self, job: Job) -> int:
         """The key of a job. Raises PluginError where it is none."""
@@ -73,7 +73,7 @@ class Rule:
         key = call("the key of a queue's order", self.key, *job[1:])
         if type(key) is not int or abs(key) > MAX_KEY:
             raise PluginError(
-                f"the key of a queue's order is {key!r} for {job.kind} of {job.bytes} bytes; a whole number of 64 bits is right"
+                f"the key of a queue's order is {key!r} for {job.kind} of {job.bytes} bytes; expected a whole number of 64 bits"
             )
         return key
 
@@ -138,5 +138,5 @@ def place_of(order: Order, jobs: Sequence[Job], running: int, job: Job) -> int:
     """Ask a queue's order for the place of a job. Raises PluginError if it answers with what is none."""
     place = call("the order of a queue", order, jobs, running, job)
     if type(place) is not int or not running <= place <= len(jobs):
-        raise PluginError(f"the order of a queue gave the place {place!r}; {running} to {len(jobs)} are right")
+        raise PluginError(f"the order of a queue gave the place {place!r}; expected {running} to {len(jobs)}")
     return place

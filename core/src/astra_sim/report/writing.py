@@ -33,7 +33,7 @@ class Reports:
 
         specs = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(spec, str) for spec in specs):
-            raise InputError(f"reports is {names!r}; a list of names such as {DEFAULT_REPORTS[0]!r} is right")
+            raise InputError(f"reports is {names!r}; expected a list of names such as {DEFAULT_REPORTS[0]!r}")
         self._chosen: dict[str, tuple[Provider, Any]] = {}
         for spec in specs:
             if spec in self._chosen:
@@ -47,10 +47,10 @@ class Reports:
         from astra_sim.reports import ReportFolder, Series
 
         if series not in SERIES:
-            raise InputError(f"series is {series!r}; {', '.join(SERIES)} are right")
+            raise InputError(f"series is {series!r}; expected {', '.join(SERIES)}")
         runs = [results] if isinstance(results, Result) else list(results)
         if not runs:
-            raise InputError("there are no results to report; at least one is right")
+            raise InputError("there are no results to report; expected at least one")
         check_run_names([run.run_name for run in runs])
         tables = runs[0].to_dict() if isinstance(results, Result) else [run.to_dict() for run in runs]
         with FileSet() as files:
@@ -85,7 +85,7 @@ def check_run_names(names: Sequence[str]) -> None:
 
     for name, count in Counter(map(file_name, names)).items():
         if count > 1:
-            raise InputError(f"{count} runs have the name {name!r} in reports; different names are right")
+            raise InputError(f"{count} runs have the name {name!r} in reports; expected different names")
 
 
 def write_reports(

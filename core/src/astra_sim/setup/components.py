@@ -61,7 +61,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     if network.platform is not platform and network.platform != platform:
         raise InputError(
             f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
-            " one platform for both is right (a network that is given brings its own)"
+            " expected one platform for both (a network that is given brings its own)"
         )
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
@@ -163,7 +163,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     name = table.pop("name", "")
     if "plugin" in table:
         if "topology" in table:
-            raise InputError(f"{where}: plugin and topology are given; one of the two is right")
+            raise InputError(f"{where}: plugin and topology are given; expected one of the two")
         parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
     else:
         parts = table.pop("dimensions", ())

@@ -47,7 +47,7 @@ class Experiment:
     def check(self) -> None:
         """Raise InputError if this was not put together as it should be."""
         if not isinstance(self.sections, Mapping) or not isinstance(self.run, Mapping):
-            raise InputError(f"an experiment has sections {self.sections!r} and run {self.run!r}; tables are right")
+            raise InputError(f"an experiment has sections {self.sections!r} and run {self.run!r}; expected tables")
         for section in self.sections:
             if section not in SECTIONS:
                 raise InputError(f"an experiment has the section {section!r}; {suggestion(section, SECTIONS)}")
@@ -86,7 +86,7 @@ class Experiment:
         path, equals, value = assignment.partition("=")
         section, dot, key = path.strip().partition(".")
         if not equals or not dot or not key:
-            raise InputError(f"--set {assignment}: section.key=value is right, such as system.splits=8")
+            raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
         if section not in (*SECTIONS, "run"):
             raise InputError(f"--set {assignment}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
         if section == "run":
@@ -130,7 +130,7 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
         if kind in table:
             where = f"{file}: {kind}"
             if not isinstance(table[kind], (str, dict)):
-                raise InputError(f"{where} is {table[kind]!r}; plugin:NAME, a path, or a table is right")
+                raise InputError(f"{where} is {table[kind]!r}; expected plugin:NAME, a path, or a table")
             experiment.use(kind, table[kind], plugins, os.path.dirname(file), where)
     run = table.get("run", {})
     if not isinstance(run, dict):

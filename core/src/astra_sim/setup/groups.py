@@ -21,7 +21,7 @@ def read_groups(path: str | os.PathLike[str]) -> dict[str, Any]:
         return parse_toml(text, name)
     table = parse_json(text, name)
     if not isinstance(table, dict):
-        raise InputError(f"{name}: a JSON object is right, with the NPUs of each group by its name")
+        raise InputError(f"{name}: expected a JSON object, with the NPUs of each group by its name")
     return table
 
 
@@ -30,12 +30,12 @@ def check_groups(table: Mapping[str, Any], npus: int, where: str) -> dict[str, t
     groups = {}
     for name, members in table.items():
         if name in EVERYBODY:
-            raise InputError(f"{where}: group {name!r} is that of all NPUs; other names are right")
+            raise InputError(f"{where}: group {name!r} is that of all NPUs; expected other names")
         if not isinstance(members, (list, tuple)) or not members or not all(type(npu) is int for npu in members):
-            raise InputError(f"{where}: group {name!r} is {members!r}; a list of NPUs is right")
+            raise InputError(f"{where}: group {name!r} is {members!r}; expected a list of NPUs")
         for npu in members:
             if not 0 <= npu < npus:
-                raise InputError(f"{where}: group {name!r} has NPU {npu}; 0 to {npus - 1} are right")
+                raise InputError(f"{where}: group {name!r} has NPU {npu}; expected 0 to {npus - 1}")
         if len(set(members)) < len(members):
             twice = next(npu for npu in members if members.count(npu) > 1)
             raise InputError(f"{where}: group {name!r} has NPU {twice} twice")

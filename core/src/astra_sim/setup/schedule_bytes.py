@@ -44,7 +44,7 @@ def check_bytes(schedule: Schedule, request: Request) -> None:
             _check_totals(program, request, cut, who)
     expected = default_output_bytes(request)
     if abs(schedule.output_bytes - expected) > _ROUNDING * cut * schedule.ranks:
-        raise ScheduleError(f"{_asked(request)}: output_bytes is {schedule.output_bytes}; {expected} is right")
+        raise ScheduleError(f"{_asked(request)}: output_bytes is {schedule.output_bytes}; expected {expected}")
 
 
 def check_message(size: int, names: Iterable[Hashable], request: Request, cut: int, who: str) -> None:
@@ -55,7 +55,7 @@ def check_message(size: int, names: Iterable[Hashable], request: Request, cut: i
     least, most, count = expected
     if not least <= size <= most:
         pieces = "a piece" if count == 1 else f"{count} pieces"
-        raise ScheduleError(f"{_asked(request)}: {who} sends {pieces} in a message of {size} bytes; {least} to {most} are right")
+        raise ScheduleError(f"{_asked(request)}: {who} sends {pieces} in a message of {size} bytes; expected {least} to {most}")
 
 
 def cut_of(schedule: Schedule) -> int:

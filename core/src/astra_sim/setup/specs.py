@@ -20,7 +20,7 @@ def parse_spec(spec: str) -> Table:
     """The table of `plugin:NAME` or `plugin:NAME?key=value&key=value`. Raises InputError."""
     name, _, query = spec.removeprefix(PREFIX).partition("?")
     if not name:
-        raise InputError(f"{spec!r} names no plugin; plugin:NAME or plugin:NAME?key=value&key=value is right")
+        raise InputError(f"{spec!r} names no plugin; expected plugin:NAME or plugin:NAME?key=value&key=value")
     table: Table = {"plugin": name}
     for part in query.split("&") if query else ():
         key, equals, value = part.partition("=")

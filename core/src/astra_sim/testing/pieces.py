@@ -66,7 +66,7 @@ def _checked(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     if request.collective is Collective.REDUCE_SCATTER:
         whole_of = [{piece for piece in range(n * cut) if held[piece] == complete} for held in contents]
         for rank, pieces in enumerate(whole_of):
-            require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; {'one' if cut == 1 else cut} is right")
+            require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; expected {'one' if cut == 1 else cut}")
         require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
     return contents
 

@@ -73,5 +73,5 @@ def _files(write: Write, runs: list[Result], series: Series) -> set[str]:
             write(runs, folder)
         written = {path.name for path in folder.written}
         others = sorted(set(os.listdir(directory)) - written)
-        require(not others, f"it writes {others} by itself; files opened with its folder are right")
+        require(not others, f"it writes {others} by itself; expected files opened with its folder")
         return written - {"result.json"}

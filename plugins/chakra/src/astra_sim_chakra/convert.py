@@ -93,7 +93,7 @@ def convert(
     """
     chosen = source_format or _format_of_source(source)
     if target is None:
-        raise InputError(f"{source}: TARGET is missing; a name with an extension that says what to write ({_extensions(chosen)}) is right")
+        raise InputError(f"{source}: TARGET is missing; expected a name with an extension that says what to write ({_extensions(chosen)})")
     to = target_format or _format_of_target(target, chosen)
     settings = {name: value for name, value in run.items() if value is not None}
     request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank)
@@ -123,7 +123,7 @@ def _format_of_target(target: str, source_format: str) -> str:
     if _EXTENSIONS.get(extension) not in TARGETS:
         names = "|".join(_targets_of(source_format))
         known = _extensions(source_format)
-        raise InputError(f"{target}: the format is not clear from the name; an extension ({known}) or --to {names} is right")
+        raise InputError(f"{target}: the format is not clear from the name; expected an extension ({known}) or --to {names}")
     return _EXTENSIONS[extension]
 
 
@@ -300,7 +300,7 @@ def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _impossible(request: Request, what: str) -> InputError:
-    return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; chakra is right (--to chakra)")
+    return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; expected chakra (--to chakra)")
 
 
 def _plain(value: Any) -> Any:

@@ -78,7 +78,7 @@ class _Rank:
         for row in trace.order:
             self._check(row)
         if not self.rows(NodeType.COMM_SEND_NODE) and not self.rows(NodeType.COMM_RECV_NODE):
-            raise InputError(f"{trace.path}: the trace neither sends nor receives; at least one of the two is right")
+            raise InputError(f"{trace.path}: the trace neither sends nor receives; expected at least one of the two")
 
     def rows(self, kind: NodeType) -> list[int]:
         """The nodes of a type, in the order of their ids."""
@@ -104,13 +104,13 @@ class _Rank:
                 self._attach(row)
             return
         if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
-            raise self.error(row, f"its type is {kind.name}; COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE are right in a collective")
+            raise self.error(row, f"its type is {kind.name}; expected COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE in a collective")
         name = "comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"
         for column, value in (("comm_size", trace.comm_size[row]), (name, self.peer(row))):
             if value < 0:
                 raise self.error(row, f"{column} is missing")
         if self.peer(row) == self.number:
-            raise self.error(row, f"{name} is the rank itself; another one is right")
+            raise self.error(row, f"{name} is the rank itself; expected another one")
 
     def _attach(self, row: int) -> None:
         """Turn compute that waits for one receive into a part of handling its message."""

@@ -47,7 +47,7 @@ def embedded_workload(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {WORKLOAD} in the metadata is not JSON: {error}") from None
     if not isinstance(workload, dict):
-        raise InputError(f"{path}: {WORKLOAD} in the metadata is {text[:100]!r}; a table of options is right")
+        raise InputError(f"{path}: {WORKLOAD} in the metadata is {text[:100]!r}; expected a table of options")
     return workload
 
 

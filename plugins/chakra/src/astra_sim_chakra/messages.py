@@ -106,10 +106,10 @@ def check_fields(message: Any) -> None:
     for found in UnknownFieldSet(message):
         number, wire_type = found.field_number, found.wire_type
         if wire_type not in _WIRE_TYPES:
-            raise Broken(f"field {number} has wire type {wire_type}; 0, 1, 2 and 5 are right")
+            raise Broken(f"field {number} has wire type {wire_type}; expected 0, 1, 2 and 5")
         field = message.DESCRIPTOR.fields_by_number.get(number)
         if field is not None:
-            raise Broken(f"{field.name} is {_WIRE_TYPES[wire_type]}; {_WIRE_TYPES[_wire_type(field)]} is right")
+            raise Broken(f"{field.name} is {_WIRE_TYPES[wire_type]}; expected {_WIRE_TYPES[_wire_type(field)]}")
 
 
 def _wire_type(field: Any) -> int:

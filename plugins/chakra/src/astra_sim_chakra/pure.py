@@ -82,7 +82,7 @@ class Reader:
                 break
             size, at = length
             if size > MAX_MESSAGE_BYTES:
-                raise Broken(f"byte {self._offset}: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+                raise Broken(f"byte {self._offset}: a message of {size} bytes; expected at most {MAX_MESSAGE_BYTES}")
             if len(data) - at < size:
                 break
             self._node(data[at : at + size])
@@ -130,9 +130,9 @@ class Reader:
         columns["name_end"].append(len(self._names))
         try:
             if not 0 <= node.type <= max(NodeType):
-                raise Broken(f"type is {node.type}; 0 to {max(NodeType):d} are right")
+                raise Broken(f"type is {node.type}; expected 0 to {max(NodeType):d}")
             if node.duration_micros > MAX_MICROSECONDS:
-                raise Broken(f"duration_micros is {node.duration_micros}; at most {MAX_MICROSECONDS} is right")
+                raise Broken(f"duration_micros is {node.duration_micros}; expected at most {MAX_MICROSECONDS}")
             columns["type"].append(node.type)
             columns["duration_ns"].append(node.duration_micros * 1000)
             self._control_ids.extend(node.ctrl_deps)
@@ -161,7 +161,7 @@ class Reader:
         value: Any = getattr(attribute, member) if member else None
         if name in ("pg_name", "involved_dim"):
             if member != ATTRIBUTES[name]:
-                raise Broken(f"{name} is a {member or _NO_VALUE}; a {ATTRIBUTES[name]} is right")
+                raise Broken(f"{name} is a {member or _NO_VALUE}; expected a {ATTRIBUTES[name]}")
             if name == "pg_name":
                 self._columns["group"][row] = self._group_index.setdefault(value, len(self._group_index))
             else:
@@ -173,9 +173,9 @@ class Reader:
             return
         least, most = LIMITS[name]
         if type(value) is not int:  # a bool is not an integer here
-            raise Broken(f"{name} is a {member or _NO_VALUE}; a whole number is right")
+            raise Broken(f"{name} is a {member or _NO_VALUE}; expected a whole number")
         if not least <= value <= most:
-            raise Broken(f"{name} is {value}; {least} to {most:d} are right")
+            raise Broken(f"{name} is {value}; expected {least} to {most:d}")
         if name != "astra_duration_rest_ns":
             self._columns[name][row] = value
             return

@@ -58,14 +58,14 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
     present = find_ranks(prefix)
     count = (max(present) + 1 if present else 0) if ranks is None else ranks
     if not present:
-        raise InputError(f"{prefix}: there are no traces; {rank_path(prefix, 0)} and so on are right, one for each rank")
+        raise InputError(f"{prefix}: there are no traces; expected {rank_path(prefix, 0)} and so on, one for each rank")
     for rank in range(count):
         if rank not in present:
             raise InputError(
-                f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(present)} is the last there is"
+                f"{rank_path(prefix, rank)} is missing; expected ranks 0 to {count - 1}, and {max(present)} is the last there is"
             )
     if max(present) >= count:
-        raise InputError(f"{rank_path(prefix, max(present))}: there are traces for {max(present) + 1} ranks; {count} are right")
+        raise InputError(f"{rank_path(prefix, max(present))}: there are traces for {max(present) + 1} ranks; expected {count}")
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []
@@ -118,7 +118,7 @@ def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
         column: Column = getattr(trace, name)
         for row in range(len(trace)) if max(column) >= ranks else ():
             if column[row] >= ranks:
-                raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; 0 to {ranks - 1} are right")
+                raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; expected 0 to {ranks - 1}")
         columns.append(_shifted(column, -rank, ranks))
     return trace.with_peers(columns[0], columns[1], relative=True)
 

@@ -55,7 +55,7 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     """The GlobalMetadata at the beginning of a trace, and where the nodes begin. Raises Broken."""
     size, offset = _read_length(stream)
     if size > MAX_MESSAGE_BYTES:
-        raise Broken(f"byte 0: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+        raise Broken(f"byte 0: a message of {size} bytes; expected at most {MAX_MESSAGE_BYTES}")
     data = stream.read(size)
     if len(data) < size:
         raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
@@ -93,7 +93,7 @@ def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled:
     # MLCommons' converter from PyTorch drops nodes that nothing waits for, but leaves their ids in some control dependencies.
     from_pytorch = metadata.get("schema") is not None and metadata.get("pid") is not None
     if dependencies not in DEPENDENCIES:
-        raise InputError(f"dependencies is {dependencies!r}; {' or '.join(DEPENDENCIES)} is right")
+        raise InputError(f"dependencies is {dependencies!r}; expected {' or '.join(DEPENDENCIES)}")
     reader = (pure if core is None else core).Reader(offset, keep, from_pytorch, dependencies == "both")
     while piece := stream.read(_PIECE):
         reader.feed(piece)
@@ -141,4 +141,4 @@ def _check_version(name: str, version: str) -> None:
         return
     numbers = tuple(int(part) for part in version.split(".")) if _VERSION.fullmatch(version) else ()
     if not (0, 0, 4) <= numbers < (2,):
-        raise Broken(f"{name} is {version[:100]!r}; Chakra 0.0.4 to 1 are right")
+        raise Broken(f"{name} is {version[:100]!r}; expected Chakra 0.0.4 to 1")

@@ -90,7 +90,7 @@ class _Builder:
         """All operations in the order of ids; if a node waits for one of a later id, it comes after that one."""
         trace = self._trace
         if not len(trace):
-            raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
+            raise InputError(f"{self._path}: the trace has no nodes; expected at least one")
         computing = self._computing()
         algorithms = self._context.node_algorithms
         columns = program_columns(trace, computing, [self._chosen(algorithms)] if algorithms else ())
@@ -155,7 +155,7 @@ class _Builder:
         peer = "comm_dst" if sends else "comm_src"
         size, distance = self._needed(row, "comm_size", peer)
         if not distance:
-            raise self._error(row, f"{peer} is the rank itself; another one is right")
+            raise self._error(row, f"{peer} is the rank itself; expected another one")
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row])
 
     def _collective(self, row: int) -> Communicate:
@@ -163,7 +163,7 @@ class _Builder:
         if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
             kind = CollectiveType(trace.comm_type[row])
             known = ", ".join(known.name for known in (*_COLLECTIVES, CollectiveType.BROADCAST))
-            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right (any with system.replay_only=true)")
+            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); expected {known} (any with system.replay_only=true)")
         number, size = self._needed(row, "comm_type", "comm_size")
         scaled = int(size * self._context.run.comm_scale)
         group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
@@ -176,7 +176,7 @@ class _Builder:
         involved = trace.involved_dims[trace.involved[row]] if trace.involved[row] >= 0 else None
         dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
         if not dimensions:
-            raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
+            raise self._error(row, "involved_dim names no dimension of the platform; expected at least one")
         algorithm = self._context.node_algorithms.get(trace.id[row], "")
         return Communicate((), _COLLECTIVES[CollectiveType(number)], scaled, dimensions, -1, Pass.FORWARD, group=group, algorithm=algorithm)
 

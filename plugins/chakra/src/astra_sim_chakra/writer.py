@@ -72,7 +72,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
 def encode_node(node: Node) -> bytes:
     """A Node message. Raises ValueError where a number is out of range."""
     if node.duration_ns < 0:
-        raise ValueError(f"node {node.id}: duration_ns is {node.duration_ns}; at least 0 is right")
+        raise ValueError(f"node {node.id}: duration_ns is {node.duration_ns}; expected at least 0")
     micros = (node.duration_ns + 500) // 1000
     try:
         message = NodeMessage(

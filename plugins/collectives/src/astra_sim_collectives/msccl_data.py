@@ -132,7 +132,7 @@ class _Follower:
                 if held is None or (held.chunk, held.times) != right:
                     raise self._algorithm.error(
                         1,
-                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right",
+                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(Value(*right))}",
                     )
 
 

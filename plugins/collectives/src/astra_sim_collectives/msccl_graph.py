@@ -107,7 +107,7 @@ def _match(algorithm: Algorithm, events: list[Event]) -> None:
             raise _unmatched(algorithm, event, key, "receives from", "sends")
         event.message = sends[key].popleft()
         if event.message.step.count != event.step.count:
-            right = f"{event.message.step.count} is right, what gpu {key[0]} sends (line {event.message.step.line})"
+            right = f"expected {event.message.step.count}, what gpu {key[0]} sends (line {event.message.step.line})"
             raise algorithm.error(event.step.line, f"step: cnt is {event.step.count}; {right}")
     for key, left in sends.items():
         if left:

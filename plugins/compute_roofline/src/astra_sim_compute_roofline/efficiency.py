@@ -23,7 +23,7 @@ class EfficiencyPoint:
 def efficiency_of_size(table: Sequence[EfficiencyPoint], function: str) -> Callable[[float], float]:
     """A function from the number of operations to the share: by a table, by a registered function, or always 1. Raises InputError."""
     if table and function:
-        raise InputError("efficiency_table and efficiency_function are given; one of the two is right")
+        raise InputError("efficiency_table and efficiency_function are given; expected one of the two")
     if function:
         return _checked(named_function(function, "efficiency_function"), function)
     return _interpolated(table) if table else lambda operations: 1.0
@@ -33,7 +33,7 @@ def _checked(function: Callable[[float], float], name: str) -> Callable[[float],
     def efficiency(operations: float) -> float:
         share = call(f"efficiency_function {name!r}", function, operations)
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-            raise PluginError(f"efficiency_function {name!r} gives {share!r} for {operations:g} operations; above 0 and at most 1 is right")
+            raise PluginError(f"efficiency_function {name!r} gives {share!r} for {operations:g} operations; expected above 0 and at most 1")
         return float(share)
 
     return efficiency
@@ -44,7 +44,7 @@ def _interpolated(table: Sequence[EfficiencyPoint]) -> Callable[[float], float]:
     sizes = [point.operations for point in table]
     if any(left >= right for left, right in pairwise(sizes)):
         raise InputError(
-            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; each more than the one before is right"
+            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; expected each more than the one before"
         )
 
     def efficiency(operations: float) -> float:

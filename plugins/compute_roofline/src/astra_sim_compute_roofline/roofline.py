@@ -78,7 +78,7 @@ def _peak(options: RooflineOptions) -> float:
         if name not in ELEMENT_BYTES:
             raise InputError(f"peak_by_type has {name!r}; known: {', '.join(ELEMENT_BYTES)}")
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < 1e12:
-            raise InputError(f"peak_by_type: {name} is {rate!r}; a number above 0 is right")
+            raise InputError(f"peak_by_type: {name} is {rate!r}; expected a number above 0")
     rate = options.peak_by_type.get(options.element_type, options.peak_tera_ops_per_s)
     if rate is None:
         raise InputError(f"peak_tera_ops_per_s is missing, and peak_by_type has no {options.element_type}")

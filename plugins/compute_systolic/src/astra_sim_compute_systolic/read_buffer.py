@@ -125,7 +125,7 @@ class Ranks:
         if missing > _MAX_MISSING:
             raise InputError(
                 f"an operand whose last tile has {tiles.height} rows and {tiles.last_width} of {tiles.width} columns is too large for its "
-                f"memory traffic to be simulated: {missing} elements are missing there; at most {_MAX_MISSING} are right"
+                f"memory traffic to be simulated: {missing} elements are missing there; expected at most {_MAX_MISSING}"
             )
         columns = np.arange(tiles.last_width, tiles.width)[None, :]
         self._missing = np.empty(missing, dtype=np.int64)

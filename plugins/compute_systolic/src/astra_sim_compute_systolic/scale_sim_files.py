@@ -61,10 +61,10 @@ def read_configuration(text: str, path: str) -> Configuration:
     reader = _Keys(parser, path)
     mode = reader.text("run_presets", "InterfaceBandwidth")
     if mode not in ("USER", "CALC"):
-        raise InputError(f"{path}: InterfaceBandwidth is {mode!r}; USER or CALC is right")
+        raise InputError(f"{path}: InterfaceBandwidth is {mode!r}; expected USER or CALC")
     dataflow = reader.text(_ARRAY, "Dataflow")
     if dataflow not in tuple(Dataflow):
-        raise InputError(f"{path}: Dataflow is {dataflow!r}; os, ws or is is right")
+        raise InputError(f"{path}: Dataflow is {dataflow!r}; expected os, ws or is")
     rows, columns = (reader.number(_ARRAY, key, _MAX_SIDE) for key in ("ArrayHeight", "ArrayWidth"))
     array = SystolicArray(rows, columns, Dataflow(dataflow))
     srams = Srams(*(1024 * reader.number(_ARRAY, key) for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB")))
@@ -145,7 +145,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
         if len(cells) <= len(columns) or "" in cells[1 : len(columns) + 1]:
             given = sum(1 for cell in cells[1 : len(columns) + 1] if cell)
             other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
-            raise InputError(f"{where}: {given} numbers follow the name; {len(columns)} are right: {', '.join(columns)}{other}")
+            raise InputError(f"{where}: {given} numbers follow the name; expected {len(columns)}: {', '.join(columns)}{other}")
         values = [_number(cell, f"{where}: {column}") for cell, column in zip(cells[1:], columns, strict=False)]
         layers += _gemm(cells[0], values) if gemm else _convolutions(cells, values, where)
     if not layers:
@@ -181,5 +181,5 @@ def _convolutions(cells: Sequence[str], values: Sequence[int], where: str) -> li
 
 def _number(text: str, where: str, maximum: int = _MAX_NUMBER) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 1 <= int(text) <= maximum:
-        raise InputError(f"{where} is {text!r}; a whole number from 1 to {maximum} is right")
+        raise InputError(f"{where} is {text!r}; expected a whole number from 1 to {maximum}")
     return int(text)

@@ -154,10 +154,10 @@ def operands(array: SystolicArray, shape: Shape) -> Operands:
     cycles, folds = int(array.fold_cycles(mapping.time)), array.folds(mapping)
     too_large = f"{shape} is too large for its memory traffic to be simulated:"
     if cycles > _MAX_FOLD:
-        raise InputError(f"{too_large} a fold of the array takes {cycles} cycles; at most {_MAX_FOLD} are right")
+        raise InputError(f"{too_large} a fold of the array takes {cycles} cycles; expected at most {_MAX_FOLD}")
     if int(folds.rows * folds.columns) * max(cycles, _SHORT_FOLD) > _MAX_CYCLES:
         most = _MAX_CYCLES // max(cycles, _SHORT_FOLD)
-        raise InputError(f"{too_large} {folds.rows * folds.columns} folds of {cycles} cycles; at most {most} of them are right")
+        raise InputError(f"{too_large} {folds.rows * folds.columns} folds of {cycles} cycles; expected at most {most} of them")
     by_rows = (int(folds.rows), array.rows, int(mapping.rows - (folds.rows - 1) * array.rows))
     by_columns = (int(folds.columns), array.columns, int(mapping.columns - (folds.columns - 1) * array.columns))
 
@@ -192,7 +192,7 @@ def ifmap_addresses(array: SystolicArray, shape: Shape) -> NDArray[np.int32] | N
     if elements > _MAX_ADDRESSES or shape.input_elements > _MAX_ADDRESSES:
         raise InputError(
             f"a convolution whose windows have {elements} elements is too large for its memory traffic to be simulated; at most "
-            f"{_MAX_ADDRESSES} are right (a smaller batch, or the product of matrices that it is: {shape.gemm})"
+            f"expected {_MAX_ADDRESSES} (a smaller batch, or the product of matrices that it is: {shape.gemm})"
         )
     windows = _window_addresses(shape)  # pixels x elements of a filter
     over_pixels = array.dataflow is Dataflow.WEIGHT_STATIONARY

@@ -111,7 +111,7 @@ def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold
     demanded = row_folds * column_folds * tiles.height * tiles.width if _moves(demand.stream) else tiles.padded
     for count, most, what in ((demand.numbers, _MAX_NUMBERS, "elements"), (demanded, _MAX_DEMANDED, "elements demanded over all folds")):
         if count > most:
-            raise InputError(f"an operand of {count} {what} is too large for its memory traffic to be simulated; at most {most} are right")
+            raise InputError(f"an operand of {count} {what} is too large for its memory traffic to be simulated; expected at most {most}")
     filled = _Filled(demand.numbers, half)
     for column_fold in range(column_folds):
         for row_fold in range(row_folds):

@@ -43,7 +43,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         option = known[key]
         if option is not None and (key not in _PER_NODE or section["arrangement"] == "per_node"):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{path}: {key} is {value!r}; a number is right")
+                raise InputError(f"{path}: {key} is {value!r}; expected a number")
             section[option] = value
     if section["arrangement"] == "none":
         section.pop("bandwidth_gb_per_s", None)

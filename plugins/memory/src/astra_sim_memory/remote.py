@@ -56,6 +56,6 @@ class RemoteMemory(Memory):
         if self._options.arrangement == "per_node":
             per_node, nodes = self._options.npus_per_node or 1, self._options.nodes
             if nodes is not None and npu >= per_node * nodes:
-                raise InputError(f"NPU {npu} has no node: nodes is {nodes}, with npus_per_node {per_node}; more nodes are right")
+                raise InputError(f"NPU {npu} has no node: nodes is {nodes}, with npus_per_node {per_node}; expected more nodes")
             return npu // per_node
         return 0 if self._options.arrangement == "pool" else None

@@ -97,10 +97,10 @@ def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
     table = parse_toml(text, path)
     for key in table:
         if key != "links":
-            raise InputError(f"{path}: unknown key {key!r}; a list of tables [[links]] is right")
+            raise InputError(f"{path}: unknown key {key!r}; expected a list of tables [[links]]")
     listed = table.get("links")
     if not isinstance(listed, list):
-        raise InputError(f"{path}: links is {'missing' if listed is None else repr(listed)}; a list of tables [[links]] is right")
+        raise InputError(f"{path}: links is {'missing' if listed is None else repr(listed)}; expected a list of tables [[links]]")
     return [_link(entry, f"{path}: link {number}") for number, entry in enumerate(listed, 1)]
 
 
@@ -140,7 +140,7 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
         bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
         ends = numbers[link.source], numbers[link.target]
         if ends[0] == ends[1]:
-            raise InputError(f"{where}: a link from {link.source} to itself; two nodes are right")
+            raise InputError(f"{where}: a link from {link.source} to itself; expected two nodes")
         for source, target in (ends, ends[::-1]) if link.both_ways else (ends,):
             if (source, target) in edges:
                 raise InputError(f"{where}: the link between {link.source} and {link.target} is there already, in this direction")
@@ -154,8 +154,8 @@ def _numbers(names: Iterable[str], path: str) -> dict[str, int]:
     distinct = list(dict.fromkeys(names))
     npus = sorted((name for name in distinct if name.isdecimal()), key=int)
     if len(npus) < 2:
-        raise InputError(f"{path}: the links join {len(npus)} NPUs; at least 2, numbered from 0, are right")
+        raise InputError(f"{path}: the links join {len(npus)} NPUs; expected at least 2, numbered from 0,")
     for number, name in enumerate(npus):
         if name != str(number):
-            raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; numbers from 0 without a gap are right")
+            raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; expected numbers from 0 without a gap")
     return {name: number for number, name in enumerate([*npus, *(name for name in distinct if not name.isdecimal())])}

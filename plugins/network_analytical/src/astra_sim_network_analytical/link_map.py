@@ -119,7 +119,7 @@ class LinkMap:
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
-        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; congestion=aware has no memory behind the links, and 0 is right")
+        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; expected 0: congestion=aware has no memory behind the links")
     interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
     latency = (float(dimension.link_latency_ns),)
     if isinstance(topology, Ring):
@@ -129,7 +129,7 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
     together = (dimension.link_bandwidth * topology.links_per_message(),)
     if isinstance(topology, FullyConnected):
         if size > LARGEST_FULLY_CONNECTED:
-            raise InputError(f"{where}: {size} fully connected NPUs have too many links; at most {LARGEST_FULLY_CONNECTED} are right")
+            raise InputError(f"{where}: {size} fully connected NPUs have too many links; expected at most {LARGEST_FULLY_CONNECTED}")
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
     if isinstance(topology, Switch):
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
@@ -152,7 +152,7 @@ def _table(listed: Iterable[Any], dimension: Dimension, where: str) -> Dimension
         if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
             raise InputError(
                 f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; "
-                "two nodes, a bandwidth above 0 and a latency of at least 0 are right"
+                "expected two nodes, a bandwidth above 0 and a latency of at least 0"
             )
     nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
     ends = [(source, target) for source, target, _, _ in links]

@@ -49,7 +49,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             if isinstance(dimension.topology, Graph) and not dimension.topology.is_uniform():
                 raise InputError(
                     f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
-                    "congestion=aware is right"
+                    "expected congestion=aware"
                 )
             self._bandwidth.append(dimension.link_bandwidth * links)
 

@@ -18,7 +18,7 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
     destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
-        raise InputError(f"{where}: the ways from {nodes} nodes to {destinations} NPUs are too many; at most {LARGEST_TABLE} are right")
+        raise InputError(f"{where}: the ways from {nodes} nodes to {destinations} NPUs are too many; expected at most {LARGEST_TABLE}")
     into: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         into[target].append((source, number))

@@ -20,10 +20,10 @@ MAX_NPUS = 1 << 20
 def check_size(platform: Platform) -> None:
     """Raise InputError if a platform has too many NPUs or links for flits. Only the sizes of its dimensions are used."""
     if platform.npus > MAX_NPUS:
-        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; at most {MAX_NPUS} are right")
+        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; expected at most {MAX_NPUS}")
     links = sum(link_count(dimension) * (platform.npus // dimension.size) for dimension in platform.dimensions)
     if links > MAX_CHANNELS:
-        raise InputError(f"the platform has {links} links, too many for flits; at most {MAX_CHANNELS} are right")
+        raise InputError(f"the platform has {links} links, too many for flits; expected at most {MAX_CHANNELS}")
 
 
 def clock_of(settings: Settings, platform: Platform) -> int:
@@ -127,7 +127,7 @@ def _lanes(platform: Platform, links: Sequence[Sequence[Link]], lanes: int, by_d
             counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
             lanes_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
     if sum(map(sum, lanes_of)) > MAX_CHANNELS:
-        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; a smaller interface_lanes is right")
+        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; expected a smaller interface_lanes")
     return lanes_of
 
 
@@ -137,10 +137,10 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
         what = f"deadlock_freedom is {settings.deadlock_freedom!r}"
         where = f"the routes of a {dimension.topology.name} of {dimension.size} NPUs"
         if settings.deadlock_freedom == "bubble" and needed > 1:
-            raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; 'dateline' is right")
+            raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; expected 'dateline'")
         if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
             raise InputError(
-                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right"
+                f"{what}, and {where} need {needed} classes of virtual channels; expected vcs is {settings.vcs}, at least {needed}"
             )
 
 
@@ -185,11 +185,11 @@ class _Time:
         """A link between routers. It takes a flit a cycle at most."""
         bandwidth = dimension.link_bandwidth * link.width
         if bandwidth <= 0:
-            raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; more links are right")
+            raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; expected more links")
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
             slowest = f"a flit takes {flit_ps} ps on the slowest link"
-            raise InputError(f"{slowest}; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right")
+            raise InputError(f"{slowest}; expected with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that")
         return {
             **self._latency(dimension.link_latency_ns * link.length),
             "flit_cycles": flit_ps // self._clock_ps,

@@ -57,7 +57,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if name in found:
             value, line = found[name]
             if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
-                raise InputError(f"{path}:{line}: {name} is {value!r}; a whole number of at least 1 is right")
+                raise InputError(f"{path}:{line}: {name} is {value!r}; expected a whole number of at least 1")
             sections[section][key] = int(value)
         elif default is None:
             raise InputError(f"{path}: {name} is missing")
@@ -68,7 +68,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     network = sections["network"]
     bits = network.pop("flit_bits")
     if bits % 8:
-        raise InputError(f"{path}:{found['flit-width'][1]}: flit-width is {bits}; a multiple of 8 bits is right")
+        raise InputError(f"{path}:{found['flit-width'][1]}: flit-width is {bits}; expected a multiple of 8 bits")
     network["flit_bytes"] = bits // 8
     # In Garnet a memory access takes 10 ns, whatever its size.
     sections["memory"] = {"plugin": "local", "latency_ns": 10.0, "bandwidth_bytes_per_ns": 1e18}
@@ -86,7 +86,7 @@ def _values(text: str, path: str) -> dict[str, tuple[str, int]]:
         if not colon or name not in known:
             raise InputError(f"{path}:{number}: unknown name {(name if colon else line.strip())!r}; {suggestion(name, known)}")
         if not value or len(value.split()) > 1:
-            raise InputError(f"{path}:{number}: {name} has {'no value' if not value else f'the values {value!r}; one is right'}")
+            raise InputError(f"{path}:{number}: {name} has {'no value' if not value else f'the values {value!r}; expected one'}")
         if name in found:
             raise InputError(f"{path}:{number}: {name} is given again (first in line {found[name][1]})")
         found[name] = value, number

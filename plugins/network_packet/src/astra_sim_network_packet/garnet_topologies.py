@@ -137,15 +137,15 @@ def torus3d(options: Torus3dOptions) -> list[Dimension]:
 def nv_switch(options: NvSwitchOptions) -> list[Dimension]:
     """The two dimensions of an NV_Switch. Raises InputError for more than one row."""
     if options.package_rows > 1:
-        raise InputError(f"package_rows is {options.package_rows}; 1 is right for an NV_Switch, which has no queues for a third dimension")
+        raise InputError(f"package_rows is {options.package_rows}; expected 1 for an NV_Switch, which has no queues for a third dimension")
     return _dimensions("NV_Switch", options, 1, options.links_per_tile)
 
 
 def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rings: int, links_per_tile: int) -> list[Dimension]:
     if o.npus % o.packages:
-        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; a divisor of {o.npus} is right for packages")
+        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; expected a divisor of {o.npus} for packages")
     if o.packages % o.package_rows:
-        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; a divisor of {o.packages} is right for package_rows")
+        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; expected a divisor of {o.packages} for package_rows")
     network = GarnetNetwork(
         topology,
         o.npus,
@@ -238,7 +238,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     """The network, as domains. Raises InputError if it is too large."""
     of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
     if network.npus * of_npu > MAX_CHANNELS:
-        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; at most {MAX_CHANNELS} links are right for flits")
+        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; expected at most {MAX_CHANNELS} links for flits")
     rules = settings.rules(network.vnets, clock_ps)
     made = Network(network.npus, network.vnets, vnet_choice(network), rules["clock_ps"], rules["representatives"])
     links: list[Link] = []

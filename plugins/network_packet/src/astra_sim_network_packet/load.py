@@ -39,11 +39,11 @@ class Measurement:
     def __attrs_post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
             if not least <= getattr(self, name) <= most:
-                raise InputError(f"{name} is {getattr(self, name)}; a whole number from {least} to {most} is right")
+                raise InputError(f"{name} is {getattr(self, name)}; expected a whole number from {least} to {most}")
         if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}; a whole number from 0 to 2^63 - 1 is right")
+            raise InputError(f"seed is {self.seed}; expected a whole number from 0 to 2^63 - 1")
         if not 0 <= self.hot_share <= 1:
-            raise InputError(f"the share of the hot spot is {self.hot_share}; 0 to 1 is right")
+            raise InputError(f"the share of the hot spot is {self.hot_share}; expected 0 to 1")
 
 
 @attrs.frozen
@@ -91,10 +91,10 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     Raises InputError for an impossible rate, DeadlockError if the network deadlocks.
     """
     if not 0 < rate <= how.packet_flits:
-        raise InputError(f"rate is {rate:g}; more than 0 and at most {how.packet_flits} flits per node and cycle is right")
+        raise InputError(f"rate is {rate:g}; expected more than 0 and at most {how.packet_flits} flits per node and cycle")
     nodes = len(targets)
     if not 0 <= how.hot_node < nodes:
-        raise InputError(f"the hot spot is NPU {how.hot_node}; 0 to {nodes - 1} are right")
+        raise InputError(f"the hot spot is NPU {how.hot_node}; expected 0 to {nodes - 1}")
     found = run_traffic(
         shape,
         {

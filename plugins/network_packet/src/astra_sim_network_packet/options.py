@@ -154,7 +154,7 @@ class Settings:
         """Raise InputError if the values do not go together."""
         options = self.options
         if self.packet_bytes < self.flit_bytes:
-            raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; at least that is right")
+            raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; expected at least that")
         if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
             raise InputError(
                 "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
@@ -168,19 +168,19 @@ class Settings:
         clocks = self.options.router_clock_ps
         if clocks and self.options.preset == "garnet":
             raise InputError(
-                "router_clock_ps is given with preset 'garnet', whose routers share one clock; preset default or booksim is right"
+                "router_clock_ps is given with preset 'garnet', whose routers share one clock; expected preset default or booksim"
             )
         common = math.gcd(*clocks)
         for router, clock in enumerate(clocks):
             if clock % self.clock_ps:
                 raise InputError(
                     f"router_clock_ps is {clock} for router {router}, and clock_ps is {self.clock_ps}, which does not divide it; "
-                    f"clock_ps = 0 or a divisor of {common} is right"
+                    f"expected clock_ps = 0 or a divisor of {common}"
                 )
             if clock > self.clock_ps * MAX_DIVIDER:
                 raise InputError(
                     f"router_clock_ps is {clock} for router {router}, more than {MAX_DIVIDER} times the cycle of {self.clock_ps} ps "
-                    f"that all clocks are multiples of; clocks with a greater common divisor are right"
+                    f"that all clocks are multiples of; expected clocks with a greater common divisor"
                 )
 
     def dividers(self, routers: int) -> list[int]:
@@ -190,7 +190,7 @@ class Settings:
             return [1] * routers
         if len(clocks) != routers:
             raise InputError(
-                f"router_clock_ps has {len(clocks)} clocks, and the platform has {routers} routers; one for each is right, "
+                f"router_clock_ps has {len(clocks)} clocks, and the platform has {routers} routers; expected one for each, "
                 f"NPUs' routers first, then switches"
             )
         return [clock // self.clock_ps for clock in clocks]

@@ -120,7 +120,7 @@ class LinkOptions:
 def check_size(name: str, size: int) -> None:
     """Raise InputError if a topology has too many positions. Called before its links are listed."""
     if size > MAX_POSITIONS:
-        raise InputError(f"a {name} of {size} NPUs; at most {MAX_POSITIONS} are right")
+        raise InputError(f"a {name} of {size} NPUs; expected at most {MAX_POSITIONS}")
 
 
 def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:

@@ -97,7 +97,7 @@ def read_options(spec: str) -> PacketOptions:
     experiment.use("network", spec, shared_plugins())
     table = dict(experiment.sections["network"])
     if table.pop("plugin", "packet") != "packet":
-        raise InputError(f"{spec}: traffic is for the packet network; plugin:packet?key=value&... is right")
+        raise InputError(f"{spec}: traffic is for the packet network; expected plugin:packet?key=value&...")
     options: PacketOptions = structure(PacketOptions, table, experiment.where("network"))
     return options
 
@@ -106,16 +106,16 @@ def parse_rates(text: str) -> list[float]:
     """Rates of `0.1`, `0.1,0.2` or `FROM:TO:STEP`. Raises InputError."""
     number = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     if not re.fullmatch(f"{number}(,{number})*|{number}:{number}:{number}", text):
-        raise InputError(f"--rate {text}: a number, numbers with commas between them, or FROM:TO:STEP is right, such as 0.05:0.5:0.05")
+        raise InputError(f"--rate {text}: expected a number, numbers with commas between them, or FROM:TO:STEP, such as 0.05:0.5:0.05")
     if ":" not in text:
         rates = [float(part) for part in text.split(",")]
     else:
         first, last, step = map(float, text.split(":"))
         if step <= 0 or last < first or (last - first) / step > MAX_RATES:
-            raise InputError(f"--rate {text}: FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates, are right")
+            raise InputError(f"--rate {text}: expected FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates,")
         rates = [round(first + step * count, 12) for count in range(int((last - first) / step + 1e-9) + 1)]
     if len(rates) > MAX_RATES or any(rate <= 0 for rate in rates):
-        raise InputError(f"--rate {text}: at most {MAX_RATES} rates, all above 0, are right")
+        raise InputError(f"--rate {text}: expected at most {MAX_RATES} rates, all above 0,")
     return rates
 
 

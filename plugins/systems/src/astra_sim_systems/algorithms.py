@@ -35,7 +35,7 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Cont
     if len(names) > len(platform.dimensions) or (len(names) < len(platform.dimensions) and not complete):
         raise InputError(
             f"{kind.value} has {len(names)} algorithms ({', '.join(names)}) for {len(platform.dimensions)} dimensions;"
-            " one for each dimension is right"
+            " expected one for each dimension"
         )
     return algorithms
 
@@ -46,7 +46,7 @@ def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, 
     for need in provider.missing(dimension.topology) if isinstance(provider, CollectiveProvider) else ():
         raise InputError(
             f"{kind.value}: {name} needs a topology with {need}, and dimension {index} ({dimension.topology.name}) has none;"
-            f" another algorithm is right, or a topology that has it (such as a switch with {need} = true)"
+            f" expected another algorithm, or a topology that has it (such as a switch with {need} = true)"
         )
 
 

@@ -70,7 +70,7 @@ def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) ->
 
 def _node_id(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 20:
-        raise InputError(f"node_algorithms: {text!r} is no id of a node; a whole number of at least 0 is right")
+        raise InputError(f"node_algorithms: {text!r} is no id of a node; expected a whole number of at least 0")
     return int(text)
 
 
@@ -122,4 +122,4 @@ class EndpointDelays:
 def check_involved(operation: Communicate) -> None:
     """Refuse a collective without dimensions. Raises InputError."""
     if not operation.dimensions:
-        raise InputError("no dimension is involved; at least one is right")
+        raise InputError("no dimension is involved; expected at least one")

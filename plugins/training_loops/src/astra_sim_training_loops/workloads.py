@@ -41,7 +41,7 @@ class CollectiveOptions:
 def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
     """A layered workload. Raises InputError where loop and layers do not fit."""
     if not options.layers:
-        raise InputError("layers is empty; at least one layer is right")
+        raise InputError("layers is empty; expected at least one layer")
     provider = context.plugins.get("training_loop", options.loop)
     loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
     program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled_float32 if options.single_precision else None)

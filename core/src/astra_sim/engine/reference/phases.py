@@ -165,7 +165,7 @@ class Phases:
         """A schedule for groups. Returns its number."""
         ranks = len(self._groups[groups].groups[0])
         if len(programs) not in (1, ranks):
-            raise ValueError(f"{len(programs)} programs for groups of {ranks}; 1 or {ranks} are right")
+            raise ValueError(f"{len(programs)} programs for groups of {ranks}; expected 1 or {ranks}")
         self._schedules.append(GroupSchedule(programs, groups))
         return len(self._schedules) - 1
 

@@ -106,7 +106,7 @@ class Tasks:
         for number, given in enumerate(tasks):
             for other in given.after:
                 if not 0 <= other < number:
-                    raise ValueError(f"task {number} waits for task {other}; earlier ones are right")
+                    raise ValueError(f"task {number} waits for task {other}; expected earlier ones")
         program = Program(self._programs, len(npus), issue, any(task.unit >= 0 for task in kinds_of(tasks)))
         self._programs += 1
         self._collectives.add_program(tasks)

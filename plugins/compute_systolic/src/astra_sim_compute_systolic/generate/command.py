@@ -96,7 +96,7 @@ def _generate(
     if npus is None:
         raise InputError("--npus is missing")
     if element_bytes < 1:
-        raise InputError(f"--datatype-bytes is {element_bytes}; at least 1 is right")
+        raise InputError(f"--datatype-bytes is {element_bytes}; expected at least 1")
     machine = Machine(npus, packages)
     if layers is not None:
         if batch is not None or batch_per_npu is not None or changes:
@@ -123,7 +123,7 @@ def _batch(batch: int | None, batch_per_npu: int | None, npus: int) -> int:
         raise InputError("exactly one of --batch and --batch-per-npu must be given with a model")
     total = batch if batch is not None else (batch_per_npu or 0) * npus
     if total < 1:
-        raise InputError(f"a batch of {total} samples; at least 1 is right")
+        raise InputError(f"a batch of {total} samples; expected at least 1")
     return total
 
 
@@ -132,6 +132,6 @@ def _changes(changes: tuple[str, ...]) -> dict[str, int]:
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not value.strip().isdecimal():
-            raise InputError(f"--set {change}: PARAMETER=NUMBER is right, such as hidden=4096")
+            raise InputError(f"--set {change}: expected PARAMETER=NUMBER, such as hidden=4096")
         made[name.strip()] = int(value)
     return made

@@ -33,9 +33,9 @@ class LayerTable:
 
     def __attrs_post_init__(self) -> None:
         if (self.gemm is None) == (self.convolution is None):
-            raise InputError(f"layer {self.name}: exactly one of gemm and convolution is right")
+            raise InputError(f"layer {self.name}: expected exactly one of gemm and convolution")
         if not self.name or self.name.split() != [self.name]:
-            raise InputError(f"the layer's name is {self.name!r}; a name without spaces is right")
+            raise InputError(f"the layer's name is {self.name!r}; expected a name without spaces")
 
     def layer(self, batch: int, suffix: str) -> ModelLayer:
         """The layer for a batch."""
@@ -81,7 +81,7 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
     evaluated = _evaluated(table, parameters, where)
     structured: ModelTable = structure(ModelTable, {**evaluated, "parameters": parameters}, where)
     if bool(structured.layers) == bool(structured.blocks):
-        raise InputError(f"{where}: exactly one of layers and blocks is right")
+        raise InputError(f"{where}: expected exactly one of layers and blocks")
     blocks: Sequence[BlockTable] = structured.blocks or (BlockTable(layers=structured.layers),)
     if sum(block.repeat * len(block.layers) for block in blocks) > _MAX_LAYERS:
         raise InputError(f"{where}: more than {_MAX_LAYERS} layers are too many")
@@ -91,7 +91,7 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
             suffix = f"_{number + 1}" if block.repeat > 1 else ""
             layers += [layer.layer(batch, suffix) for layer in block.layers]
     if not layers:
-        raise InputError(f"{where}: no layer is left; at least one is right")
+        raise InputError(f"{where}: no layer is left; expected at least one")
     return layers
 
 
@@ -108,7 +108,7 @@ def _table(model: str) -> tuple[dict[str, Any], str]:
     if base is None:
         return table, where
     if base not in shipped_models() or "layers" in table or "blocks" in table:
-        raise InputError(f"{where}: base is {base!r}; one of {', '.join(shipped_models())} is right, and no layers beside it")
+        raise InputError(f"{where}: base is {base!r}; expected one of {', '.join(shipped_models())}, and no layers beside it")
     inherited, _ = _table(base)
     inherited["parameters"] = {**_parameters(inherited, base), **_parameters(table, where)}
     return {**inherited, **{key: value for key, value in table.items() if key not in ("base", "parameters")}}, where
@@ -120,7 +120,7 @@ def _parameters(table: Mapping[str, Any], where: str) -> dict[str, int]:
         raise InputError(f"{where}: parameters is {parameters!r}, not a table")
     for name, value in parameters.items():
         if type(value) is not int:
-            raise InputError(f"{where}: parameter {name} is {value!r}; a whole number is right")
+            raise InputError(f"{where}: parameter {name} is {value!r}; expected a whole number")
     return dict(parameters)
 
 

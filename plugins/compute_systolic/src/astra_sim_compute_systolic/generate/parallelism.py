@@ -27,10 +27,10 @@ class Machine:
     def __attrs_post_init__(self) -> None:
         for name in ("npus", "packages"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; at least 1 is right")
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
         if self.npus % self.packages:
             raise InputError(
-                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; a number that divides {self.npus} is right"
+                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; expected a number that divides {self.npus}"
             )
 
     @property
@@ -95,7 +95,7 @@ def _split(name: str, shape: Shape, data_ways: int, model_ways: int) -> Shape:
 
 def _quotient(name: str, what: str, size: int, ways: int) -> int:
     if size < ways:
-        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; at least {ways} is right")
+        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; expected at least {ways}")
     return size // ways
 
 
