@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 62
 class PassOptions:
     """One pass of a layer: what it computes, and the collective it needs."""
 
-    compute_ns: float | None = option(None, minimum=0, help="recorded computing time", unit="ns")
+    compute_ns: float | None = option(None, minimum=0, help="recorded compute time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
     memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
     collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")
@@ -146,7 +146,7 @@ class LayeredProgram:
                 raise InputError(f"{where}: {error}") from None
             picoseconds(nanoseconds, f"{what}: the time it gives")
             scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
-            self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
+            self._durations[key] = picoseconds(scaled_time, f"{where}: the compute time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:
