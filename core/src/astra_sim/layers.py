@@ -146,7 +146,7 @@ class LayeredProgram:
                 raise InputError(f"{where}: {error}") from None
             picoseconds(nanoseconds, f"{what}: the time it gives")
             scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
-            self._durations[key] = picoseconds(scaled_time, f"{where}: the compute time")
+            self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:
