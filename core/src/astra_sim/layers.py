@@ -27,7 +27,7 @@ Scale = Callable[[float, float], int]
 class PassOptions:
     """One pass of a layer: what it computes, and the collective it needs. Raises InputError where two shapes are given."""
 
-    compute_ns: float | None = option(None, minimum=0, help="recorded computing time", unit="ns")
+    compute_ns: float | None = option(None, minimum=0, help="recorded compute time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
     memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
     collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")

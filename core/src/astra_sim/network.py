@@ -69,7 +69,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return self.delay(self.route(source, destination), size)
 
     def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
 
         The compiled engine uses it when every NPU is simulated.
         """
@@ -117,7 +117,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """
 
     def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
 
         The compiled engine uses it in place of `inject` and `advance`.
         """

@@ -1,4 +1,4 @@
-"""In the network: a switch adds up what all ranks send, and sends the result to them."""
+"""In the network: a switch reduces the data of all ranks, and sends them the result."""
 
 from __future__ import annotations
 
