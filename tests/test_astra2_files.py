@@ -71,7 +71,7 @@ def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
         ({"scheduling-policy": "LIFOO"}, "scheduling-policy is 'LIFOO'; did you mean 'LIFO'"),
         ({"scheduling-policy": ["LIFO"]}, "scheduling-policy is"),
         ({"endpoint-delay": -1}, "endpoint-delay is -1; expected a whole number of at least 0"),
-        ({"endpoint-delay": 1.5}, "endpoint-delay is 1.5; a whole number"),
+        ({"endpoint-delay": 1.5}, "endpoint-delay is 1.5; expected a whole number"),
         ({"preferred-dataset-splits": 0}, "splits is 0; it must be at least 1"),
         ({"preferred-dataset-splits": None}, "preferred-dataset-splits is None"),
         ({"all-reduce-implementation": "ring"}, "all-reduce-implementation is 'ring'; expected a list of names"),

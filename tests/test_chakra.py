@@ -269,14 +269,14 @@ BROKEN = {
     "field 0": (file_of(varint(2)), "a field of number 0"),
     "beyond": (file_of(varint(2 << 3 | 2) + varint(2**40)), f"a field of {2**40} bytes where its message has 0 left"),
     "negative": (file_of(NAMED + attr("comm_size", "int64_val", -4)), "comm_size is -4; expected 0 to 9223372036854775807"),
-    "large": (file_of(NAMED + attr("tensor_size", "uint64_val", 2**63)), "tensor_size is 9223372036854775808; 0 to"),
+    "large": (file_of(NAMED + attr("tensor_size", "uint64_val", 2**63)), "tensor_size is 9223372036854775808; expected 0 to"),
     "rank": (file_of(NAMED + attr("comm_dst", "int64_val", 2**31)), "comm_dst is 2147483648; expected 0 to 2147483647"),
     "collective": (file_of(NAMED + attr("comm_type", "int64_val", 10)), "node 3 'conv': comm_type is 10; expected 0 to 9"),
     "group": (file_of(NAMED + attr("pg_name", "int64_val", 1)), "pg_name is a int64_val; expected a string_val"),
     "dims": (file_of(NAMED + attr("involved_dim", "int32_list", (1,))), "involved_dim is a int32_list; expected a bool_list"),
     "text": (file_of(NAMED + attr("num_ops", "string_val", "9")), "num_ops is a string_val; expected a whole number"),
     "again": (file_of(NAMED + attr("num_ops", "int64_val", 9) * 2), "num_ops is given twice"),
-    "duration": (file_of(NAMED + number_field(7, 2**63)), "duration_micros is 9223372036854775808; at most"),
+    "duration": (file_of(NAMED + number_field(7, 2**63)), "duration_micros is 9223372036854775808; expected at most"),
     "rest": (file_of(NAMED + attr("astra_duration_rest_ns", "int32_val", -1)), "makes the duration negative"),
 }
 

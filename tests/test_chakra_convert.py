@@ -340,7 +340,7 @@ def test_a_task_graph_of_flexflow_is_a_trace_for_each_device(astra: Astra) -> No
         ("node0 -> node2", "node0 -> node9", "a.dot:2: there is no node9"),
         ("node0 -> node2", "node0 -> node3", "a.dot:2: node0 and node3 run on different devices, with no communication between them"),
         ("node3 [", "node0 [", "a.dot:5: node0 is there already, in line 1"),
-        ("comm_size=40", "comm_size=-4", "a.dot:3: comm_size is '-4'; a whole number"),
+        ("comm_size=40", "comm_size=-4", "a.dot:3: comm_size is '-4'; expected a whole number"),
         ("time=0.5", "time=nan", "a.dot:5: simulated_run_time is 'nan'; expected a time of at least 0"),
         ("COMP_NODE|simulated_run_time=0.5", "COMB_NODE|x", "a.dot:5: node3 has the type 'COMB_NODE'"),
         ("dst_device_id=1", "dst_device_id=0", "a.dot:3: node2 sends from device 0 to itself"),
@@ -408,7 +408,7 @@ def test_a_linked_trace_of_pytorch_is_converted_by_mlc_chakra(astra: Astra) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("w.txt", "out"), "out: the format is not clear from the name; an extension (.txt, .toml, .json, .et) or --to"),
+        (("w.txt", "out"), "out: the format is not clear from the name; expected an extension (.txt, .toml, .json, .et) or --to"),
         (("w.txt", "out.dot"), "out.dot: the format is not clear from the name"),
         (("v.txt", "a.toml"), "v.txt: No such file"),
         (("v", "a.toml"), "v: there is no such file, and no v.0.et"),

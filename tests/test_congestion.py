@@ -392,7 +392,7 @@ def test_links_that_cannot_be_are_an_error(listed: list[Any], wrong: str) -> Non
 
 
 def test_memory_behind_the_links_is_an_error() -> None:
-    with pytest.raises(astra_sim.InputError, match=r"hbm_scale is 2.0; expected .* 0"):
+    with pytest.raises(astra_sim.InputError, match=r"hbm_scale is 2.0; expected 0"):
         network(ring(4, hbm_scale=2.0))
 
 

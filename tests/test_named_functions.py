@@ -58,7 +58,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 
 
 def computing(name: str) -> float:
-    """The computing time of 2 million operations at 10^12 a second and the efficiency of that name."""
+    """The compute time of 2 million operations at 10^12 a second and the efficiency of that name."""
     compute = {"plugin": "roofline", "peak_tera_ops_per_s": 1, "efficiency_function": name}
     return astra_sim.simulate(workload=LAYERS, platform=RING, compute=compute).compute_ns
 

@@ -123,7 +123,7 @@ def test_classes_share_no_virtual_channel_and_leave_none_out(preset: str, vcs: i
 
 
 def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a dragonfly of 6 NPUs need 2 classes of virtual channels; expected vcs is 1, at least 2"):
+    with pytest.raises(InputError, match="a dragonfly of 6 NPUs need 2 classes of virtual channels; vcs is 1, expected at least 2"):
         network(read_platform(PLATFORMS["dragonfly 2"]), vcs=1)
     with pytest.raises(InputError, match="which is for rings, and the routes of a dragonfly of 6 NPUs can wait for each other in a circle"):
         network(read_platform(PLATFORMS["dragonfly 2"]), deadlock_freedom="bubble", vcs=4)

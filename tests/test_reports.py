@@ -136,7 +136,7 @@ def test_other_arguments_are_refused(tmp_path: Path) -> None:
     wrong: Any = [5]
     with pytest.raises(InputError, match="there are no results to report"):
         write_reports([], tmp_path)
-    with pytest.raises(InputError, match=r"reports is \[5\]; a list of names"):
+    with pytest.raises(InputError, match=r"reports is \[5\]; expected a list of names"):
         write_reports(result(), tmp_path, wrong)
 
 

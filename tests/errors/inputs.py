@@ -209,7 +209,7 @@ def layers(text: str) -> str:
 
 
 def bounded(folder: Path, *arguments: str) -> Outcome:
-    """The command in a process of its own, which is stopped when it takes 1 GB of memory or 2 s of computing time."""
+    """The command in a process of its own, which is stopped when it takes 1 GB of memory or 2 s of compute time."""
     return command(folder, *arguments, before=("sh", "-c", 'ulimit -v 1000000; ulimit -t 2; exec "$@"', "sh"))
 
 

@@ -85,7 +85,7 @@ class Context:
     _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float) -> int:
-        """A computing time with the run's compute scale, in picoseconds, cut to the clock of the system."""
+        """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""
         ticks_per_ns = PS_PER_NS / self.tick_ps
         ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps

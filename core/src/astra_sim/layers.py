@@ -160,7 +160,7 @@ class LayeredProgram:
                 scaled = self._context.scaled_ps(nanoseconds)
             else:
                 scaled = self._scale(nanoseconds, self._context.run.compute_scale) * PS_PER_NS
-            self._durations[key] = picoseconds(scaled, f"{where}: the computing time")
+            self._durations[key] = picoseconds(scaled, f"{where}: the compute time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:

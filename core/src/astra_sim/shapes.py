@@ -49,7 +49,7 @@ class Convolution:
         for side in ("height", "width"):
             filter_, input_ = getattr(self, f"filter_{side}"), getattr(self, f"input_{side}")
             if filter_ > input_:
-                raise InputError(f"filter_{side} is {filter_}; expected at most the input_{side}, which is {input_},")
+                raise InputError(f"filter_{side} is {filter_}; expected at most the input_{side}, which is {input_}")
 
     @property
     def column_stride(self) -> int:

@@ -138,7 +138,7 @@ class System(abc.ABC):
     """A system layer.
 
     `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
-    clock to which computing times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
+    clock to which compute times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
     machine when the last has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing
     on the CPU, and communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
     """

@@ -17,7 +17,7 @@ class RunOptions:
     """
 
     passes: int = option(1, minimum=1, maximum=1_000_000, help="training iterations")
-    compute_scale: float = option(1.0, minimum=0, help="factor on every computing time")
+    compute_scale: float = option(1.0, minimum=0, help="factor on every compute time")
     comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
     injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
     queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")

@@ -186,7 +186,7 @@ class _Builder:
         durations: list[int] = []
         here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(durations)])}")
         model = Lazily(lambda: f"{here}: compute {type(context.compute).__name__}")
-        time = Lazily(lambda: f"{here}: the computing time")
+        time = Lazily(lambda: f"{here}: the compute time")
 
         def ask() -> None:
             for row in rows:

@@ -140,7 +140,7 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
             raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; expected 'dateline'")
         if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
             raise InputError(
-                f"{what}, and {where} need {needed} classes of virtual channels; expected vcs is {settings.vcs}, at least {needed}"
+                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, expected at least {needed}"
             )
 
 

@@ -136,7 +136,7 @@ def _layer(words: _Words, number: int, customized: bool) -> dict[str, Any]:
     words.next(f"the dependency of layer {name.text}")
     for training_pass in _PASSES:
         what = f"of layer {name.text}, {training_pass}"
-        entry: dict[str, Any] = {"compute_ns": words.number(f"the computing time {what}")}
+        entry: dict[str, Any] = {"compute_ns": words.number(f"the compute time {what}")}
         kind = words.next(f"the collective {what}")
         if kind.text not in _COLLECTIVES:
             raise words.error(kind, f"the collective {what} is {kind.text!r}; {suggestion(kind.text, _COLLECTIVES)}")
