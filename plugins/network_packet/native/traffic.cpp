@@ -11,7 +11,7 @@ namespace astra::packet {
 namespace {
 
 constexpr double kAlways = -27;  // a logarithm of less than 1e-11
-constexpr Cycle kLook = 63;      // a lane is looked at this often while it waits for its next packet
+constexpr Cycle kLookAhead = 63;      // a lane is looked at this often while it waits for its next packet
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
     }
     next += gap(lane);
   }
-  interfaces.wake(lane, std::min(next, now + kLook));
+  interfaces.wake(lane, std::min(next, now + kLookAhead));
 }
 
 void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
