@@ -10,8 +10,8 @@ namespace astra::packet {
 
 namespace {
 
-constexpr double kAlways = -27;  // a logarithm of less than 1e-11
-constexpr Cycle kLookAhead = 63;      // a lane is looked at this often while it waits for its next packet
+constexpr double kAlways = -27;   // a logarithm of less than 1e-11
+constexpr Cycle kLookAhead = 63;  // a lane is looked at this often while it waits for its next packet
 
 }  // namespace
 
