@@ -34,6 +34,10 @@ class LayerTable:
     def __attrs_post_init__(self) -> None:
         if (self.gemm is None) == (self.convolution is None):
             raise InputError(f"layer {self.name}: exactly one of gemm and convolution is right")
+        if self.gemm is not None and self.gemm != Gemm(m=self.gemm.m, n=self.gemm.n, k=self.gemm.k):
+            raise InputError(f"layer {self.name}: a gemm of m, n and k alone is right")
+        if self.convolution is not None and self.convolution.element_type is not None:
+            raise InputError(f"layer {self.name}: a convolution without an element_type is right")
         if not self.name or self.name.split() != [self.name]:
             raise InputError(f"the layer's name is {self.name!r}; a name without spaces is right")
 
