@@ -15,13 +15,14 @@ _SMALL_HEAD = 64
 def flash_us(attention: Attention, element_type: str, fit: AttentionFit, share: float, multiprocessors: int, bytes_per_us: float) -> float:
     """Microseconds of a flash kernel, start-up time not included. `share`: factor on its rate.
 
-    With few heads the rows that see all keys are the longest path: they cannot be faster than on one multiprocessor.
+    The rows that see all keys take longest. Multiprocessors wait for a part of that time at the end, and with few heads it is the least.
     """
     ops_per_us = fit.peak_tera_ops_per_s * 1e6 * share * attention.key_length / (attention.key_length + fit.half_length)
     ops_per_us *= fit.small_head if attention.head_size <= _SMALL_HEAD else 1.0
     ops_per_us *= fit.backward if attention.backward else 1.0
     size = attention.operand_bytes(ELEMENT_BYTES[element_type])
-    return max(attention.operations / ops_per_us, _last_rows(attention) * multiprocessors / ops_per_us, size / bytes_per_us)
+    longest_us = _last_rows(attention) * multiprocessors / ops_per_us
+    return max(attention.operations / ops_per_us + fit.tail * longest_us, longest_us, size / bytes_per_us)
 
 
 def _last_rows(attention: Attention) -> int:

@@ -35,6 +35,7 @@ class AttentionFit:
 
     peak_tera_ops_per_s: float = option(above=0, help="rate of long sequences, forward", unit="10^12 operations/s")
     half_length: float = option(minimum=0, help="keys at which half of that is reached")
+    tail: float = option(minimum=0, maximum=1, help="share of the time of the longest rows for which multiprocessors wait at the end")
     start_us: float = option(minimum=0, help="start-up time of the kernel", unit="us")
     small_head: float = option(0.85, above=0, maximum=1, help="factor on the rate for heads of 64 elements or fewer")
     backward: float = option(0.78, above=0, maximum=1.5, help="factor on the rate of the backward kernel")

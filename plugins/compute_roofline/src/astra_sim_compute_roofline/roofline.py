@@ -70,7 +70,7 @@ class Roofline(Compute):
     def _astra2(self, work: Work, operations: float, size: float, ops_per_s: float, bytes_per_s: float) -> int:
         """The time by the operational intensity, as ASTRA-sim 2.x calculates it."""
         if not operations and work.shape is not None and work.operations is None:
-            raise MissingWork(f"its {work.shape.kind} is counted in bytes alone, for which the rule astra2 gives no time")
+            raise MissingWork(f"its shape, {work.shape.kind}, is counted in bytes alone, for which the rule astra2 gives no time")
         if not operations:
             return 0
         if not size:
