@@ -30,7 +30,7 @@ class Work:
         return self.shape.operations
 
     def count_bytes(self, element_bytes: float) -> float | None:
-        """The memory traffic as given, or that of the shape: every operand once. Shapes with an element type of their own have its bytes."""
+        """The memory traffic as given, or that of the shape: every operand once, with the bytes of its own element type if it has one."""
         if self.bytes is not None or self.shape is None:
             return self.bytes
         own = self.shape.element_type

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from astra_sim_compute_gpu.fitting import Fit
 
 _table = click.argument("table", type=click.Path())
-_device = click.option("--device", required=True, metavar="NAME", help="Device (or DEVICE.toml) that gives peaks and all that is not fitted.")
+_device = click.option(
+    "--device", required=True, metavar="NAME", help="Device (or DEVICE.toml) that gives peaks and all that is not fitted."
+)
 _output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
 
 

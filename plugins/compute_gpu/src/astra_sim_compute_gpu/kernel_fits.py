@@ -67,7 +67,9 @@ def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]
         return attention_fit.start_us + flash_us(row.shape, element_type, attention_fit, 1.0, device.multiprocessors, bytes_per_us)
 
     rate = Parameter("peak_tera_ops_per_s", (0.6 * peak, 0.4 * peak, 0.8 * peak), 0.01 * peak, 1.2 * peak)
-    return fit(rows, (rate, Parameter("half_length", (500, 200, 1000), 1, 20000), Parameter("tail", (0.5, 0.3, 0.8), 0.01, 1), _START), predict)
+    return fit(
+        rows, (rate, Parameter("half_length", (500, 200, 1000), 1, 20000), Parameter("tail", (0.5, 0.3, 0.8), 0.01, 1), _START), predict
+    )
 
 
 def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) -> None:
@@ -76,7 +78,9 @@ def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) 
     for row in rows:
         rate = row.shape.operations / row.microseconds / 1e6
         if rate > peak:
-            raise InputError(f"{row.text} in {row.microseconds:g} us is {rate:.0f} * 10^12 operations/s; at most the peak, {peak:g}, is right")
+            raise InputError(
+                f"{row.text} in {row.microseconds:g} us is {rate:.0f} * 10^12 operations/s; at most the peak, {peak:g}, is right"
+            )
 
 
 def with_gemm(table: dict[str, Any], element_type: str, found: Fit) -> dict[str, Any]:

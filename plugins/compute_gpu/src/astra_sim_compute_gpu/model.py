@@ -23,7 +23,9 @@ class GpuOptions:
     device: str = option(help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml")
     stack: str = option("kernels", help="a stack profile of this package such as megatron-2022, or a file STACK.toml")
     element_type: str | None = option(
-        None, choices=tuple(ELEMENT_BYTES), help="type of the elements of shapes that do not give their own; none: the first that the device lists"
+        None,
+        choices=tuple(ELEMENT_BYTES),
+        help="type of the elements of shapes that do not give their own; none: the first that the device lists",
     )
 
 

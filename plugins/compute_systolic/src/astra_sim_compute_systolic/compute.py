@@ -55,7 +55,9 @@ class Systolic(Compute):
             raise MissingWork("it has no shape, which the systolic model needs; give gemm = {m = ..., n = ..., k = ...} or a convolution")
         shape = work.shape.batched if isinstance(work.shape, GroupedGemm) else work.shape
         if not isinstance(shape, (Gemm, Convolution)):
-            raise MissingWork(f"its shape, {shape.kind}, is no product of matrices, which the systolic model needs; give gemm or convolution")
+            raise MissingWork(
+                f"its shape, {shape.kind}, is no product of matrices, which the systolic model needs; give gemm or convolution"
+            )
         if isinstance(shape, Gemm) and shape.batch > 1:
             return shape.batch * self.cycles(attrs.evolve(shape, batch=1)) / self._options.clock_ghz
         return self.cycles(shape) / self._options.clock_ghz
