@@ -7,7 +7,7 @@ import abc
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.shapes import Shape
+from astra_sim.shapes import ELEMENT_BYTES, Kernel
 
 
 @attrs.define(slots=True)
@@ -15,27 +15,26 @@ class Work:
     """The computation of one pass of a layer, as far as the workload knows it.
 
     `recorded_ns` is a measured time in nanoseconds, `operations` counts arithmetic operations (a multiply-add is two), `bytes` is the
-    memory traffic, `shape` is what is multiplied. None: not given.
+    memory traffic, `shape` is what is computed (`astra_sim.shapes`). None: not given.
     """
 
     recorded_ns: float | None = None
     operations: float | None = None
     bytes: float | None = None
-    shape: Shape | None = None
+    shape: Kernel | None = None
 
     def count_operations(self) -> float | None:
         """The operations as given, or those of the shape: two for each multiply-add. None where neither is known."""
         if self.operations is not None or self.shape is None:
             return self.operations
-        gemm = self.shape.gemm
-        return 2 * gemm.m * gemm.n * gemm.k
+        return self.shape.operations
 
     def count_bytes(self, element_bytes: float) -> float | None:
-        """The memory traffic as given, or that of the shape: both factors read and the product written, once each."""
+        """The memory traffic as given, or that of the shape: every operand once, with the bytes of its own element type if it has one."""
         if self.bytes is not None or self.shape is None:
             return self.bytes
-        gemm = self.shape.gemm
-        return (self.shape.input_elements + gemm.k * gemm.n + gemm.m * gemm.n) * element_bytes
+        own = self.shape.element_type
+        return self.shape.count_bytes(element_bytes if own is None else ELEMENT_BYTES[own])
 
 
 class MissingWork(InputError):

@@ -14,7 +14,7 @@ from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
-from astra_sim.shapes import Convolution, Gemm, Shape
+from astra_sim.shapes import Attention, Cast, Convolution, Elementwise, Gemm, GroupedGemm, Kernel, OptimizerStep
 from astra_sim.units import PS_PER_NS
 
 MAX_BYTES = 1 << 62
@@ -34,17 +34,28 @@ class PassOptions:
     collective_bytes: int = option(0, minimum=0, help="bytes that each NPU puts into the collective", unit="bytes")
     gemm: Gemm | None = option(None, help="product of matrices that is computed: m, n, k")
     convolution: Convolution | None = option(None, help="convolution that is computed")
+    grouped_gemm: GroupedGemm | None = option(None, help="products of matrices of several experts that are computed at once")
+    attention: Attention | None = option(None, help="attention that is computed")
+    elementwise: Elementwise | None = option(None, help="kernel that is bound by memory, in bytes")
+    cast: Cast | None = option(None, help="change of element type")
+    optimizer_step: OptimizerStep | None = option(None, help="step of an optimizer")
     remote_read_bytes: int = option(0, minimum=0, help="bytes read from remote memory before computing", unit="bytes")
     remote_write_bytes: int = option(0, minimum=0, help="bytes written to remote memory after computing", unit="bytes")
 
     def __attrs_post_init__(self) -> None:
-        if self.gemm is not None and self.convolution is not None:
-            raise InputError("gemm and convolution are given; expected one of the two")
+        if len(self._shapes) > 1:
+            first, second, *_ = self._shapes
+            raise InputError(f"{first.kind} and {second.kind} are given; expected one of the two")
 
     @property
-    def shape(self) -> Shape | None:
-        """The shape, if the pass has one."""
-        return self.gemm if self.gemm is not None else self.convolution
+    def shape(self) -> Kernel | None:
+        """The shape, if it is given."""
+        return next(iter(self._shapes), None)
+
+    @property
+    def _shapes(self) -> list[Kernel]:
+        shapes = (self.gemm, self.convolution, self.grouped_gemm, self.attention, self.elementwise, self.cast, self.optimizer_step)
+        return [shape for shape in shapes if shape is not None]
 
 
 @attrs.frozen

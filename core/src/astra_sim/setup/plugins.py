@@ -26,6 +26,7 @@ BUILT_IN = frozenset(
     for name in (
         "chakra",
         "collectives",
+        "compute-gpu",
         "compute-recorded",
         "compute-roofline",
         "compute-systolic",

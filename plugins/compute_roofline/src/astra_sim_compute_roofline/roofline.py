@@ -8,11 +8,9 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.shapes import ELEMENT_BYTES
 
 from astra_sim_compute_roofline.efficiency import EfficiencyPoint, efficiency_of_size
-
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
-"""Element types, and their bytes in memory."""
 
 
 @attrs.frozen
@@ -41,7 +39,7 @@ class Roofline(Compute):
     def __init__(self, options: RooflineOptions, efficiency: Callable[[float], float] | None = None) -> None:
         """`efficiency` is a function from operations to the share of the peak rate; None: the one of the options."""
         self._options = options
-        self._tera_ops_per_s = _peak(options)
+        self._tera_ops_per_s = _peak(options, options.element_type)
         self._gb_per_s = options.memory_bandwidth_gb_per_s
         self._efficiency = efficiency or efficiency_of_size(options.efficiency_table, options.efficiency_function)
         if options.rule == "astra2" and self._gb_per_s is None:
@@ -53,7 +51,8 @@ class Roofline(Compute):
         if operations is None:
             raise MissingWork("it has no operations and no shape, one of which the roofline model needs")
         share = self._options.efficiency * self._efficiency(operations)
-        computing = operations / (self._tera_ops_per_s * 1e3 * share)
+        tera_ops_per_s = self._peak_of(work)
+        computing = operations / (tera_ops_per_s * 1e3 * share)
         if self._gb_per_s is None:
             return round(computing)
         size = work.count_bytes(ELEMENT_BYTES[self._options.element_type])
@@ -61,10 +60,17 @@ class Roofline(Compute):
             raise MissingWork("it has no bytes and no shape, one of which the roofline model needs to apply a memory bandwidth")
         if self._options.rule == "roofline":
             return round(max(computing, size / self._gb_per_s))
-        return self._astra2(operations, size, self._tera_ops_per_s * share * 1e12, self._gb_per_s * 1e9)
+        return self._astra2(work, operations, size, tera_ops_per_s * share * 1e12, self._gb_per_s * 1e9)
 
-    def _astra2(self, operations: float, size: float, ops_per_s: float, bytes_per_s: float) -> int:
+    def _peak_of(self, work: Work) -> float:
+        """The peak rate for the element type of the work's shape, in 10^12 operations/s."""
+        own = None if work.shape is None else work.shape.element_type
+        return self._tera_ops_per_s if own is None else _peak(self._options, own)
+
+    def _astra2(self, work: Work, operations: float, size: float, ops_per_s: float, bytes_per_s: float) -> int:
         """The time by the operational intensity, as ASTRA-sim 2.x calculates it."""
+        if not operations and work.shape is not None and work.operations is None:
+            raise MissingWork(f"its shape, {work.shape.kind}, is counted in bytes alone, for which the rule astra2 gives no time")
         if not operations:
             return 0
         if not size:
@@ -72,14 +78,14 @@ class Roofline(Compute):
         return int(operations / min(bytes_per_s * (operations / size), ops_per_s) * 1e9)
 
 
-def _peak(options: RooflineOptions) -> float:
-    """The peak rate for the element type, in 10^12 operations/s."""
+def _peak(options: RooflineOptions, element_type: str) -> float:
+    """The peak rate for an element type, in 10^12 operations/s."""
     for name, rate in options.peak_by_type.items():
         if name not in ELEMENT_BYTES:
             raise InputError(f"peak_by_type has {name!r}; known: {', '.join(ELEMENT_BYTES)}")
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < 1e12:
             raise InputError(f"peak_by_type: {name} is {rate!r}; expected a number above 0")
-    rate = options.peak_by_type.get(options.element_type, options.peak_tera_ops_per_s)
+    rate = options.peak_by_type.get(element_type, options.peak_tera_ops_per_s)
     if rate is None:
-        raise InputError(f"peak_tera_ops_per_s is missing, and peak_by_type has no {options.element_type}")
+        raise InputError(f"peak_tera_ops_per_s is missing, and peak_by_type has no {element_type}")
     return float(rate)

@@ -34,6 +34,10 @@ class LayerTable:
     def __attrs_post_init__(self) -> None:
         if (self.gemm is None) == (self.convolution is None):
             raise InputError(f"layer {self.name}: expected exactly one of gemm and convolution")
+        if self.gemm is not None and self.gemm != Gemm(m=self.gemm.m, n=self.gemm.n, k=self.gemm.k):
+            raise InputError(f"layer {self.name}: expected a gemm of m, n and k alone")
+        if self.convolution is not None and self.convolution.element_type is not None:
+            raise InputError(f"layer {self.name}: expected a convolution without an element_type")
         if not self.name or self.name.split() != [self.name]:
             raise InputError(f"the layer's name is {self.name!r}; expected a name without spaces")
 

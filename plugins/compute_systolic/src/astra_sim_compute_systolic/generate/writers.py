@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, toml_text
-from astra_sim.shapes import Convolution
 
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED
 from astra_sim_compute_systolic.generate.workload import PASSES, GeneratedPass, GeneratedWorkload
@@ -45,8 +44,8 @@ def to_toml(workload: GeneratedWorkload, name: str, footprint_bytes: int, commen
 
 
 def _pass(one: GeneratedPass) -> dict[str, Any]:
-    sizes = attrs.asdict(one.shape, filter=lambda _, value: value is not None)
-    entry = {"compute_ns": one.compute_ns, "convolution" if isinstance(one.shape, Convolution) else "gemm": sizes}
+    sizes = attrs.asdict(one.shape, filter=lambda field, value: value != field.default)
+    entry = {"compute_ns": one.compute_ns, one.shape.kind: sizes}
     if one.exchange.size:
         entry |= {"collective": _COLLECTIVES[one.exchange.collective], "collective_bytes": one.exchange.size}
     return entry
