@@ -43,9 +43,9 @@ def us(model: Gpu, shape: Kernel) -> float:
 def test_a_transformer_block_counts_the_flops_of_the_closed_form() -> None:
     """Forward, backward and forward once more, a block has 96 B s h^2 (1 + s / 6h) (arXiv 2104.04473): four times the forward."""
     batch, s, h, heads = 2, 2048, 6144, 64
-    products = [Gemm(m=batch * s, n=n, k=k) for n, k in ((3 * h, h), (h, h), (4 * h, h), (h, 4 * h))]
+    products: list[Gemm | Attention] = [Gemm(m=batch * s, n=n, k=k) for n, k in ((3 * h, h), (h, h), (4 * h, h), (h, 4 * h))]
     core = Attention(heads=batch * heads, query_length=s, key_length=s, head_size=h // heads, flash=False)
-    assert 4 * sum(shape.operations for shape in (*products, core)) == 96 * batch * s * h * h + 16 * batch * s * s * h
+    assert 4 * sum(shape.operations for shape in [*products, core]) == 96 * batch * s * h * h + 16 * batch * s * s * h
 
 
 def test_attention_counts() -> None:
@@ -80,7 +80,7 @@ def test_products_and_memory_kernels_count() -> None:
 
 
 def test_key_heads_divide_the_heads() -> None:
-    with pytest.raises(InputError, match="key_heads is 3; a divisor of heads, which is 8, is right"):
+    with pytest.raises(InputError, match="key_heads is 3; expected a divisor of heads, which is 8"):
         Attention(heads=8, key_heads=3, query_length=1, key_length=1, head_size=1)
 
 
@@ -283,7 +283,7 @@ def test_layers_carry_kernels() -> None:
     attention = Attention(heads=96, query_length=2048, key_length=2048, head_size=128, causal=True)
     shapes = (attention, GroupedGemm(experts=8, rows=512, n=1536, k=4096), OptimizerStep(parameters=1_000_000), Cast(elements=10**8))
     tables = {shape.kind: attrs.asdict(shape, filter=lambda field, value: value != field.default) for shape in shapes}
-    nothing = {"elementwise": {}}
+    nothing: dict[str, Any] = {"elementwise": {}}
     layers = [
         {"name": kind, "forward": {kind: table}, "input_gradient": nothing, "weight_gradient": nothing} for kind, table in tables.items()
     ]
@@ -296,7 +296,7 @@ def test_layers_carry_kernels() -> None:
 
 def test_a_pass_has_one_shape() -> None:
     layer = {"name": "a", "forward": {"cast": {"elements": 5}, "elementwise": {"read_bytes": 5}}}
-    with pytest.raises(InputError, match="elementwise and cast are given; one of the two is right"):
+    with pytest.raises(InputError, match="elementwise and cast are given; expected one of the two"):
         astra_sim.simulate(
             workload={"loop": "data", "layers": [layer]},
             platform=RING,

@@ -160,6 +160,7 @@ class Attention:
 
     `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out what is masked: half
     of a square, q k - q^2 / 2 of q queries that end with the last of k keys. Unfused kernels calculate and store all scores.
+    Raises InputError where `key_heads` does not divide `heads`.
     """
 
     kind: ClassVar[str] = "attention"
@@ -177,7 +178,7 @@ class Attention:
 
     def __attrs_post_init__(self) -> None:
         if self.key_heads is not None and self.heads % self.key_heads:
-            raise InputError(f"key_heads is {self.key_heads}; a divisor of heads, which is {self.heads}, is right")
+            raise InputError(f"key_heads is {self.key_heads}; expected a divisor of heads, which is {self.heads}")
 
     @property
     def values(self) -> int:

@@ -96,7 +96,7 @@ def device_of(table: dict[str, Any], where: str) -> Device:
                 raise InputError(f"{where}: {key} has {element_type!r}; known: {', '.join(ELEMENT_BYTES)}")
     for element_type, rate in device.peak_tera_ops_per_s.items():
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < 1e9:
-            raise InputError(f"{where}: peak_tera_ops_per_s: {element_type} is {rate!r}; a number above 0 is right")
+            raise InputError(f"{where}: peak_tera_ops_per_s: {element_type} is {rate!r}; expected a number above 0")
     fits = {name: structure(GemmFit, fit, f"{where}: gemm: {name}") for name, fit in device.gemm.items()}
     if REFERENCE_TYPE not in fits:
         raise InputError(f"{where}: gemm has no {REFERENCE_TYPE}, whose efficiencies hold for types that are not given")

@@ -90,7 +90,7 @@ def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: P
     """Fit numbers to half of the shapes and hold the other half against them. Raises InputError where there are too few shapes."""
     shapes = len({row.text for row in rows})
     if shapes < LEAST_SHAPES:
-        raise InputError(f"{shapes} different shapes; at least {LEAST_SHAPES} are right, half of which are held out")
+        raise InputError(f"{shapes} different shapes; expected at least {LEAST_SHAPES}, half of which are held out")
     fitting, held_out = split(rows)
     used = _first_shapes(fitting)
 

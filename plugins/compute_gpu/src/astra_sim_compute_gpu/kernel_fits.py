@@ -34,7 +34,7 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
     _check_peak(device, element_type, rows)
     with_cast = {row.cast for row in rows}
     if len(with_cast) > 1:
-        raise InputError(f"some times of {element_type} include a cast and some do not; all or none is right")
+        raise InputError(f"some times of {element_type} include a cast and some do not; expected all or none")
     peak, bytes_per_us = device.peak(element_type) * 1e6, device.memory_bandwidth_gb_per_s * 1e3
     cast, width = True in with_cast, ELEMENT_BYTES[element_type]
     bound_by_bytes = sum(row.shape.operations / peak < row.shape.count_bytes(width) / bytes_per_us for row in rows)
@@ -79,7 +79,7 @@ def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) 
         rate = row.shape.operations / row.microseconds / 1e6
         if rate > peak:
             raise InputError(
-                f"{row.text} in {row.microseconds:g} us is {rate:.0f} * 10^12 operations/s; at most the peak, {peak:g}, is right"
+                f"{row.text} in {row.microseconds:g} us is {rate:.0f} * 10^12 operations/s; expected at most the peak, {peak:g}"
             )
 
 

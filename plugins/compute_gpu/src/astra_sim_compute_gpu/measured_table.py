@@ -33,7 +33,7 @@ def read_attention(text: str, path: str) -> dict[str, list[Measurement]]:
 def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
     cast = cells.get("cast", "").lower()
     if cast not in (*_YES, *_NO):
-        raise InputError(f"{where}: cast is {cells['cast']!r}; yes or no is right")
+        raise InputError(f"{where}: cast is {cells['cast']!r}; expected yes or no")
     return Measurement(structure(Gemm, _given(cells, columns), where), _microseconds(cells, where), cast in _YES)
 
 
@@ -52,7 +52,7 @@ def _microseconds(cells: Mapping[str, str], where: str) -> float:
     except ValueError:
         time = 0.0
     if not 0 < time < float("1e12"):
-        raise InputError(f"{where}: {_TIME} is {cells[_TIME]!r}; a number above 0 is right")
+        raise InputError(f"{where}: {_TIME} is {cells[_TIME]!r}; expected a number above 0")
     return time
 
 
@@ -62,7 +62,7 @@ def _read(
     """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip() and not line.startswith("#")]
     if not lines:
-        raise InputError(f"{path}: it is empty; a heading with {', '.join(needed)} is right")
+        raise InputError(f"{path}: it is empty; expected a heading with {', '.join(needed)}")
     heading, *rows = [(number, [cell.strip() for cell in next(csv.reader(io.StringIO(line)))]) for number, line in lines]
     where = f"{path}:{heading[0]}"
     for name in heading[1]:
@@ -74,10 +74,10 @@ def _read(
     found: dict[str, list[Measurement]] = {}
     for number, cells in rows:
         if len(cells) != len(heading[1]):
-            raise InputError(f"{path}:{number}: {len(cells)} cells; {len(heading[1])}, as many as the heading has, are right")
+            raise InputError(f"{path}:{number}: {len(cells)} cells; expected {len(heading[1])}, as many as the heading has")
         row = measurement(dict(zip(heading[1], cells, strict=True)), f"{path}:{number}")
         found.setdefault(row.shape.element_type or "bf16", []).append(row)
     if not found:
-        raise InputError(f"{path}: it has a heading and no rows; a row for each measured kernel is right")
+        raise InputError(f"{path}: it has a heading and no rows; expected a row for each measured kernel")
     # From wide types to narrow ones, as ELEMENT_BYTES lists them: the start-up time of bf16 holds for types whose times include a cast.
     return {name: found[name] for name in ELEMENT_BYTES if name in found}
