@@ -24,6 +24,6 @@ def read(folder: str, name: str, what: str) -> tuple[dict[str, Any], str]:
         return parse_toml(read_text(name), name), name
     known = names(folder)
     if name not in known:
-        raise InputError(f"{what} is {name!r}; {suggestion(name.lower(), known)}, or the path of a .toml file")
+        raise InputError(f"{what} is {name!r}; {suggestion(name.lower(), known)} (or the path of a .toml file)")
     text = (resources.files(__package__) / folder / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     return parse_toml(text, f"{what} {name}"), f"{what} {name}"
