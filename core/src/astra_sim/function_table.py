@@ -158,7 +158,7 @@ class TableNetwork(EventNetwork):
         """A capsule with a new function table, for one run. Raises InputError where the network cannot be made."""
 
     def begin(self) -> int:
-        """Make the table of this run. Raises what `failure` makes where it is none, or of another version."""
+        """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule, self.failure, ("inject", "advance", "next_event"))
         return 0

@@ -69,7 +69,7 @@ class Provider:
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
-        """The examples, whose files are written into an empty folder. Raises PluginError where they are none."""
+        """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""
         what = f"examples of plugin {self.name!r}"
         given: Any = self.examples
         if isinstance(given, str) or callable(given):

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace chakra {
+namespace astra::chakra {
 
 namespace {
 
@@ -178,4 +178,4 @@ ProgramColumns make_program(const TraceColumns& trace) {
   return made;
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

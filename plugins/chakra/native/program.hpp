@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace chakra {
+namespace astra::chakra {
 
 // Numbers of 1, 4 or 8 bytes, one for each row.
 class ColumnView {
@@ -61,4 +61,4 @@ struct TraceColumns {
 // Raises std::invalid_argument.
 ProgramColumns make_program(const TraceColumns& trace);
 
-}  // namespace chakra
+}  // namespace astra::chakra

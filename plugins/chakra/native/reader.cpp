@@ -6,7 +6,7 @@
 #include <numeric>
 #include <queue>
 
-namespace chakra {
+namespace astra::chakra {
 
 namespace {
 
@@ -502,4 +502,4 @@ std::string Reader::label(std::size_t row) const {
   return "node " + std::to_string(columns.id[row]) + " '" + name + "'";
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

@@ -9,7 +9,7 @@
 
 #include "wire.hpp"
 
-namespace chakra {
+namespace astra::chakra {
 
 // A value for every node, -1 where the node has none, but for tags, priorities and the rest of a duration: 0.
 struct Columns {
@@ -71,4 +71,4 @@ class Reader {
   Index group_index_, involved_index_;
 };
 
-}  // namespace chakra
+}  // namespace astra::chakra

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace chakra {
+namespace astra::chakra {
 
 // What is wrong with a file.
 struct Broken : std::invalid_argument {
@@ -145,4 +145,4 @@ inline std::string_view text(const Field& field, const char* name) {
   return field.bytes;
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

@@ -7,7 +7,7 @@
 
 #include "rounding.hpp"
 
-namespace analytical {
+namespace astra::analytical {
 
 struct Dimension {
   std::int32_t size;
@@ -66,4 +66,4 @@ class Formula {
   std::int64_t npus_ = 1;
 };
 
-}  // namespace analytical
+}  // namespace astra::analytical

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace analytical {
+namespace astra::analytical {
 
 enum class Shape { ring, fully_connected, switched, table };
 
@@ -84,4 +84,4 @@ class LinkMap {
   std::int64_t npus_ = 1;
 };
 
-}  // namespace analytical
+}  // namespace astra::analytical

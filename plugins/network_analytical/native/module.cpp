@@ -16,13 +16,13 @@
 #include "formula.hpp"
 
 namespace nb = nanobind;
-using analytical::Dimension;
-using analytical::DimensionLinks;
-using analytical::Fifo;
-using analytical::Formula;
-using analytical::LinkMap;
-using analytical::Rounding;
-using analytical::Shape;
+using astra::analytical::Dimension;
+using astra::analytical::DimensionLinks;
+using astra::analytical::Fifo;
+using astra::analytical::Formula;
+using astra::analytical::LinkMap;
+using astra::analytical::Rounding;
+using astra::analytical::Shape;
 
 namespace {
 

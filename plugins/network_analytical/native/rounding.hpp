@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace analytical {
+namespace astra::analytical {
 
 enum class Rounding { nanosecond, nanosecond_sum, picosecond };
 
@@ -23,4 +23,4 @@ inline double delay_ps(Rounding rounding, double links_ns, double transfer_ns, d
 // Delays from here on are not exact in floating point.
 inline constexpr double longest_ps = 9007199254740992.0;
 
-}  // namespace analytical
+}  // namespace astra::analytical

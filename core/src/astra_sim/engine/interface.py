@@ -92,7 +92,8 @@ class BusOptions:
 
 
 class UnlikeCollectivesError(Exception):
-    """Two programs share a collective that is not the same for them: (program, task) of both, and the how manyth of its group it is."""
+    """Two programs share a collective that is not the same for them: (program, task) of both, and
+    which collective of their group it is, from 1."""
 
     def __init__(self, issued: tuple[int, int], first: tuple[int, int], ordinal: int) -> None:
         super().__init__(issued, first, ordinal)
@@ -252,13 +253,13 @@ def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None
 
 
 def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int]] | None:
-    """Take the next delivery from a network, not before `since`. Raises PluginError if it answers with what is none."""
+    """Take the next delivery from a network, not before `since`. Raises PluginError for any other answer."""
     what = f"network {type(network).__name__}"
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
-        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more,")
+        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
@@ -285,7 +286,7 @@ MAX_UNITS = 8
 
 
 def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
-    """Raise ValueError where a program is none; that tasks wait for earlier ones is not looked at."""
+    """Raise ValueError for a broken program. That tasks wait for earlier ones is not checked."""
     for number, task in enumerate(tasks.kinds):
         try:
             _check_task(task, npus, count)
@@ -330,13 +331,13 @@ def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
 
 
 def check_ports(ports: Sequence[int], count: int) -> None:
-    """Raise ValueError where ports are none."""
+    """Raise ValueError for ports that do not fit the NPUs."""
     if len(ports) != count or not all(-1 <= port < count for port in ports):
-        raise ValueError(f"{len(ports)} ports for {count} NPUs; expected one for each, from -1 to {count - 1},")
+        raise ValueError(f"{len(ports)} ports for {count} NPUs; expected one for each, from -1 to {count - 1}")
 
 
 def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
-    """Raise ValueError where groups are none."""
+    """Raise ValueError for groups that are not of one size, or share NPUs."""
     seen: set[int] = set()
     for group in groups:
         if len(group) != len(groups[0]):

@@ -69,7 +69,7 @@ def _plain(value: Any, field: Any) -> Any:
 def from_json(document: Any, where: str) -> Trace:
     """The trace of a JSON document. Names may also be those of the schema (`data_deps`), numbers may be text. Raises InputError."""
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
-        raise InputError(f"{where}: expected a table with nodes, a list,")
+        raise InputError(f"{where}: expected a table with nodes, a list")
     messages = [_message(document.get("metadata", {}), GlobalMetadata, f"{where}: metadata")]
     messages += [_message(node, NodeMessage, f"{where}: node number {number}") for number, node in enumerate(document["nodes"])]
     return parse_trace(b"".join(map(delimited, messages)), where, keep=True)

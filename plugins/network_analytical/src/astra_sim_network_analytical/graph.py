@@ -154,7 +154,7 @@ def _numbers(names: Iterable[str], path: str) -> dict[str, int]:
     distinct = list(dict.fromkeys(names))
     npus = sorted((name for name in distinct if name.isdecimal()), key=int)
     if len(npus) < 2:
-        raise InputError(f"{path}: the links join {len(npus)} NPUs; expected at least 2, numbered from 0,")
+        raise InputError(f"{path}: the links join {len(npus)} NPUs; expected at least 2, numbered from 0")
     for number, name in enumerate(npus):
         if name != str(number):
             raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; expected numbers from 0 without a gap")

@@ -112,10 +112,10 @@ def parse_rates(text: str) -> list[float]:
     else:
         first, last, step = map(float, text.split(":"))
         if step <= 0 or last < first or (last - first) / step > MAX_RATES:
-            raise InputError(f"--rate {text}: expected FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates,")
+            raise InputError(f"--rate {text}: expected FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates")
         rates = [round(first + step * count, 12) for count in range(int((last - first) / step + 1e-9) + 1)]
     if len(rates) > MAX_RATES or any(rate <= 0 for rate in rates):
-        raise InputError(f"--rate {text}: expected at most {MAX_RATES} rates, all above 0,")
+        raise InputError(f"--rate {text}: expected at most {MAX_RATES} rates, all above 0")
     return rates
 
 
