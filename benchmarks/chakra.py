@@ -10,10 +10,12 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from astra_sim_chakra import Node, NodeType, write_nodes
+import astra_sim
+from astra_sim_chakra import Node, NodeType, load_trace, write_nodes
 from rich.console import Console
 from rich.table import Table
 
@@ -44,9 +46,9 @@ print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 
 SIMULATING = """
 import gc, json, resource, sys, time
 from astra_sim.api import run_components
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 prefix, npus, symmetry = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "one"
 gc.disable()  # as simulate does
 begin = time.perf_counter()
@@ -150,6 +152,34 @@ def simulating(folder: Path, count: int) -> Table:
             )
             table.add_row(*row)
     return table
+
+
+def write_and_read(count: int) -> None:
+    """A trace of so many nodes, to a file and back."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_nodes(Path(folder) / "trace.0.et", nodes(count, 2))
+        load_trace(Path(folder) / "trace.0.et")
+
+
+def simulate(count: int, each: int) -> None:
+    """Four NPUs with a trace of so many nodes, on a torus, without symmetry."""
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(4):
+            write_nodes(Path(folder) / f"trace.{rank}.et", nodes(count, each))
+        astra_sim.simulate(
+            workload={"plugin": "chakra", "prefix": f"{folder}/trace"},
+            platform="plugin:torus?sizes=2,2&link_bandwidth_gib_per_s=50&link_latency_ns=500",
+            system={"plugin": "astra2", "all_reduce": "ring"},
+            symmetry=False,
+        )
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "write and read 100 000 nodes": partial(write_and_read, 100_000),
+    "10 000 nodes, every 2nd a collective, 4 NPUs": partial(simulate, 10_000, 2),
+    "20 000 nodes, every 10th a collective, 4 NPUs": partial(simulate, 20_000, 10),
+}
+"""What `dev.py bench chakra --against REVISION` compares."""
 
 
 def main() -> None:

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 from rich.console import Console
@@ -63,7 +65,35 @@ def message_by_message(collective: str, algorithm: str, npus: int, splits: int, 
     for _ in range(3):
         arguments = [sys.executable, "-c", MESSAGE_BY_MESSAGE, collective, algorithm, str(npus), str(splits), engine]
         runs.append(json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout))
-    return tuple(min(runs))  # type: ignore[return-value]
+    seconds, messages, peak = min(runs)
+    return seconds, messages, peak
+
+
+def without_symmetry(collective: str, algorithm: str, npus: int, engine: str = "compiled") -> Callable[[], object]:
+    """A collective of 64 MiB on a ring in which every message is simulated."""
+    arguments: dict[str, Any] = {
+        "workload": f"plugin:collective?collective={collective}&bytes={64 << 20}",
+        "platform": RING.format(npus),
+        "set": ["system.splits=1", f"system.{collective}={algorithm}"],
+    }
+    return lambda: astra_sim.simulate(**arguments, symmetry=False, engine=engine)
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "VGG-16 on the DGX-2 pod": lambda: astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml"),
+    "all-reduce, torus of 16 x 16 x 16": lambda: simulate_all_reduce(TORUS.format("16,16,16")),
+    "all-reduce, ring, 1024 NPUs": without_symmetry("all_reduce", "ring", 1024),
+    "all-to-all, direct, 512 NPUs": without_symmetry("all_to_all", "direct", 512),
+    "all-reduce, halving-doubling, 4096 NPUs": without_symmetry("all_reduce", "halving_doubling", 4096),
+    "all-reduce, double binary tree, 4096 NPUs": without_symmetry("all_reduce", "double_binary_tree", 4096),
+    "all-reduce, ring, 64 NPUs, Python engine": without_symmetry("all_reduce", "ring", 64, "python"),
+}
+"""What `dev.py bench engine --against REVISION` compares."""
+
+
+def simulate_all_reduce(spec: str) -> astra_sim.Result:
+    """An all-reduce of 64 MiB in four chunks on a platform, with symmetry."""
+    return astra_sim.simulate(workload=ALL_REDUCE, platform=spec, set=["system.splits=4", "system.all_reduce=ring"])
 
 
 def print_engines() -> None:
@@ -101,16 +131,13 @@ def main() -> None:
     vgg16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
     add("simulate VGG-16 on the DGX-2 pod, 256 NPUs", timed(lambda: astra_sim.simulate(vgg16), 30))
 
-    def collective(spec: str) -> astra_sim.Result:
-        return astra_sim.simulate(workload=ALL_REDUCE, platform=spec, set=["system.splits=4", "system.all_reduce=ring"])
-
-    add("all-reduce of 64 MiB, ring of 1024 NPUs, 4 chunks", timed(lambda: collective(RING.format(1024)), 30))
+    add("all-reduce of 64 MiB, ring of 1024 NPUs, 4 chunks", timed(lambda: simulate_all_reduce(RING.format(1024)), 30))
     first = 0.0
     for sizes in ("4,4,4", "16,16,16", "32,32,32", "64,64,64", "128,128,64"):
         spec = TORUS.format(sizes)
-        seconds = timed(lambda spec=spec: collective(spec), 20)
+        seconds = timed(partial(simulate_all_reduce, spec), 20)
         first = first or seconds[0]
-        npus = collective(spec).npus
+        npus = simulate_all_reduce(spec).npus
         add(f"the same on a torus of {sizes.replace(',', ' x ')} = {npus} NPUs", seconds, f"{seconds[0] / first:.2f} x 64 NPUs")
 
     bare = timed(process("-c", "pass"), 15)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from astra_sim.platform import Platform
 from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
@@ -21,6 +22,16 @@ from rich.table import Table
 WIRES = "link_bandwidth_gb_per_s=32"
 BOOKSIM_MILLION = 0.5
 GARNET_FLITS = 2200
+TRAFFIC = {
+    **{f"mesh 8x8, uniform {rate}": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", rate) for rate in (0.1, 0.2, 0.3, 0.4)},
+    "mesh 16x16, uniform 0.1": (f"plugin:mesh?sizes=16,16&{WIRES}&link_latency_ns=1", 0.1),
+    "mesh 32x32, uniform 0.05": (f"plugin:mesh?sizes=32,32&{WIRES}&link_latency_ns=1", 0.05),
+    "torus 8x8, uniform 0.3": (f"plugin:torus?sizes=8,8&links=2&{WIRES}&link_latency_ns=2", 0.3),
+    "torus 4x4x4, uniform 0.3": (f"plugin:torus?sizes=4,4,4&links=2&{WIRES}&link_latency_ns=2", 0.3),
+}
+"""Uniform traffic: a platform, and flits of each NPU in a cycle."""
+RING_BYTES = (1 << 15, 1 << 18, 1 << 24)
+"""Messages of a ring all-reduce on Garnet's torus."""
 
 
 def cpu(action: Callable[[], float]) -> tuple[float, float]:
@@ -63,21 +74,21 @@ def rings(size: int) -> float:
     return flits
 
 
+CASES: dict[str, Callable[[], object]] = {
+    **{name: partial(random_traffic, *case) for name, case in TRAFFIC.items()},
+    **{f"Garnet torus 2x2x2, messages of {size >> 10} KiB": partial(rings, size) for size in RING_BYTES},
+}
+"""What `dev.py bench packet --against REVISION` compares."""
+
+
 def main() -> None:
     """Print a table."""
     table = Table("case", "million a CPU second", "times the other program's")
-    cases = {
-        **{f"mesh 8x8, uniform {rate}": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", rate) for rate in (0.1, 0.2, 0.3, 0.4)},
-        "mesh 16x16, uniform 0.1": (f"plugin:mesh?sizes=16,16&{WIRES}&link_latency_ns=1", 0.1),
-        "mesh 32x32, uniform 0.05": (f"plugin:mesh?sizes=32,32&{WIRES}&link_latency_ns=1", 0.05),
-        "torus 8x8, uniform 0.3": (f"plugin:torus?sizes=8,8&links=2&{WIRES}&link_latency_ns=2", 0.3),
-        "torus 4x4x4, uniform 0.3": (f"plugin:torus?sizes=4,4,4&links=2&{WIRES}&link_latency_ns=2", 0.3),
-    }
-    for name, (platform, rate) in cases.items():
-        count, seconds = cpu(lambda platform=platform, rate=rate: random_traffic(platform, rate))  # type: ignore[misc]
+    for name, (platform, rate) in TRAFFIC.items():
+        count, seconds = cpu(partial(random_traffic, platform, rate))
         table.add_row(f"{name}: flit hops", f"{count / seconds / 1e6:.1f}", f"BookSim 2: {count / seconds / 1e6 / BOOKSIM_MILLION:.0f}")
-    for size in (1 << 15, 1 << 18, 1 << 24):
-        count, seconds = cpu(lambda size=size: rings(size))  # type: ignore[misc]
+    for size in RING_BYTES:
+        count, seconds = cpu(partial(rings, size))
         table.add_row(
             f"Garnet torus 2x2x2, messages of {size >> 10} KiB: flits",
             f"{count / seconds / 1e6:.1f}",

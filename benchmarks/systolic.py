@@ -11,9 +11,10 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-from astra_sim.models import Gemm, Shape
+from astra_sim.shapes import Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.generate.model_file import read_model
 from astra_sim_compute_systolic.report import report_layer
@@ -29,9 +30,10 @@ SCALE_SIM_RESNET50_S = {
     (256, Dataflow.INPUT_STATIONARY): 122,
 }
 """ResNet-50, 54 layers, by array and dataflow: seconds."""
-SCALE_SIM_GEMM_S = {32: 41, 256: 2.9}
+SCALE_SIM_GEMM_S = {32: 41.0, 256: 2.9}
 """One product of 1024 x 512 x 512, by array: seconds, the shortest."""
 MIB = 1 << 20
+SRAMS = Srams(6 * MIB, 6 * MIB, 2 * MIB)
 
 
 def timed(action: Callable[[], object], runs: int) -> tuple[float, float]:
@@ -52,6 +54,21 @@ def all_cycles(array: SystolicArray, shapes: list[Shape]) -> int:
     return int(array.total_cycles(m, n, k).sum())
 
 
+def reports(size: int, bandwidth: int | None) -> list[object]:
+    """Reports of all layers of ResNet-50 on a weight-stationary array of this size, with stalls where there is a bandwidth."""
+    array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
+    shapes = [layer.shape for layer in read_model("resnet50", 1, {})]
+    return [report_layer("", shape, array, SRAMS, bandwidth) for shape in shapes]
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "reports of ResNet-50, 128 x 128": partial(reports, 128, None),
+    "reports of ResNet-50, 256 x 256": partial(reports, 256, None),
+    "reports of ResNet-50 with stalls, 128 x 128": partial(reports, 128, 10),
+}
+"""What `dev.py bench systolic --against REVISION` compares."""
+
+
 def main() -> None:
     """Measure everything and print one table."""
     table = Table(title=f"systolic arrays on {platform.machine()}, Python {platform.python_version()}", title_justify="left")
@@ -67,27 +84,21 @@ def main() -> None:
         array = SystolicArray(size, size, dataflow)
         add(
             f"cycles of ResNet-50, {len(shapes)} layers, {size} x {size}, {dataflow}",
-            timed(lambda a=array: all_cycles(a, shapes), 50),
+            timed(partial(all_cycles, array, shapes), 50),
             theirs,
         )
-    srams = Srams(6 * MIB, 6 * MIB, 2 * MIB)
-
-    def reports(size: int, bandwidth: int | None) -> Callable[[], object]:
-        array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
-        return lambda: [report_layer("", shape, array, srams, bandwidth) for shape in shapes]
-
     for size in (128, 256):
         theirs = SCALE_SIM_RESNET50_S[size, Dataflow.WEIGHT_STATIONARY]
-        add(f"the same with all reports, {size} x {size}, ws", timed(reports(size, None), 3), theirs)
-    add("the same with stalls at 10 elements per cycle, 128 x 128, ws", timed(reports(128, 10), 3))
+        add(f"the same with all reports, {size} x {size}, ws", timed(partial(reports, size, None), 3), theirs)
+    add("the same with stalls at 10 elements per cycle, 128 x 128, ws", timed(partial(reports, 128, 10), 3))
     product = Gemm(m=1024, n=512, k=512)
-    for size, theirs in SCALE_SIM_GEMM_S.items():
+    for size, shortest in SCALE_SIM_GEMM_S.items():
         array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
         kib64 = Srams(64 << 10, 64 << 10, 64 << 10)
         add(
             f"all reports of 1024 x 512 x 512, {size} x {size}, ws",
-            timed(lambda a=array, s=kib64: report_layer("", product, a, s, None), 5),
-            theirs,
+            timed(partial(report_layer, "", product, array, kib64, None), 5),
+            shortest,
         )
     Console(width=150).print(table)
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from astra_sim.toml_text import to_toml
+
 FOLDER = Path(__file__).parent / "workloads"
 
 TERA = 2**40  # ASTRA-sim's tutorial counts tera in powers of two
@@ -302,7 +304,7 @@ def round_up(number: int, multiple: int) -> int:
 def expect(model: str, what: str, found: int, published: int) -> None:
     """Compare a total with the published one."""
     if found != published:
-        sys.exit(f"{model}: {found} {what}; {published} are right")
+        sys.exit(f"{model}: {found} {what}; expected {published}")
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -316,36 +318,35 @@ def compute_ns(operations: int, rate: int) -> int:
 def render(model: Model) -> str:
     """The text of a workload file."""
     peak = f"{model.rate / 10**12:.15g}"
-    lines = [f"# {line}" for line in model.comment.split("\n")]
-    lines += [
-        f"# compute_ns is operations / ({model.rate // TERA} * 2^40 per s): plugin:roofline?peak_tera_ops_per_s={peak} gives the same.",
-        "# Written by make_workloads.py.",
+    comment = [
+        model.comment,
+        f"compute_ns is operations / ({model.rate // TERA} * 2^40 per s): plugin:roofline?peak_tera_ops_per_s={peak} gives the same.",
     ]
-    lines += [f'name = "{model.name}"', f'loop = "{model.loop}"']
+    table: dict[str, object] = {"name": model.name, "loop": model.loop}
     if model.single_precision:
-        lines.append(f"single_precision = true  # {model.single_precision}")
+        comment.append(f"Single precision: {model.single_precision}.")
+        table["single_precision"] = True
     if model.loop_options:
-        lines += ["", "[loop_options]"]
-        lines += [f"{key} = {value}" for key, value in model.loop_options.items()]
-    for layer in model.layers:
-        lines += ["", "[[layers]]", f'name = "{layer.name}"', f"update_ns = {UPDATE_NS}"]
-        for training_pass in PASSES:
-            lines.append(f"{training_pass} = {render_pass(layer, training_pass, model.rate)}")
-    return "\n".join(lines) + "\n"
-
-
-def render_pass(layer: Layer, training_pass: str, rate: int) -> str:
-    """The inline table of a pass."""
-    work: Work = getattr(layer, training_pass)
-    cells = [
-        f"compute_ns = {compute_ns(work.operations, rate)}",
-        f"operations = {work.operations}",
-        f"memory_bytes = {work.memory_bytes}",
+        table["loop_options"] = model.loop_options
+    table["layers"] = [
+        {"name": layer.name, "update_ns": UPDATE_NS, **{name: pass_table(layer, name, model.rate) for name in PASSES}}
+        for layer in model.layers
     ]
+    return to_toml(table, "\n".join([*comment, "Written by make_workloads.py."]))
+
+
+def pass_table(layer: Layer, training_pass: str, rate: int) -> dict[str, int | str]:
+    """A pass of a layer."""
+    work: Work = getattr(layer, training_pass)
+    table: dict[str, int | str] = {
+        "compute_ns": compute_ns(work.operations, rate),
+        "operations": work.operations,
+        "memory_bytes": work.memory_bytes,
+    }
     if training_pass in layer.exchanges:
         collective, size = layer.exchanges[training_pass]
-        cells += [f'collective = "{collective}"', f"collective_bytes = {size}"]
-    return "{ " + ", ".join(cells) + " }"
+        table |= {"collective": collective, "collective_bytes": size}
+    return table
 
 
 def main() -> int:

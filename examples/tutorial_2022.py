@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import astra_sim
-from astra_sim.tables import console
+from astra_sim.commands import console
 from rich.table import Table
 
 COMPUTE = "plugin:systolic?array_rows=256&array_cols=256&dataflow=ws&clock_ghz=1"

@@ -1,44 +1,31 @@
-"""Fixtures for tests of the packages as a user installs them."""
+"""Fixtures for tests of the packages as a user installs them, and what holds for every test."""
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
 import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import pytest
+from support.environments import Environment, checked
 
-import dev
+from devtools.workspace import build_wheels
 
 
-@attrs.frozen
-class Environment:
-    """A virtual environment outside the checkout. It has no pip; `install` uses that of the tests."""
-
-    prefix: Path
-
-    def install(self, *arguments: str | Path) -> None:
-        """Install with pip: paths of wheels or projects, requirements, options."""
-        python = self.prefix / "bin" / "python"
-        _checked(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", *arguments)
-
-    def run(self, command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a command of the environment (`astra`, `python`) there, with nothing of the tests' own environment around it."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name != "VIRTUAL_ENV"}
-        return subprocess.run(
-            [self.prefix / "bin" / command, *arguments], cwd=self.prefix, env=ours, capture_output=True, text=True, check=False
-        )
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that are others in every process: parallel runs would not find the same tests."""
+    for item in items:
+        if re.search(r" at 0x[0-9a-f]+", item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid}: the name of a test holds an address; give the parameter an id")
 
 
 @pytest.fixture(scope="session")
 def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel of every package of the workspace."""
     folder = tmp_path_factory.mktemp("wheels")
-    dev.build_wheels(folder, Path(sys.executable))
+    build_wheels(folder, Path(sys.executable))
     return folder
 
 
@@ -63,13 +50,8 @@ def build_wheel(wheel_house: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     def build(project: Path) -> Path:
         folder = tmp_path_factory.mktemp("wheel")
         options = ("--no-deps", "--find-links", wheel_house, "--wheel-dir", folder)
-        _checked(sys.executable, "-m", "pip", "wheel", "--quiet", *options, project)
+        checked(sys.executable, "-m", "pip", "wheel", "--quiet", *options, project)
         (wheel,) = folder.iterdir()
         return wheel
 
     return build
-
-
-def _checked(*command: str | Path) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout

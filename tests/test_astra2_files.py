@@ -11,9 +11,9 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
-from astra_sim.groups import check_groups, members_of, read_groups
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
+from astra_sim.setup.groups import check_groups, members_of, read_groups
 from astra_sim_chakra import Node, NodeType, write_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,18 +70,18 @@ def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
     [
         ({"scheduling-policy": "LIFOO"}, "scheduling-policy is 'LIFOO'; did you mean 'LIFO'"),
         ({"scheduling-policy": ["LIFO"]}, "scheduling-policy is"),
-        ({"endpoint-delay": -1}, "endpoint-delay is -1; a whole number of at least 0 is right"),
-        ({"endpoint-delay": 1.5}, "endpoint-delay is 1.5; a whole number"),
+        ({"endpoint-delay": -1}, "endpoint-delay is -1; expected a whole number of at least 0"),
+        ({"endpoint-delay": 1.5}, "endpoint-delay is 1.5; expected a whole number"),
         ({"preferred-dataset-splits": 0}, "splits is 0; it must be at least 1"),
         ({"preferred-dataset-splits": None}, "preferred-dataset-splits is None"),
-        ({"all-reduce-implementation": "ring"}, "all-reduce-implementation is 'ring'; a list of names is right"),
+        ({"all-reduce-implementation": "ring"}, "all-reduce-implementation is 'ring'; expected a list of names"),
         ({"all-reduce-implementation": ["rong"]}, "rong"),
         ({"all-reduce-implementation": ["ring", "ring"]}, "2 algorithms"),
-        ({"local-mem-bw": 0}, "local-mem-bw is 0; more than 0 is right"),
+        ({"local-mem-bw": 0}, "local-mem-bw is 0; expected more than 0"),
         ({"local-mem-bw": True}, "local-mem-bw is True"),
         ({"roofline-enabled": 1}, "peak-perf is 'missing'; roofline-enabled needs more than 0"),
-        ({"roofline-enabled": 2}, "roofline-enabled is 2; 0 or 1 is right"),
-        ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; a list of one path prefix is right"),
+        ({"roofline-enabled": 2}, "roofline-enabled is 2; expected 0 or 1"),
+        ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; expected a list of one path prefix"),
     ],
 )
 def test_wrong_values_are_errors(tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -145,13 +145,13 @@ def test_groups_are_read_from_json_and_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"1": [0, 9]}', "group '1' has NPU 9; 0 to 7 are right"),
+        ('{"1": [0, 9]}', "group '1' has NPU 9; expected 0 to 7"),
         ('{"1": [0, 0]}', "group '1' has NPU 0 twice"),
-        ('{"1": []}', "group '1' is .*; a list of NPUs is right"),
-        ('{"1": 3}', "group '1' is 3; a list of NPUs is right"),
-        ('{"1": ["a"]}', "a list of NPUs is right"),
+        ('{"1": []}', "group '1' is .*; expected a list of NPUs"),
+        ('{"1": 3}', "group '1' is 3; expected a list of NPUs"),
+        ('{"1": ["a"]}', "expected a list of NPUs"),
         ('{"0": [1, 2]}', "group '0' is that of all NPUs"),
-        ("[1]", "a JSON object is right"),
+        ("[1]", "expected a JSON object"),
         ('{"1": [0, 1', "g.json:1: not JSON"),
     ],
 )

@@ -21,8 +21,9 @@ OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rende
 
 def node(fields: dict[str, Any]) -> Node:
     """A node of a trace."""
-    lists = {name: tuple(fields[name]) for name in ("data", "control", "involved_dim") if name in fields}
-    return Node(**{**fields, **lists, "type": NodeType[fields["type"]]})
+    lists: dict[str, Any] = {name: tuple(fields[name]) for name in ("data", "control", "involved_dim") if name in fields}
+    values: dict[str, Any] = {**fields, **lists}
+    return Node(**{**values, "type": NodeType[fields["type"]]})
 
 
 def simulate(case: dict[str, Any], folder: Path, assignments: Sequence[str] = (), **more: Any) -> astra_sim.Result:

@@ -10,18 +10,18 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import AstraError, CollectiveProvider, DeadlockError, PluginError, Provider, SchedulerProvider, hookimpl, option
-from astra_sim.cli import astra
-from astra_sim.components import Context
+from astra_sim.command.cli import astra
+from astra_sim.compute import Compute as ComputeModel
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
 from astra_sim.engine import Job
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, Receive, Send
 from astra_sim.layers import LayeredProgram
-from astra_sim.models import Compute as ComputeModel
-from astra_sim.models import Memory, MissingWork, Work
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
-from astra_sim.plugins import KINDS, Plugins, shared_plugins
-from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, rank, receive, send, shift
-from astra_sim.schedule import RankProgram as RankSteps
+from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
+from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
 from astra_sim.testing import bench, check_component
 from click.testing import CliRunner
@@ -86,7 +86,7 @@ class Post(EventNetwork):
         time, number = self.due.pop(0)
         return self.answer(time, number)
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number]
 
 
@@ -100,14 +100,14 @@ class Loses(Post):
 class Repeats(Post):
     """Delivers messages twice."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number, number]
 
 
 class Invents(Post):
     """Delivers a message that nobody sent."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number + 100_000]
 
 
@@ -128,7 +128,7 @@ class Backwards(Post):
 class Stalls(Post):
     """Delivers nothing, for ever."""
 
-    def answer(self, time: int, number: int) -> Any:
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         self.due.insert(0, (time, number))
         return time, []
 
@@ -289,7 +289,7 @@ def one_rank_sends_too_little(request: Request) -> Schedule:
     root = [receive(rank(other), request.bytes, after=0, reduce=True) for other in range(1, n)]
     root += [send(rank(other), sizes[other], after=n, pieces=everything) for other in range(1, n)]
     leaves = [(send(rank(0), request.bytes, pieces=everything), receive(rank(0), sizes[other])) for other in range(1, n)]
-    return Schedule.per_rank(request, [RankSteps(tuple(steps)) for steps in (root, *leaves)])
+    return Schedule.per_rank(request, [RankProgram(tuple(steps)) for steps in (root, *leaves)])
 
 
 BROKEN_COLLECTIVES = {
@@ -335,7 +335,7 @@ def run_collective(algorithm: Any) -> astra_sim.Result:
     plugins = Plugins()
     hook = hookimpl(lambda: [CollectiveProvider("mine", WORDS, algorithm)], specname=KINDS["collective"])
     plugins.register(type("Mine", (), {KINDS["collective"]: staticmethod(hook)})(), "mine")
-    inputs = {**INPUTS, "network": "plugin:analytical"}
+    inputs: dict[str, Any] = {**INPUTS, "network": "plugin:analytical"}
     return astra_sim.simulate(**inputs, set=["system.all_reduce=mine"], plugins=plugins)
 
 
@@ -556,7 +556,7 @@ class Changed(bench.BenchSystem):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         inner = super().session(dimensions)
         plan = inner.issue
-        inner.issue = lambda operation, now: self._change(plan(operation, now))  # type: ignore[method-assign]
+        inner.issue = lambda operation, now_ps: self._change(plan(operation, now_ps))  # type: ignore[method-assign]
         inner.repeats = lambda operation: self._repeats  # type: ignore[method-assign]
         return inner
 
@@ -580,7 +580,7 @@ BROKEN_PLANS = {
     "other bytes later": (phases(lambda given: [*given[:1], *map(doubled, given[1:])]), "goes on with"),
     "no phases": (phases(lambda given: ()), "without phases"),
     "nothing": (lambda chunks: [], "planned nothing"),
-    "a queue that is not there": (phases(lambda given: [attrs.evolve(plan, queue=9) for plan in given]), "queue 9; 0 to 1 are right"),
+    "a queue that is not there": (phases(lambda given: [attrs.evolve(plan, queue=9) for plan in given]), "queue 9; expected 0 to 1"),
     "a dimension that is not there": (phases(lambda given: [attrs.evolve(plan, dimension=9) for plan in given]), "dimension 9"),
 }
 
@@ -611,7 +611,7 @@ def test_a_run_with_wrong_bytes_in_its_plan_is_an_error(engine: str, name: str) 
 # -- Workloads and training loops --------------------------------------------------------------------------------------
 
 
-def graph(*operations: Any, others: Sequence[RankProgram] = ()) -> Any:
+def graph(*operations: Any, others: Sequence[NpuProgram] = ()) -> Any:
     """A workload of these operations."""
     return lambda context: ExecutionGraph(operations, context.platform.logical_dimensions(), (), others=tuple(others))
 
@@ -621,9 +621,9 @@ def collective(**fields: Any) -> Communicate:
     return attrs.evolve(Communicate((), Collective.ALL_REDUCE, 64, (0,), -1, Pass.FORWARD), **fields)
 
 
-def odd(*operations: Any) -> RankProgram:
+def odd(*operations: Any) -> NpuProgram:
     """A program of half of the NPUs."""
-    return RankProgram(operations, (1, 3, 5, 7))
+    return NpuProgram(operations, (1, 3, 5, 7))
 
 
 def another_every_time(context: Context) -> ExecutionGraph:
@@ -671,7 +671,7 @@ def by_chance(program: LayeredProgram) -> None:
 
 def only_steps(program: LayeredProgram) -> None:
     for _ in program.iterations():
-        program.step()
+        program.idle(1000)
 
 
 BROKEN_LOOPS = {
@@ -728,7 +728,11 @@ def test_examples_may_write_files(check: Check) -> None:
     assert not folders[0].exists()
 
 
-@pytest.mark.parametrize("examples", [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]], ids=repr)
+@pytest.mark.parametrize(
+    "examples",
+    [3, [3], lambda folder: None, lambda folder: 1 // 0, [{"dealy_ps": 3}]],
+    ids=["a number", "a list of numbers", "a function without an answer", "a function that fails", "an unknown option"],
+)
 def test_examples_that_are_none_are_told(check: Check, examples: Any) -> None:
     fails(check("network", delayed, options=Delay, examples=examples), "mine")
 

@@ -15,7 +15,7 @@ from astra_sim import InputWarning, PluginError
 from astra_sim import function_table as native
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Platform
-from test_function_table import LINKS, network
+from support.analytical import LINKS, network
 
 PLATFORM = "plugin:ring?size=4&links=2&" + LINKS.format(50, 500)
 CHOICES: dict[str, Any] = {"workload": "plugin:collective?bytes=4000", "set": ["system.all_reduce=direct"]}
@@ -65,8 +65,8 @@ class Broken(native.TableNetwork):
 
     def make_table(self) -> object:
         parts = Parts()
-        given = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
-        types = dict(native._Table._fields_)
+        given: dict[str, Any] = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
+        types: dict[str, Any] = dict(native._Table._fields_)
         self.made = native._Table(native.VERSION, ctypes.sizeof(native._Table))
         for name, function in given.items():
             if function is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +25,10 @@ from astra_sim_chakra import (
     write_nodes,
     write_trace,
 )
+from astra_sim_chakra.messages import Attribute, AttributeProto, NodeMessage, attribute_message, attribute_of, delimited
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.reader import has_compiled
 from astra_sim_chakra.schema import ATTRIBUTES, MEMBERS, VERSION
-from astra_sim_chakra.wire import Attribute, attribute, bytes_field, number_field, read_attribute, varint
 from astra_sim_chakra.writer import encode_metadata, encode_node, encode_nodes
 from attrs import evolve
 from hypothesis import given, settings
@@ -36,12 +37,31 @@ from support import ROOT
 
 COMP, SEND, RECV, COLL = NodeType.COMP_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE, NodeType.COMM_COLL_NODE
 READERS = [pytest.param(False, id="python"), pytest.param(True, id="compiled", marks=pytest.mark.skipif(not has_compiled(), reason="pure"))]
-HEAD = varint(7) + bytes_field(1, VERSION.encode())
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it, seven bits a byte."""
+    return bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80,)) + varint(value >> 7)
+
+
+def number_field(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    return varint(number << 3 | 2) + delimited(value)
+
+
+def attribute(name: str, member: str, value: Any) -> bytes:
+    return bytes(attribute_message(name, member, value).SerializeToString())
+
+
+HEAD = delimited(bytes_field(1, VERSION.encode()))
 
 
 def file_of(*messages: bytes, head: bytes = HEAD) -> bytes:
     """A trace file of node messages."""
-    return head + b"".join(varint(len(message)) + message for message in messages)
+    return head + b"".join(map(delimited, messages))
 
 
 def node(id: int, *deps: int, name: str = "", **values: Any) -> Node:
@@ -124,7 +144,7 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
     assert sorted(made.rows) == list(range(len(nodes)))
     assert all(other < place for place, waits in enumerate(after) for other in waits)
     assert [[made.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in made.rows]
-    nothing = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
+    nothing: dict[str, Any] = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
     seen: dict[str, tuple[int, int]] = {}
     for place, row in enumerate(made.rows):
         each = trace.node(row)
@@ -145,12 +165,12 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
 @pytest.mark.parametrize("kind", [SEND, RECV])
 def test_messages_always_have_a_tag(kind: NodeType) -> None:
     """ASTRA-sim 2.x stops at a send or receive without one."""
-    peers = {"comm_dst": 1} if kind is SEND else {"comm_src": 1}
+    peers: dict[str, Any] = {"comm_dst": 1} if kind is SEND else {"comm_src": 1}
     assert b"comm_tag" in encode_node(Node(id=1, type=kind, comm_size=8, **peers))
     assert b"comm_tag" not in encode_node(Node(id=1, type=COLL, comm_size=8))
 
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "double": [0.5, -1e300],
     "float": [0.5, -2.0],
     "bool": [True, False],
@@ -167,7 +187,7 @@ VALUES = {
 def test_every_member_of_an_attribute_is_kept(member: str) -> None:
     values: list[Any] = VALUES[member.rpartition("_")[0]]
     for value in [tuple(values), ()] if member.endswith("_list") else values:
-        assert read_attribute(attribute("a", member, value)) == Attribute("a", member, value)
+        assert attribute_of(AttributeProto.FromString(attribute("a", member, value))) == Attribute("a", member, value)
 
 
 def test_fields_without_a_column_are_kept_when_asked(tmp_path: Path) -> None:
@@ -194,7 +214,7 @@ def test_any_integer_member_is_read(member: str, compiled: bool) -> None:
     message = number_field(3, COLL) + bytes_field(10, attribute("comm_size", member, (1,) if member.endswith("_list") else 90))
     result = outcome(file_of(message), compiled)
     if member.endswith("_list"):
-        assert result == f"t.et: node 0 '': comm_size is a {member}; a whole number is right"
+        assert result == f"t.et: node 0 '': comm_size is a {member}; expected a whole number"
     else:
         assert result[1][0].comm_size == 90
 
@@ -234,37 +254,43 @@ def attr(name: str, member: str, value: Any) -> bytes:
 BROKEN = {
     "empty": (b"", "the file is empty"),
     "length": (b"\xff" * 10, "varint of more than 64 bits"),
-    "huge": (HEAD + varint(2**40), f"byte 8: a message of {2**40} bytes; at most {2**26} are right"),
+    "huge": (HEAD + varint(2**40), f"byte 8: a message of {2**40} bytes; expected at most {2**26}"),
     "huge head": (varint(2**40), f"a message of {2**40} bytes"),
     "truncated": (file_of(NAMED)[:-1], "byte 8: the file ends in the middle of a message, of which it has 8 bytes"),
-    "no metadata": (file_of(NAMED, head=b""), "the first message is no GlobalMetadata: version is a varint"),
-    "version": (file_of(head=varint(4) + bytes_field(1, b"23")), "version is '23'; Chakra 0.0.4 to 1 are right"),
-    "type": (file_of(NAMED + number_field(3, 8)), "node 3 'conv': type is 8; 0 to 7 are right"),
+    "no metadata": (file_of(NAMED, head=b""), "byte 0: the first message is no GlobalMetadata: "),
+    "version": (file_of(head=varint(4) + bytes_field(1, b"23")), "version is '23'; expected Chakra 0.0.4 to 1"),
+    "type": (file_of(NAMED + number_field(3, 8)), "node 3 'conv': type is 8; expected 0 to 7"),
     "twice": (file_of(NAMED, NAMED), "node 3 'conv': its id is that of an earlier node, node 3 'conv'"),
     "missing": (file_of(NAMED + number_field(5, 8)), "node 3 'conv': data dependency 8 is no node of the file"),
     "itself": (file_of(NAMED + number_field(4, 3)), "dependencies in a circle: node 3 'conv', which waits for the first"),
-    "name": (file_of(number_field(2, 1)), "name is a varint; bytes with a length is right"),
+    "name": (file_of(number_field(2, 1)), "name is a varint; expected bytes with a length"),
     "utf8": (file_of(bytes_field(2, b"\xed\xa0\x80")), "name is not text in UTF-8"),
-    "wire type": (file_of(varint(1 << 3 | 3)), "field 1 has wire type 3; 0, 1, 2 and 5 are right"),
+    "wire type": (file_of(varint(1 << 3 | 3)), "field 1 has wire type 3; expected 0, 1, 2 and 5"),
     "field 0": (file_of(varint(2)), "a field of number 0"),
     "beyond": (file_of(varint(2 << 3 | 2) + varint(2**40)), f"a field of {2**40} bytes where its message has 0 left"),
-    "negative": (file_of(NAMED + attr("comm_size", "int64_val", -4)), "comm_size is -4; 0 to 9223372036854775807 are right"),
-    "large": (file_of(NAMED + attr("tensor_size", "uint64_val", 2**63)), "tensor_size is 9223372036854775808; 0 to"),
-    "rank": (file_of(NAMED + attr("comm_dst", "int64_val", 2**31)), "comm_dst is 2147483648; 0 to 2147483647 are right"),
-    "collective": (file_of(NAMED + attr("comm_type", "int64_val", 10)), "node 3 'conv': comm_type is 10; 0 to 9 are right"),
-    "group": (file_of(NAMED + attr("pg_name", "int64_val", 1)), "pg_name is a int64_val; a string_val is right"),
-    "dims": (file_of(NAMED + attr("involved_dim", "int32_list", (1,))), "involved_dim is a int32_list; a bool_list is right"),
-    "text": (file_of(NAMED + attr("num_ops", "string_val", "9")), "num_ops is a string_val; a whole number is right"),
+    "negative": (file_of(NAMED + attr("comm_size", "int64_val", -4)), "comm_size is -4; expected 0 to 9223372036854775807"),
+    "large": (file_of(NAMED + attr("tensor_size", "uint64_val", 2**63)), "tensor_size is 9223372036854775808; expected 0 to"),
+    "rank": (file_of(NAMED + attr("comm_dst", "int64_val", 2**31)), "comm_dst is 2147483648; expected 0 to 2147483647"),
+    "collective": (file_of(NAMED + attr("comm_type", "int64_val", 10)), "node 3 'conv': comm_type is 10; expected 0 to 9"),
+    "group": (file_of(NAMED + attr("pg_name", "int64_val", 1)), "pg_name is a int64_val; expected a string_val"),
+    "dims": (file_of(NAMED + attr("involved_dim", "int32_list", (1,))), "involved_dim is a int32_list; expected a bool_list"),
+    "text": (file_of(NAMED + attr("num_ops", "string_val", "9")), "num_ops is a string_val; expected a whole number"),
     "again": (file_of(NAMED + attr("num_ops", "int64_val", 9) * 2), "num_ops is given twice"),
-    "duration": (file_of(NAMED + number_field(7, 2**63)), "duration_micros is 9223372036854775808; at most"),
+    "duration": (file_of(NAMED + number_field(7, 2**63)), "duration_micros is 9223372036854775808; expected at most"),
     "rest": (file_of(NAMED + attr("astra_duration_rest_ns", "int32_val", -1)), "makes the duration negative"),
 }
+
+
+DAMAGED = ("utf8", "wire type", "field 0", "beyond")
+"""Damage inside a message, of which the reader in Python says where it is, and what protobuf says."""
 
 
 @pytest.mark.parametrize("compiled", READERS)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_is_named(name: str, compiled: bool) -> None:
     data, message = BROKEN[name]
+    if not compiled and name in DAMAGED:
+        message = f"byte 8: node of {len(data) - 9} bytes: protobuf cannot read it: "
     found = outcome(data, compiled)
     assert isinstance(found, str)
     assert found.startswith("t.et: ")
@@ -307,16 +333,35 @@ SAMPLE = file_of(
 )
 
 
+DAMAGE = re.compile(r"t\.et: byte (\d+): (node of \d+ bytes|the first message is no GlobalMetadata): ")
+"""How messages begin that say a message cannot be read."""
+
+
 def agree(data: bytes) -> None:
-    """Both readers make the same of a file: the same trace, or the same InputError."""
-    expected = outcome(data, False)
-    assert not has_compiled() or outcome(data, True) == expected
+    """Both readers make the same of a file: the same trace, or the same InputError.
+
+    Where a message cannot be read, the compiled reader says more, or passes over damage in a field that has no column.
+    """
+    python, compiled = outcome(data, False), outcome(data, has_compiled())
+    damage, also = (DAMAGE.match(found) if isinstance(found, str) else None for found in (python, compiled))
+    if damage is None:
+        assert plain(compiled) == plain(python)
+    elif also is not None:
+        assert also[0] == damage[0] or int(also[1]) > int(damage[1])
+
+
+def plain(found: Any) -> Any:
+    """An outcome, with kept fields in the order in which protobuf writes them."""
+    if isinstance(found, str):
+        return found
+    metadata, nodes, order = found
+    return metadata, [evolve(each, others=NodeMessage.FromString(each.others).SerializeToString()) for each in nodes], order
 
 
 def test_every_truncation_but_that_after_a_message_is_an_input_error() -> None:
     ends, at = [len(HEAD)], len(HEAD)
     for each in parse_trace(SAMPLE, "sample", keep=True).nodes():
-        at += len(varint(len(encode_node(each)))) + len(encode_node(each))
+        at += len(delimited(encode_node(each)))
         ends.append(at)
     assert ends.pop() == len(SAMPLE)
     for size in range(len(SAMPLE)):
@@ -347,10 +392,10 @@ def test_traces_of_pytorch_may_forget_nodes_in_control_dependencies(compiled: bo
     pytorch = encode_metadata(Metadata("", (Attribute("schema", "string_val", "1.1.1-chakra.0.0.4"), Attribute("pid", "uint64_val", 3))))
     nodes = [encode_node(node(1, control=(0,))), encode_node(node(2, 1, control=(1, 0, 1)))]
     assert "control dependency 0 is no node" in outcome(file_of(*nodes), compiled)
-    trace = parse_trace(file_of(*nodes, head=varint(len(pytorch)) + pytorch), "t", compiled=compiled)
+    trace = parse_trace(file_of(*nodes, head=delimited(pytorch)), "t", compiled=compiled)
     assert (trace.left_out, trace.node(0).control, trace.node(1).control, trace.node(1).data) == (2, (), (1, 1), (1,))
     missing = encode_node(node(3, 4))
-    assert "data dependency 4" in outcome(file_of(missing, head=varint(len(pytorch)) + pytorch), compiled)
+    assert "data dependency 4" in outcome(file_of(missing, head=delimited(pytorch)), compiled)
 
 
 # -- Feeder ------------------------------------------------------------------------------------------------------------
@@ -382,7 +427,8 @@ def test_a_feeder_gives_ready_nodes_in_ascending_ids() -> None:
 @settings(max_examples=30, deadline=None)
 @given(node_lists())
 def test_a_feeder_gives_every_node_once_after_its_dependencies(nodes: list[Node]) -> None:
-    feeder, done = Feeder(trace_of(nodes)), []
+    feeder = Feeder(trace_of(nodes))
+    done: list[int] = []
     while not feeder.finished:
         id = feeder.take()
         assert set(feeder.node(id).data + feeder.node(id).control) <= set(done)
@@ -462,12 +508,12 @@ def test_missing_ranks_and_wrong_peers_are_named(tmp_path: Path) -> None:
         load_ranks(tmp_path / "p")
     for rank in (0, 1, 3):
         write_nodes(tmp_path / f"p.{rank}.et", [node(4, name="s", type=SEND, comm_dst=3)])
-    with pytest.raises(InputError, match=r"p\.2\.et is missing; ranks 0 to 3 are right"):
+    with pytest.raises(InputError, match=r"p\.2\.et is missing; expected ranks 0 to 3"):
         load_ranks(tmp_path / "p")
-    with pytest.raises(InputError, match=r"p\.3\.et: there are traces for 4 ranks; 2 are right"):
+    with pytest.raises(InputError, match=r"p\.3\.et: there are traces for 4 ranks; expected 2"):
         load_ranks(tmp_path / "p", 2)
     (tmp_path / "p.3.et").unlink()
-    with pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; 0 to 1 are right"):
+    with pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; expected 0 to 1"):
         load_ranks(tmp_path / "p")
 
 

@@ -179,9 +179,9 @@ def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path, ranks: list[list[
         ([[send(0, 1)], [receive(0, 0, tag=5)]], "rank 0 does not send it: a message with comm_tag 5"),
         ([[send(0, 1), send(1, 1)], [receive(0, 0)]], "custom.0.et: node 1: rank 1 does not receive it"),
         ([[send(0, 0)], [receive(0, 0)]], "custom.0.et: node 0: comm_dst is the rank itself"),
-        ([[send(0, 7)], [receive(0, 0)]], "custom.0.et: node 0: comm_dst is 7; 0 to 1 are right"),
+        ([[send(0, 7)], [receive(0, 0)]], "custom.0.et: node 0: comm_dst is 7; expected 0 to 1"),
         ([[Node(id=0, type=NodeType.COMM_SEND_NODE, comm_dst=1)], [receive(0, 0)]], "node 0: comm_size is missing"),
-        ([[Node(id=0, type=NodeType.COMM_COLL_NODE)], [receive(0, 0)]], "its type is COMM_COLL_NODE; COMM_SEND_NODE"),
+        ([[Node(id=0, type=NodeType.COMM_COLL_NODE)], [receive(0, 0)]], "its type is COMM_COLL_NODE; expected COMM_SEND_NODE"),
         ([[compute(0)], [compute(0)]], "custom.0.et: the trace neither sends nor receives"),
     ],
 )

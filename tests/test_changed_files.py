@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
-import msccl_files
 import pytest
 from astra_sim import InputError, Provider, hookimpl
-from astra_sim.components import Context
-from astra_sim.experiment import RunOptions
-from astra_sim.models import Compute, Work
+from astra_sim.compute import Compute, Work
+from astra_sim.context import Context
 from astra_sim.platform import Platform
-from astra_sim.plugins import Plugins, shared_plugins
 from astra_sim.schedule import Collective, Request
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 from astra_sim_chakra.writer import write_nodes
+from support import msccl_files
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
 

@@ -71,7 +71,7 @@ def test_what_an_algorithm_cannot_do_it_refuses(algorithm: Algorithm, collective
 def test_the_two_trees_take_turns() -> None:
     even = double_binary_tree(Request(Collective.ALL_REDUCE, 8, 1000, instance=0))
     odd = double_binary_tree(Request(Collective.ALL_REDUCE, 8, 1000, instance=1))
-    # Only the root sends nothing upwards: it posts one receive and sends one message, with no credit of its own to start from.
+    # Only the root sends nothing upwards: it posts one receive and sends one message, with no token of its own to start from.
     roots = [[i for i in range(8) if len(s.program(i).steps) == 2 and s.program(i).starts == 0] for s in (even, odd)]
     assert roots == [[7], [0]]
 

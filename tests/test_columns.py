@@ -10,18 +10,18 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.engine import PartRecord, PartRecords, has_compiled
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, RankProgram, check_graph
+from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, check_graph
 from astra_sim.platform import LogicalDimension
+from astra_sim.report.spans import computing, union, uses_of
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Collective
-from astra_sim.spans import computing, union, uses_of
 from astra_sim_chakra import Node, NodeType, write_nodes
-from astra_sim_systems.astra1 import Session
+from astra_sim_systems.chunking import Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures
-from test_symmetry import experiments
+from support.layered_experiments import experiments
 
 needs_compiled = pytest.mark.skipif(not has_compiled(), reason="no compiled engine")
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -149,7 +149,7 @@ def test_programs_that_do_not_share_the_same_collective(engine: str) -> None:
         return [first, Communicate((0,), Collective.ALL_REDUCE, size, (0,), -1, Pass.FORWARD, name="second")]
 
     platform = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-    others = (RankProgram(tuple(program(2048)), (1, 3)),)
+    others = (NpuProgram(tuple(program(2048)), (1, 3)),)
     graph = ExecutionGraph(tuple(program(4096)), (LogicalDimension(4, 1, 0),), (), None, others)
     message = (
         r"NPU 1: operation 1 \(all_reduce of 2048 bytes, 'second'\) is collective number 2 of its group,"
@@ -184,8 +184,8 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
 @needs_compiled
 @given(st.lists(st.tuples(st.integers(0, 4), times, times, times)))
 def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
-    records = [PartRecord(0, part, *sorted(moments), 0, 0) for part, *moments in parts]
-    columns = PartRecords(*zip(*records, strict=True)) if records else PartRecords(*[()] * len(PartRecord._fields))
+    records = [PhaseStepRecord._make([0, part, *sorted(moments), 0, 0]) for part, *moments in parts]
+    columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records
     answers = [uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3, compiled) for compiled in (False, True)]

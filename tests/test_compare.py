@@ -8,7 +8,7 @@ from pathlib import Path
 
 import astra_sim
 import pytest
-from astra_sim.compare import choices, compare
+from astra_sim.command.compare import choices, compare
 from click.testing import CliRunner
 from support import ROOT
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import astra_sim
 import pytest
@@ -88,7 +89,7 @@ def test_a_graph_runs_with_and_without_congestion(tmp_path: Path, monkeypatch: p
         platform="plugin:graph?file=speeds.csv", network="plugin:analytical?congestion=aware", engine="python", **choice
     )
     assert figures(aware) == figures(again)
-    with pytest.raises(astra_sim.InputError, match=r"links of the graph differ.*congestion=aware is right"):
+    with pytest.raises(astra_sim.InputError, match=r"links of the graph differ.*expected congestion=aware"):
         astra_sim.simulate(platform="plugin:graph?file=speeds.csv", **choice)
 
 
@@ -135,7 +136,7 @@ def test_a_toml_graph_that_cannot_be_is_an_error(text: str, wrong: str, tmp_path
 
 class TestGraphTopology(contracts.TopologyContract):
     name = "graph"
-    options: ClassVar = {"file": "graph.csv"}
+    options: Mapping[str, Any] = {"file": "graph.csv"}
 
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,16 +196,16 @@ def _with(**changed: str) -> str:
     [
         (_with(topology="[ Rings ]"), "topology has 'Rings'; did you mean 'Ring'"),
         (_with(topology="[ 3 ]"), "topology has 3"),
-        (_with(topology="Ring"), "topology is 'Ring'; a list"),
-        (_with(topology="[]"), r"topology is \[\]; a list"),
-        (_with(npus_count="[ 1 ]"), "npus_count has 1; whole numbers of at least 2"),
+        (_with(topology="Ring"), "topology is 'Ring'; expected a list"),
+        (_with(topology="[]"), r"topology is \[\]; expected a list"),
+        (_with(npus_count="[ 1 ]"), "npus_count has 1; expected whole numbers of at least 2"),
         (_with(npus_count="[ 4.0 ]"), "npus_count has 4.0"),
         (_with(npus_count="[ true ]"), "npus_count has True"),
         (_with(npus_count="[ 4, 4 ]"), "npus_count has 2 values for 1 dimensions"),
-        (_with(bandwidth="[ 0 ]"), "bandwidth has 0; numbers above 0"),
-        (_with(bandwidth="[ fast ]"), "bandwidth has 'fast'; numbers are right"),
+        (_with(bandwidth="[ 0 ]"), "bandwidth has 0; expected numbers above 0"),
+        (_with(bandwidth="[ fast ]"), "bandwidth has 'fast'; expected numbers"),
         (_with(bandwidth="[ .inf ]"), "bandwidth has inf"),
-        (_with(latency="[ -1 ]"), "latency has -1; numbers of at least 0"),
+        (_with(latency="[ -1 ]"), "latency has -1; expected numbers of at least 0"),
         (_with(latency="[ .nan ]"), "latency has nan"),
         (_with(latency=""), "latency is missing"),
         (_with(latencies="[ 3 ]"), "unknown key 'latencies'; did you mean 'latency'"),

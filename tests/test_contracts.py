@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import BUILT_IN, KINDS, Plugins
+from astra_sim.setup.plugins import BUILT_IN, KINDS, Plugins
 from astra_sim.testing import check_component, contracts
 from astra_sim_network_analytical.topologies import Ring
 from support import ROOT
@@ -37,7 +38,7 @@ class TestRing(contracts.CollectiveContract):
 
 class TestDirectWithWindow(contracts.CollectiveContract):
     name = "direct"
-    options: ClassVar = {"window": 3}
+    options: Mapping[str, Any] = {"window": 3}
 
 
 class TestHalvingDoubling(contracts.CollectiveContract):
@@ -54,32 +55,32 @@ class TestInNetwork(contracts.CollectiveContract):
 
 class TestMscclRing(contracts.CollectiveContract):
     name = "msccl"
-    options: ClassVar = {"file": str(ROOT / "examples" / "collectives" / "ring_all_reduce_4.xml")}
+    options: Mapping[str, Any] = {"file": str(ROOT / "examples" / "collectives" / "ring_all_reduce_4.xml")}
 
 
 class TestMscclAllPairs(contracts.CollectiveContract):
     name = "msccl"
-    options: ClassVar = {"file": str(ROOT / "examples" / "collectives" / "all_pairs_all_gather_4.xml")}
+    options: Mapping[str, Any] = {"file": str(ROOT / "examples" / "collectives" / "all_pairs_all_gather_4.xml")}
 
 
 class TestRingTopology(contracts.TopologyContract):
     name = "ring"
-    options: ClassVar = {"size": 8, "links": 2, **LINK}
+    options: Mapping[str, Any] = {"size": 8, "links": 2, **LINK}
 
 
 class TestFullyConnectedTopology(contracts.TopologyContract):
     name = "fully_connected"
-    options: ClassVar = {"size": 5, "links": 4, **LINK}
+    options: Mapping[str, Any] = {"size": 5, "links": 4, **LINK}
 
 
 class TestSwitchTopology(contracts.TopologyContract):
     name = "switch"
-    options: ClassVar = {"size": 6, "links": 1, **LINK}
+    options: Mapping[str, Any] = {"size": 6, "links": 1, **LINK}
 
 
 class TestTorusTopology(contracts.TopologyContract):
     name = "torus"
-    options: ClassVar = {"sizes": [4, 7], **LINK}
+    options: Mapping[str, Any] = {"sizes": [4, 7], **LINK}
 
 
 class TestAnalytical(contracts.NetworkContract):
@@ -93,7 +94,7 @@ class TestRecorded(contracts.ComputeContract):
 
 class TestRoofline(contracts.ComputeContract):
     name = "roofline"
-    options: ClassVar = {"peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
+    options: Mapping[str, Any] = {"peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
 
 
 class TestLocal(contracts.MemoryContract):

@@ -64,5 +64,5 @@ def test_the_workload_has_the_option(tmp_path: Path) -> None:
     assert times == [3000, 3000, 2000]
     with pytest.raises(InputError, match="dependencies"):
         astra_sim.simulate(workload=f"plugin:chakra?prefix={prefix}&dependencies=control", system="plugin:astra2", platform=RING)
-    with pytest.raises(InputError, match="dependencies is 'control'; both or data is right"):
+    with pytest.raises(InputError, match="dependencies is 'control'; expected both or data"):
         load_ranks(prefix, dependencies="control")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, Part, Task, choose_engine, has_compiled
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, PhaseStep, Task, choose_engine, has_compiled
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift
@@ -35,11 +35,11 @@ def job(priority: int = 0) -> Job:
     return Job(priority, "all_reduce", 0, 0)
 
 
-def timed(delay: int, *, queue: int = -1, priority: int = 0, trail: tuple[int, ...] = ()) -> Part:
-    return Part(job(priority), queue, -1, delay, trail)
+def timed(delay: int, *, queue: int = -1, priority: int = 0, history: tuple[int, ...] = ()) -> PhaseStep:
+    return PhaseStep(job(priority), queue, -1, delay, history)
 
 
-def nothing(task: int, now: int) -> list[list[Part]]:
+def nothing(task: int, now: int) -> list[list[PhaseStep]]:
     raise AssertionError("no collective is there to be issued")
 
 
@@ -55,7 +55,7 @@ def test_a_join_ends_at_once_and_a_collective_is_told_the_time(make: Make) -> No
     engine = make(1)
     told: list[tuple[int, int]] = []
 
-    def issue(task: int, now: int) -> list[list[Part]]:
+    def issue(task: int, now: int) -> list[list[PhaseStep]]:
         told.append((task, now))
         return []
 
@@ -70,7 +70,7 @@ def test_a_collective_ends_its_delay_after_its_last_chunk(make: Make) -> None:
     engine.add_program([Task(COLLECTIVE, 7)], [0], lambda task, now: [[timed(5), timed(5)], [timed(3)]])
     engine.run()
     assert engine.times(0)[1][0] == 17
-    assert [(part.part, part.queued_at, part.started_at, part.ended_at) for part in engine.parts(0)] == [
+    assert [(part.part, part.queued_at, part.started_at, part.ended_at) for part in engine.phase_steps(0)] == [
         (0, 0, 0, 5),
         (1, 5, 5, 10),
         (2, 0, 0, 3),
@@ -81,7 +81,7 @@ def test_a_collective_is_planned_once_for_all_npus(make: Make) -> None:
     engine = make(3)
     planned: list[int] = []
 
-    def issue(task: int, now: int) -> list[list[Part]]:
+    def issue(task: int, now: int) -> list[list[PhaseStep]]:
         planned.append(task)
         return [[timed(4)]]
 
@@ -155,8 +155,8 @@ def test_a_queue_runs_as_many_chunks_as_it_has_slots(make: Make, slots: int, end
     engine.add_queues([(slots, first_come)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0)]] * 3)
     engine.run()
-    assert [part.ended_at for part in engine.parts(0)] == ends
-    assert [part.queued_at for part in engine.parts(0)] == [0, 0, 0]
+    assert [part.ended_at for part in engine.phase_steps(0)] == ends
+    assert [part.queued_at for part in engine.phase_steps(0)] == [0, 0, 0]
 
 
 def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
@@ -164,7 +164,7 @@ def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
     engine.add_queues([(1, by_priority)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0, priority=p)] for p in (1, 2, 3)])
     engine.run()
-    assert [part.ended_at for part in engine.parts(0)] == [10, 30, 20]
+    assert [part.ended_at for part in engine.phase_steps(0)] == [10, 30, 20]
 
 
 def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_is_given_away(make: Make) -> None:
@@ -173,7 +173,7 @@ def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_i
     first = [timed(10, queue=0, priority=5), timed(10, queue=0, priority=5)]
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [first, [timed(10, queue=0, priority=1)]])
     engine.run()
-    assert [part.started_at for part in engine.parts(0)] == [0, 10, 20]
+    assert [part.started_at for part in engine.phase_steps(0)] == [0, 10, 20]
 
 
 def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
@@ -182,18 +182,18 @@ def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
     engine = make(1)
     engine.add_queues([(1, lambda jobs, started, job: 7)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(1, queue=0)]])
-    with pytest.raises(PluginError, match="gave the place 7; 0 to 0 are right"):
+    with pytest.raises(PluginError, match="gave the place 7; expected 0 to 0"):
         engine.run()
 
 
 def test_tasks_that_end_together_end_in_the_order_of_their_trails(make: Make) -> None:
     engine = make(1)
-    trails = [(1, 2), (1, 9), (4,)]
+    histories = [(1, 2), (1, 9), (4,)]
     order: list[int] = []
 
-    def issue(task: int, now: int) -> list[list[Part]]:
+    def issue(task: int, now: int) -> list[list[PhaseStep]]:
         if task < 3:
-            return [[timed(10, trail=trails[task])]]
+            return [[timed(10, history=histories[task])]]
         order.append(task - 3)
         return []
 
@@ -231,7 +231,7 @@ def phase(make: Make, schedule: Schedule, together: bool = True, **options: Any)
     engine = make(schedule.ranks, Fixed(platform), **options)
     groups = engine.add_groups([range(schedule.ranks)])
     number = engine.add_phase(engine.add_schedule(lower(schedule), groups), together=together)
-    engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[Part(job(), phase=number)]])
+    engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[PhaseStep(job(), phase=number)]])
     return engine
 
 
@@ -239,7 +239,7 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     request = Request(Collective.ALL_GATHER, 3, 50)
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, times=2)]), endpoint_ps=10)
     engine.run()
-    (part,) = engine.parts(0)
+    (part,) = engine.phase_steps(0)
     assert part.ended_at == 10 + 2 * (150 + 10)
     assert engine.messages == 6
     assert (part.delay_sum, part.received) == (2 * 150, 2)
@@ -269,8 +269,8 @@ def test_a_message_may_come_before_its_receive_is_posted(make: Make) -> None:
     ]
     engine = phase(make, Schedule.per_rank(request, programs), endpoint_ps=500)
     engine.run()
-    assert engine.parts(0)[0].ended_at == 1000
-    assert engine.parts(0)[0].delay_sum == 0
+    assert engine.phase_steps(0)[0].ended_at == 1000
+    assert engine.phase_steps(0)[0].delay_sum == 0
 
 
 @pytest.mark.parametrize(("together", "end"), [(True, 1100), (False, 500)])
@@ -279,7 +279,7 @@ def test_the_parts_of_a_phase_end_together_or_each_by_itself(make: Make, togethe
     programs = [RankProgram((send(rank(1), 0),)), RankProgram((receive(rank(0), 0),))]
     engine = phase(make, Schedule.per_rank(request, programs), together, endpoint_ps=500)
     engine.run()
-    assert engine.parts(0)[0].ended_at == end
+    assert engine.phase_steps(0)[0].ended_at == end
     assert engine.now == 1100
 
 
@@ -288,7 +288,7 @@ def test_what_cannot_finish_is_left_over(make: Make) -> None:
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, after=2)]))
     assert not engine.run()
     assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
-    assert [(state.npu, state.credits, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
+    assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
 
 
 def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
@@ -329,13 +329,13 @@ def test_a_part_that_takes_too_long_is_an_error(make: Make) -> None:
     from astra_sim import RunError
 
     engine = make(1)
-    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(2**63, trail=(1,))]])
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(2**63, history=(1,))]])
     with pytest.raises(RunError, match="longer than can be simulated"):
         engine.run()
 
 
 def test_what_a_plan_raises_comes_out(make: Make) -> None:
-    def issue(task: int, now: int) -> list[list[Part]]:
+    def issue(task: int, now: int) -> list[list[PhaseStep]]:
         raise KeyError("no plan")
 
     engine = make(1)

@@ -13,14 +13,12 @@ import astra_sim
 import pytest
 from astra_sim import engine as engines
 from astra_sim.engine import SEND
-from random_graphs import Graph, differing
-from support import figures
+from support import ROOT, figures
+from support.networks import Lossy
+from support.random_graphs import Graph, differing
 
-ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RING = "plugin:ring?size=16&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-
-
 GRAPHS = int(os.environ.get("ASTRA_RANDOM_GRAPHS", "10000"))
 
 
@@ -61,10 +59,9 @@ def test_examples(path: Path, symmetry: bool) -> None:
 
 
 def test_what_cannot_finish_is_the_same_error() -> None:
-    from astra_sim.components import build
-    from astra_sim.experiment import Experiment
-    from astra_sim.plugins import shared_plugins
-    from networks import Lossy
+    from astra_sim.setup.components import build
+    from astra_sim.setup.experiment import Experiment
+    from astra_sim.setup.plugins import shared_plugins
 
     experiment = Experiment()
     experiment.use("platform", RING, shared_plugins())

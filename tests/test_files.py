@@ -48,7 +48,7 @@ COMMANDS = {
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
-from astra_sim.cli import main
+from astra_sim.command.cli import main
 main()
 """
 

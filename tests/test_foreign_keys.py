@@ -10,7 +10,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, InputWarning
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
 from astra_sim_memory import astra2_file as memory_file
 from astra_sim_network_analytical import astra1_file as network_file
@@ -114,7 +114,7 @@ def test_replaying_goes_before_the_roofline_as_there() -> None:
 
 def test_a_collective_of_traces_takes_one_prefix_as_there() -> None:
     assert system_2(all_reduce_implementation_custom=["t/ring"])["system"]["all_reduce"] == ["one_chakra?prefix=t/ring"]
-    with pytest.raises(InputError, match="a list of one path prefix is right"):
+    with pytest.raises(InputError, match="expected a list of one path prefix"):
         system_2(all_reduce_implementation_custom=["a", "b"])
 
 
@@ -188,7 +188,7 @@ def test_npus_without_a_node_of_memory_are_an_error(tmp_path: Path) -> None:
         if nodes == 3:
             assert astra_sim.simulate(memory=tmp_path / "m.json", **choice).finish_ns > 0
             continue
-        with pytest.raises(InputError, match="NPU 4 has no node: nodes is 2, with npus_per_node 2; more nodes are right"):
+        with pytest.raises(InputError, match="NPU 4 has no node: nodes is 2, with npus_per_node 2; expected more nodes"):
             astra_sim.simulate(memory=tmp_path / "m.json", **choice)
 
 

@@ -8,27 +8,12 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.function_table import CAPSULE, VERSION, FunctionTable, TableNetwork
 from astra_sim.network import Message, RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import figures
-
-LINKS = "link_bandwidth_gib_per_s={}&link_latency_ns={}"
-WORKLOAD = "plugin:collective?bytes=1000003&collective=all_reduce"
-
-
-def network(platform: Any, options: str = "") -> RouteDelayNetwork:
-    experiment = Experiment()
-    experiment.use("platform", platform, shared_plugins())
-    experiment.use("workload", WORKLOAD, shared_plugins())
-    experiment.use("network", f"plugin:analytical{options}", shared_plugins())
-    made = build(experiment, shared_plugins()).network
-    assert isinstance(made, RouteDelayNetwork)
-    return made
+from support.analytical import LINKS, WORKLOAD, network
 
 
 def table(made: RouteDelayNetwork) -> FunctionTable:
@@ -131,7 +116,7 @@ def test_what_is_no_table_is_an_error() -> None:
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     memory = (ctypes.c_uint32 * 64)(VERSION + 1, 256)
-    with pytest.raises(astra_sim.PluginError, match=f"has version {VERSION + 1}; {VERSION} is right"):
+    with pytest.raises(astra_sim.PluginError, match=f"has version {VERSION + 1}; expected {VERSION}"):
         FunctionTable(new(ctypes.addressof(memory), CAPSULE, None))
 
     class Broken(TableNetwork):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, Shape
 from astra_sim.platform import Platform
+from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim_compute_systolic import traffic
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
@@ -22,7 +22,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from astra_sim.cli import main
+from astra_sim.command.cli import main
 main()
 """
 LINK = "&link_bandwidth_gb_per_s=32&link_latency_ns=10"
@@ -32,32 +32,32 @@ RING = f"plugin:ring?size=4&links=2{LINK}"
 CASES = {
     "a torus of two thousand million NPUs": (
         (*PACKET, "--platform", f"plugin:torus?sizes=1000000000,2{LINK}"),
-        "the platform has 2000000000 NPUs, too many for flits; at most 1048576",
+        "the platform has 2000000000 NPUs, too many for flits; expected at most 1048576",
     ),
     "a torus of four million links": (
         (*PACKET, "--platform", f"plugin:torus?sizes=1000,1000{LINK}"),
-        "the platform has 4000000 links, too many for flits; at most 2000000",
+        "the platform has 4000000 links, too many for flits; expected at most 2000000",
     ),
     "many NPUs fully connected": (
         (*PACKET, "--platform", f"plugin:fully_connected?size=100000&links=99999{LINK}"),
-        "the platform has 9999900000 links, too many for flits; at most 2000000",
+        "the platform has 9999900000 links, too many for flits; expected at most 2000000",
     ),
     "traffic on a large torus": (
         ("traffic", "--platform", f"plugin:torus?sizes=1000000000,2{LINK}", "--rate", "0.1"),
-        "the platform has 2000000000 NPUs, too many for flits; at most 1048576",
+        "the platform has 2000000000 NPUs, too many for flits; expected at most 1048576",
     ),
     "a Garnet torus of many NPUs": (
         (*COLLECTIVE, "--network", "plugin:packet?preset=garnet", "--platform", "plugin:torus3d?npus=100000000&packages=10000"),
-        "100000000 NPUs with up to 7 links each; at most 2000000 links",
+        "100000000 NPUs with up to 7 links each; expected at most 2000000 links",
     ),
-    "a long mesh": ((*COLLECTIVE, "--platform", f"plugin:mesh?sizes=1000000000{LINK}"), "a mesh of 1000000000 NPUs; at most 4096"),
+    "a long mesh": ((*COLLECTIVE, "--platform", f"plugin:mesh?sizes=1000000000{LINK}"), "a mesh of 1000000000 NPUs; expected at most 4096"),
     "a large dragonfly": (
         (*COLLECTIVE, "--platform", f"plugin:dragonfly?routers=256&npus=256&global_links=256{LINK}"),
-        "a dragonfly of 4295032832 NPUs; at most 4096",
+        "a dragonfly of 4295032832 NPUs; expected at most 4096",
     ),
     "many periods": (
         ("traffic", "--platform", RING, "--rate", "0.1", "--periods", "1000000000"),
-        "periods is 1000000000; a whole number from 1 to 100000 is right",
+        "periods is 1000000000; expected a whole number from 1 to 100000",
     ),
     "a rate of many digits": (("traffic", "--platform", RING, "--rate", "1" * 50_000 + "x"), "--rate 111"),
 }
@@ -93,8 +93,11 @@ YAML = {
     ),
     "merge keys": (doubled("a0: &a0 {x: 1}\n", "a{after}: &a{after} {{<<: [*a{before},*a{before},*a{before}]}}\n", 15), "values, aliases"),
     "a value in itself": ("topology: &a [*a]\n", ":1: a value that contains itself"),
-    "a long number": ("topology: [Ring]\nnpus_count: [" + "1:" * 100_000 + "1]\n", ":2: a value of 200001 characters; at most 1000"),
-    "a long file": (NETWORK + "# comment\n" * 200_000, "2000064 characters are too many for a network file; at most 1048576"),
+    "a long number": (
+        "topology: [Ring]\nnpus_count: [" + "1:" * 100_000 + "1]\n",
+        ":2: a value of 200001 characters; expected at most 1000",
+    ),
+    "a long file": (NETWORK + "# comment\n" * 200_000, "2000064 characters are too many for a network file; expected at most 1048576"),
     "many keys": ("topology: [Ring]\n" + "".join(f"k{n}: 1\n" for n in range(6000)), "12004 values, aliases written out, are too many"),
 }
 
@@ -147,9 +150,9 @@ def test_blanks_around_keys_and_values_mean_nothing() -> None:
 
 SRAMS = Srams(6 << 20, 6 << 20, 2 << 20)
 LARGE = {
-    "a long fold": (128, "ws", Gemm(m=10_000_000, n=128, k=128), 10, "takes 10000382 cycles; at most 8388608"),
-    "many folds": (8, "os", Gemm(m=10_000_000, n=128, k=128), 10, "20000000 folds of 142 cycles; at most 1048576"),
-    "many long folds": (8, "ws", Gemm(m=8_000_000, n=512, k=512), 10, "4096 folds of 8000022 cycles; at most 536"),
+    "a long fold": (128, "ws", Gemm(m=10_000_000, n=128, k=128), 10, "takes 10000382 cycles; expected at most 8388608"),
+    "many folds": (8, "os", Gemm(m=10_000_000, n=128, k=128), 10, "20000000 folds of 142 cycles; expected at most 1048576"),
+    "many long folds": (8, "ws", Gemm(m=8_000_000, n=512, k=512), 10, "4096 folds of 8000022 cycles; expected at most 536"),
     "a last tile of which much is missing": (128, "ws", Gemm(m=1_000_000, n=128, k=1), 10, "127000000 elements are missing"),
     "a large operand": (128, "ws", Gemm(m=1_000_000, n=128, k=256), None, "256000000 elements is too large"),
     "an operand that is demanded often": (128, "os", Gemm(m=16_384, n=16_384, k=4096), None, "elements demanded over all folds"),
@@ -173,7 +176,8 @@ def test_blocks_do_not_change_what_is_fetched(seed: int, monkeypatch: pytest.Mon
         input_height=draw.randint(side, 12), input_width=draw.randint(side, 12), filter_height=side, filter_width=side,
         channels=draw.randint(1, 4), filters=draw.randint(1, 9), stride=draw.randint(1, side),
     )  # fmt: skip
-    shape: Shape = draw.choice([convolution, Gemm(m=draw.randint(1, 60), n=draw.randint(1, 60), k=draw.randint(1, 60))])
+    shapes: list[Shape] = [convolution, Gemm(m=draw.randint(1, 60), n=draw.randint(1, 60), k=draw.randint(1, 60))]
+    shape = draw.choice(shapes)
     sizes = draw.randint(100, 1000), draw.randint(100, 1000)
     at_once = traffic.operand_traffic(array, shape, *sizes)
     monkeypatch.setattr(traffic, "_BLOCK", 40)

@@ -102,7 +102,7 @@ def test_the_memory_file_of_astra_sim_2_is_read(tmp_path: Path) -> None:
     [
         ('{"memory-type": "MEMORY_POL"}', "m.json: memory-type is 'MEMORY_POL'; did you mean 'MEMORY_POOL'"),
         ('{"memory-type": "MEMORY_POOL", "remote-mem-bandwidth": 1}', "m.json: unknown key 'remote-mem-bandwidth'"),
-        ('{"memory-type": "MEMORY_POOL", "remote-mem-bw": "fast"}', "m.json: remote-mem-bw is 'fast'; a number is right"),
+        ('{"memory-type": "MEMORY_POOL", "remote-mem-bw": "fast"}', "m.json: remote-mem-bw is 'fast'; expected a number"),
         ('{"memory-type": "MEMORY_POOL",\n}', "m.json:2: not JSON"),
     ],
 )

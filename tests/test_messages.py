@@ -15,14 +15,14 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, RunError, hookimpl
-from astra_sim.boundary import MAX_PICOSECONDS, picoseconds
+from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
 from astra_sim.engine.interface import advance
 from astra_sim.errors import DeadlockError, in_figures, printable, warn
-from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Send
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Send
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.plugins import Plugins
 from astra_sim.schedule import rank
+from astra_sim.setup.plugins import Plugins
 
 RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
 
@@ -31,7 +31,7 @@ RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100
 def test_a_send_that_waits_for_its_unit_is_not_said_to_wait_for_a_receive(engine: str) -> None:
     """Under the rendezvous protocol a send waits for its receive; the next one waits for the communication of its NPU to be free."""
     sends = (Send((), rank(1), 64, 1, name="first"), Send((), rank(1), 64, 2, name="second"))
-    others = (RankProgram((Compute((), 1000),), (1,)),)
+    others = (NpuProgram((Compute((), 1000),), (1,)),)
     graph = ExecutionGraph(sends, (LogicalDimension(2, 1, 0),), (), None, others)
     with pytest.raises(DeadlockError) as caught:
         astra_sim.simulate(workload=graph, platform=RING, system="plugin:astra2", rendezvous=True, engine=engine)
@@ -43,15 +43,15 @@ def test_a_send_that_waits_for_its_unit_is_not_said_to_wait_for_a_receive(engine
 # -- Numbers -----------------------------------------------------------------------------------------------------------
 
 NINES = "9" * 400
-RUN = {"workload": "plugin:collective?bytes=4096", "platform": RING}
+RUN: dict[str, Any] = {"workload": "plugin:collective?bytes=4096", "platform": RING}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"set": [f"system.splits={NINES}"]}, "splits: '99999999999999999999'... has 400 digits; at most 300 are right"),
+        ({"set": [f"system.splits={NINES}"]}, "splits: '99999999999999999999'... has 400 digits; expected at most 300"),
         ({"set": [f"system.endpoint_delay_ns={NINES}.5"]}, "has 402 digits"),
-        ({"passes": 10**400}, "run: passes: 10^400 is out of range; numbers from 1e-12 to below 2^62 are right"),
+        ({"passes": 10**400}, "run: passes: 10^400 is out of range; expected numbers from 1e-12 to below 2^62"),
         ({"compute_scale": -(10**400)}, "compute_scale: -10^400 is out of range"),
         ({"workload": {"plugin": "collective", "bytes": 10**5000}}, "bytes: 10^5000 is out of range"),
     ],
@@ -98,7 +98,7 @@ def test_a_time_that_is_too_long_is_said_with_the_limit_in_seconds(time: float) 
 
 @pytest.mark.parametrize("time", [-1, math.nan, "1", None, True, -(10**400)])
 def test_what_is_no_time_is_refused(time: Any) -> None:
-    with pytest.raises(PluginError, match="a time of at least 0 is right"):
+    with pytest.raises(PluginError, match="expected a time of at least 0"):
         picoseconds(time, "the delay")
 
 
@@ -130,7 +130,7 @@ def test_a_network_that_delivers_nothing_for_ever_is_refused(engine: str) -> Non
     hook = staticmethod(hookimpl(lambda: [Provider("nothing", "-", Nothing)], specname="astra_networks"))
     plugins.register(type("Mine", (), {"astra_networks": hook})(), "mine")
     with pytest.raises(
-        PluginError, match=r"network Nothing: advance answered \(\d+, \[\]\); None, or a time and the numbers of one message"
+        PluginError, match=r"network Nothing: advance answered \(\d+, \[\]\); expected None, or a time and the numbers of one message"
     ):
         astra_sim.simulate(**RUN, network="plugin:nothing", plugins=plugins, engine=engine)
 
@@ -196,7 +196,7 @@ def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         (("run", *ARGUMENTS, "--passes", "x"), 2, "'x' is not a valid integer"),
         (("compare", "nosuch.toml"), 2, "No such file"),
         (("plugins", "show", "nosuch"), 2, "there is no component 'nosuch'"),
-        (("traffic", "--platform", RING, "--rate", "0.1", "--seed", "-1"), 2, "seed is -1; a whole number from 0 to 2^63 - 1 is right"),
+        (("traffic", "--platform", RING, "--rate", "0.1", "--seed", "-1"), 2, "seed is -1; expected a whole number from 0 to 2^63 - 1"),
         ((*ARGUMENTS, "--output", "/dev/null/reports"), 1, "cannot write /dev/null/reports: Not a directory"),
         (("--set", f"system.x={RED}", *ARGUMENTS), 2, "unknown key 'x'"),
     ],
@@ -268,7 +268,7 @@ sys.meta_path.insert(0, Interrupting())
 
 
 @pytest.mark.parametrize(
-    "name", ["click", "astra_sim.cli", "astra_sim.boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"]
+    "name", ["click", "astra_sim.command.cli", "astra_sim._boundary", "pluggy", "astra_sim.api", "astra_sim_collectives.plugin"]
 )
 def test_an_interrupt_while_python_imports_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name))
@@ -294,9 +294,9 @@ def test_a_plugin_that_cannot_be_imported_shows_its_own_frames_alone(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("x.dot",), "x.dot: TARGET is missing; a name with an extension that says what to write (.et) is right"),
-        (("x.dot", "y.dot"), "y.dot: the format is not clear from the name; an extension (.et) or --to chakra is right"),
-        (("x.toml",), "x.toml: TARGET is missing; a name with an extension that says what to write (.txt, .toml, .json, .et) is right"),
+        (("x.dot",), "x.dot: TARGET is missing; expected a name with an extension that says what to write (.et)"),
+        (("x.dot", "y.dot"), "y.dot: the format is not clear from the name; expected an extension (.et) or --to chakra"),
+        (("x.toml",), "x.toml: TARGET is missing; expected a name with an extension that says what to write (.txt, .toml, .json, .et)"),
     ],
 )
 def test_convert_says_what_it_can_write(arguments: tuple[str, ...], message: str) -> None:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-import msccl_files
 import pytest
 from astra_sim import InputError, ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, lower
@@ -14,6 +13,7 @@ from astra_sim.testing import check_schedule
 from astra_sim_collectives.msccl import MscclOptions, msccl
 from hypothesis import given
 from hypothesis import strategies as st
+from support import msccl_files
 
 Write = Callable[[str], str]
 
@@ -107,30 +107,30 @@ GATHER = msccl_files.all_pairs_all_gather(3)
         (RING.replace("</algo>", ""), "not XML: no element found"),
         ("<!DOCTYPE algo [<!ENTITY a 'b'>]>" + RING, ":1: a document type declaration"),
         (RING.replace("algo", "algorithm"), ":1: unknown element 'algorithm'; did you mean 'algo'?"),
-        ("<algo coll='allreduce' ngpus='2' nchunksperloop='2'><tb/></algo>", ":1: element tb is in algo; in gpu is right"),
-        (RING.replace('coll="allreduce"', ""), ":1: algo: coll is missing; allreduce"),
-        (RING.replace('coll="allreduce"', 'coll="custom"'), "algo: coll is 'custom'; allreduce"),
-        (RING.replace('ngpus="4"', 'ngpus="5"'), "algo: gpus are 0, 1, 2, 3; 0 to 4 are right (ngpus is 5)"),
-        (GATHER.replace('nchunksperloop="3"', 'nchunksperloop="4"'), ":1: algo: nchunksperloop is 4; a multiple of ngpus (3)"),
+        ("<algo coll='allreduce' ngpus='2' nchunksperloop='2'><tb/></algo>", ":1: element tb is in algo; expected in gpu"),
+        (RING.replace('coll="allreduce"', ""), ":1: algo: coll is missing; expected allreduce"),
+        (RING.replace('coll="allreduce"', 'coll="custom"'), "algo: coll is 'custom'; expected allreduce"),
+        (RING.replace('ngpus="4"', 'ngpus="5"'), "algo: gpus are 0, 1, 2, 3; expected 0 to 4 (ngpus is 5)"),
+        (GATHER.replace('nchunksperloop="3"', 'nchunksperloop="4"'), ":1: algo: nchunksperloop is 4; expected a multiple of ngpus (3)"),
         (RING.replace('gpu id="1"', 'gpu id="0"'), "gpu: id is 0 a second time"),
-        (RING.replace('gpu id="1"', 'gpu id="9"'), ":13: gpu: id is '9'; a whole number from 0 to 3 is right"),
+        (RING.replace('gpu id="1"', 'gpu id="9"'), ":13: gpu: id is '9'; expected a whole number from 0 to 3"),
         (RING.replace('send="1"', 'send="0"'), ":3: tb: send is 0, which is the gpu itself"),
         (RING.replace('send="1"', 'send="-1"'), ":4: step: type is 's', but send of its tb (line 3) is -1"),
-        (RING.replace('send="1"', 'send="x"'), ":3: tb: send is 'x'; a whole number from -1 to 3 is right"),
-        (RING.replace('<step s="2"', '<step s="3"', 1), ":6: step: s is 3; 2 is right"),
-        (RING.replace('type="rrcs"', 'type="rsc"', 1), ":7: step: type is 'rsc'; s, r,"),
-        (RING.replace('srcbuf="i"', 'srcbuf="x"', 1), ":4: step: srcbuf is 'x'; i, o and s are right"),
+        (RING.replace('send="1"', 'send="x"'), ":3: tb: send is 'x'; expected a whole number from -1 to 3"),
+        (RING.replace('<step s="2"', '<step s="3"', 1), ":6: step: s is 3; expected 2"),
+        (RING.replace('type="rrcs"', 'type="rsc"', 1), ":7: step: type is 'rsc'; expected s, r,"),
+        (RING.replace('srcbuf="i"', 'srcbuf="x"', 1), ":4: step: srcbuf is 'x'; expected i, o and s"),
         (RING.replace('srcoff="0"', 'srcoff="4"', 1), ":4: step: srcoff is 4 and cnt 1; buffer i has 4 chunks"),
-        (RING.replace('cnt="1"', 'cnt="0"', 1), ":4: step: cnt is '0'; a whole number from 1"),
+        (RING.replace('cnt="1"', 'cnt="0"', 1), ":4: step: cnt is '0'; expected a whole number from 1"),
         (RING.replace('depid="-1"', 'depid="7"', 1), ":4: step: depid is 7; known: 0"),
-        (RING.replace('depid="-1" deps="-1"', 'depid="0" deps="9"', 1), ":4: step: deps is 9; 0 to 6 are right"),
+        (RING.replace('depid="-1" deps="-1"', 'depid="0" deps="9"', 1), ":4: step: deps is 9; expected 0 to 6"),
         (RING.replace('depid="-1" deps="-1"', 'depid="0" deps="3"', 1), "waits here for ever"),
         (RING.replace('type="r" ', 'type="nop" ', 1), "sends to gpu 0 on channel 0, which never receives that there"),
         (RING.replace('type="s"', 'type="nop"', 1), "receives from gpu 0 on channel 0, which never sends that there"),
-        (RING.replace('cnt="1"', 'cnt="2"', 1), "step: cnt is 1; 2 is right, what gpu 0 sends (line 4)"),
+        (RING.replace('cnt="1"', 'cnt="2"', 1), "step: cnt is 1; expected 2, what gpu 0 sends (line 4)"),
         (
             RING.replace('type="rrcs"', 'type="rcs"'),
-            "at the end gpu 0 has chunk 0 of gpu 0, 1, 2 in chunk 0 of its output; chunk 0 of gpu 0, 1, 2, 3 is",
+            "at the end gpu 0 has chunk 0 of gpu 0, 1, 2 in chunk 0 of its output; expected chunk 0 of gpu 0, 1, 2, 3",
         ),
         (RING.replace('srcoff="3"', 'srcoff="2"', 1), "adds chunk"),
         (GATHER.replace('type="cpy"', 'type="nop"'), "at the end gpu 0 has nothing in chunk 0 of its output"),

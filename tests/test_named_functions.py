@@ -9,7 +9,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import InputError, PluginError
-from astra_sim.functions import named_function
+from astra_sim.providers import named_function
 
 NOTHING = {"operations": 0}
 LAYERS = {
@@ -58,7 +58,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 
 
 def computing(name: str) -> float:
-    """The computing time of 2 million operations at 10^12 a second and the efficiency of that name."""
+    """The compute time of 2 million operations at 10^12 a second and the efficiency of that name."""
     compute = {"plugin": "roofline", "peak_tera_ops_per_s": 1, "efficiency_function": name}
     return astra_sim.simulate(workload=LAYERS, platform=RING, compute=compute).compute_ns
 
@@ -72,7 +72,7 @@ def test_a_registered_function_is_called(register: Callable[[str, str], None]) -
 @pytest.mark.parametrize("name", ["os:_exit", "ctypes:string_at", "registered_functions:twice", "half@other", "halve", "@"])
 def test_no_other_function_is_called(register: Callable[[str, str], None], name: str) -> None:
     register("mine", ENTRIES)
-    with pytest.raises(InputError, match=r"the name of a function of the entry-point group astra_sim\.functions is right") as caught:
+    with pytest.raises(InputError, match=r"expected the name of a function of the entry-point group astra_sim\.functions") as caught:
         computing(name)
     assert repr(name) in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_no_other_function_is_called(register: Callable[[str, str], None], name:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("twice", r"gives 2\.0 for 2e\+06 operations; above 0 and at most 1 is right"),
+        ("twice", r"gives 2\.0 for 2e\+06 operations; expected above 0 and at most 1"),
         ("leaves", "SystemExit: 0"),
         ("constant", r"'constant' is 0\.5, which cannot be called"),
         ("nowhere", "AttributeError"),

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from conftest import Environment
+import pytest
+from support import ROOT
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plugins" / "bus_network"
+if TYPE_CHECKING:
+    from support.environments import Environment
+
+pytestmark = pytest.mark.xdist_group("wheels")  # in one process: the wheels are built once
+EXAMPLE = ROOT / "examples" / "plugins" / "bus_network"
 
 
 def test_a_network_in_cpp_is_built_installed_and_used(

@@ -9,10 +9,10 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim.network import EventNetwork
-from astra_sim.utilisation import dimension_utilization
-from networks import OneWire
+from astra_sim_reports_astra1.utilisation import dimension_utilization
 from support import figures
-from test_networks import RING, _components
+from support.components import RING, components_of
+from support.networks import OneWire
 
 START_PS = 13_000
 START_NS = 13
@@ -36,7 +36,7 @@ class Early(OneWire):
 
 
 def run(kind: type[OneWire], workload: str, engine: str) -> astra_sim.Result:
-    platform = _components(workload="plugin:collective?bytes=1", platform=RING).platform
+    platform = components_of(workload="plugin:collective?bytes=1", platform=RING).platform
     return astra_sim.simulate(workload=workload, network=kind(platform), set=["system.splits=2"], passes=2, engine=engine)
 
 
@@ -82,7 +82,7 @@ def test_an_error_says_when_on_the_same_clock() -> None:
         def advance(self, until: int | None) -> None:
             return None
 
-    platform = _components(workload="plugin:collective?bytes=1", platform=RING).platform
+    platform = components_of(workload="plugin:collective?bytes=1", platform=RING).platform
     # The endpoint delay, 10 ns, after the start.
     with pytest.raises(astra_sim.DeadlockError, match="at 23 ns nothing is left"):
         astra_sim.simulate(workload="plugin:collective?bytes=4000", network=Silent(platform))

@@ -6,21 +6,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import Components, build
-from astra_sim.experiment import Experiment
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
-from networks import Lossy, OneWire, Replayed
 from support import figures
-
-RING = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-
-
-def _components(**sections: Any) -> Components:
-    experiment = Experiment()
-    for kind, value in sections.items():
-        experiment.use(kind, value, shared_plugins())
-    return build(experiment, shared_plugins())
+from support.components import RING, components_of
+from support.networks import Lossy, OneWire, Replayed
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "direct?window=2", "halving_doubling", "double_binary_tree"])
@@ -34,7 +23,7 @@ def test_an_event_network_with_the_same_delays_gives_the_same_answer(algorithm: 
         "passes": 2,
     }
     analytical = astra_sim.simulate(**experiment)
-    inner = _components(workload=experiment["workload"], platform=RING).network
+    inner = components_of(workload=experiment["workload"], platform=RING).network
     assert isinstance(inner, RouteDelayNetwork)
     replayed = astra_sim.simulate(**{**experiment, "platform": None}, network=Replayed(inner))
     expected, got = figures(analytical), figures(replayed)
@@ -44,7 +33,7 @@ def test_an_event_network_with_the_same_delays_gives_the_same_answer(algorithm: 
 
 
 def test_messages_on_one_wire_wait_for_each_other() -> None:
-    platform = _components(workload="plugin:collective?bytes=1", platform=RING).platform
+    platform = components_of(workload="plugin:collective?bytes=1", platform=RING).platform
     result = astra_sim.simulate(
         workload="plugin:collective?bytes=4000", network=OneWire(platform), set=["system.endpoint_delay_ns=0", "system.all_reduce=ring"]
     )
@@ -54,7 +43,7 @@ def test_messages_on_one_wire_wait_for_each_other() -> None:
 
 
 def test_a_lost_message_is_an_error_that_names_who_waits() -> None:
-    inner = _components(workload="plugin:collective?bytes=1", platform=RING).network
+    inner = components_of(workload="plugin:collective?bytes=1", platform=RING).network
     assert isinstance(inner, RouteDelayNetwork)
     with pytest.raises(astra_sim.DeadlockError) as caught:
         astra_sim.simulate(workload="plugin:collective?bytes=4000", network=Lossy(inner), set=["system.all_reduce=ring"])

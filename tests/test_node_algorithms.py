@@ -119,7 +119,7 @@ def test_ids_that_no_collective_has_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "nodes.yml: not a YAML mapping; the ids of nodes"),
+        ("", "nodes.yml: not a YAML mapping; expected the ids of nodes"),
         ("- 3\n", "nodes.yml: not a YAML mapping"),
         ("3: a\n[4]: b\n", "nodes.yml:2: .* is no id of a node"),
         ("conv: a\n", "nodes.yml:1: 'conv' is no id of a node"),

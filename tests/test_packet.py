@@ -15,93 +15,11 @@ pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_analytical.graph import GraphOptions as FileGraphOptions
 from astra_sim_network_analytical.graph import graph as file_graph
-from astra_sim_network_analytical.network import AnalyticalNetwork, AnalyticalOptions
-from astra_sim_network_analytical.topologies import (
-    DimensionOptions,
-    RingOptions,
-    SwitchOptions,
-    TorusOptions,
-    fully_connected,
-    ring,
-    switch,
-    torus,
-)
+from astra_sim_network_analytical.network import AnalyticalNetwork
+from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
-from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
-from astra_sim_network_packet.topologies import (
-    DragonflyOptions,
-    FatTreeOptions,
-    MeshOptions,
-    dragonfly,
-    fat_tree,
-    mesh,
-)
-
-BANDWIDTH = {"link_bandwidth_gb_per_s": 32.0}
-PLATFORMS = {
-    "ring": lambda: ring(RingOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
-    "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
-    "mesh": lambda: mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
-    "switch": lambda: switch(SwitchOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
-    "fully_connected": lambda: fully_connected(DimensionOptions(size=4, links=3, link_latency_ns=20.0, **BANDWIDTH)),
-    "hierarchy": lambda: [
-        *ring(RingOptions(size=3, links=2, link_latency_ns=2.0, **BANDWIDTH)),
-        *switch(SwitchOptions(size=3, links=1, link_latency_ns=20.0, link_bandwidth_gb_per_s=11.0)),
-    ],
-    "fat_tree": lambda: fat_tree(FatTreeOptions(arity=2, levels=3, link_latency_ns=5.0, **BANDWIDTH)),
-    "dragonfly": lambda: dragonfly(DragonflyOptions(routers=2, npus=2, link_latency_ns=5.0, **BANDWIDTH)),
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "small buffers": {"vcs": 2, "buffers": 2},
-    "cut through": {"vcs": 4, "buffers": 16, "flow_control": "cut_through"},
-    "bubble": {"vcs": 4, "buffers": 16, "deadlock_freedom": "bubble"},
-    "adaptive": {"vcs": 4, "routing": "adaptive"},
-    "deep": {"vcs": 2, "router_latency": 3, "credit_delay": 2},
-    "booksim": {"preset": "booksim", "packet_bytes": 128},
-    "speculative": {
-        "preset": "booksim",
-        "packet_bytes": 128,
-        "speculative": True,
-        "input_speedup": 2,
-        "allocator": "separable_input_first",
-    },
-}
-
-
-def network(dimensions: Any, **options: Any) -> PacketNetwork:
-    return PacketNetwork(PacketOptions(**options), Platform(tuple(dimensions)))
-
-
-def deliver(made: PacketNetwork, messages: list[tuple[int, ...]]) -> dict[int, int]:
-    """Send messages (time, source, destination, bytes), and answer when each arrives (picoseconds)."""
-    for number, (time, source, destination, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [(number, source, destination, size, -1)])
-    arrived: dict[int, int] = {}
-    last = 0
-    while (delivery := made.advance(None)) is not None:
-        time, numbers = delivery
-        assert time >= last
-        assert not arrived.keys() & set(numbers)
-        arrived |= dict.fromkeys(numbers, time)
-        last = time
-    return arrived
-
-
-@st.composite
-def loads(draw: st.DrawFn) -> tuple[str, str, list[tuple[int, int, int, int]]]:
-    platform = draw(st.sampled_from(sorted(PLATFORMS)))
-    npus = Platform(tuple(PLATFORMS[platform]())).npus
-    message = st.tuples(
-        st.integers(0, 200_000),
-        st.integers(0, npus - 1),
-        st.integers(1, npus - 1),
-        st.one_of(st.integers(1, 20_000), st.integers(1, 2_000_000)),
-    )
-    messages = draw(st.lists(message, min_size=1, max_size=12))
-    options = draw(st.sampled_from(sorted(set(OPTIONS) - ({"bubble"} if platform == "dragonfly" else set()))))
-    return platform, options, [(t, s, (s + d) % npus, b) for t, s, d, b in messages]
+from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
 
 
 @settings(deadline=None, max_examples=150)
@@ -252,7 +170,8 @@ def test_any_preset_runs_on_any_platform() -> None:
 def test_a_long_message_costs_less_than_its_flits() -> None:
     made = network(PLATFORMS["torus"]())
     size = 10**12
-    time, _ = (made.inject(0, [(0, 0, 1, size, -1)]), made.advance(None))[1] or (0, [])
+    made.inject(0, [(0, 0, 1, size, -1)])
+    time, _ = made.advance(None) or (0, [])
     assert time == pytest.approx(size / 64 * 1000, rel=1e-3)
     made.check()
 
@@ -281,8 +200,9 @@ def test_options_that_do_not_go_together(options: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize("key", ["vcs", "buffers", "flit_bytes", "packet_bytes", "router_latency", "input_speedup"])
 def test_zeros_are_errors(key: str) -> None:
+    options: dict[str, Any] = {key: 0}
     with pytest.raises(ValueError, match=f"{key} is 0; it must be at least 1"):
-        PacketOptions(**{key: 0})
+        PacketOptions(**options)
 
 
 def test_a_graph_of_another_package_runs(tmp_path: Any) -> None:

@@ -19,7 +19,7 @@ from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.topologies import MeshOptions, mesh
 from astra_sim_network_packet.traffic import sweep
-from test_packet import OPTIONS, PLATFORMS, deliver, loads, network
+from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
 
 Messages = list[tuple[int, ...]]
 
@@ -40,7 +40,7 @@ def edge(time: int, clock: int) -> int:
 
 def routers_of(name: str) -> int:
     """Routers of one of the platforms, as the error for a wrong number of clocks says."""
-    with pytest.raises(InputError, match="routers; one for each is right") as found:
+    with pytest.raises(InputError, match="routers; expected one for each") as found:
         network(PLATFORMS[name](), router_clock_ps=(1000,) * 1000)
     return int(str(found.value).split("the platform has ")[1].split()[0])
 
@@ -175,10 +175,10 @@ def test_a_long_message_costs_less_than_its_flits(options: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"router_clock_ps": (1000, 2000)}, "router_clock_ps has 2 clocks, and the platform has 5 routers; one for each is right"),
+        ({"router_clock_ps": (1000, 2000)}, "router_clock_ps has 2 clocks, and the platform has 5 routers; expected one for each"),
         (
             {"clock_ps": 700, "router_clock_ps": (1400,) * 4 + (1000,)},
-            "is 1000 for router 4, and clock_ps is 700, .* a divisor of 200 is right",
+            "is 1000 for router 4, and clock_ps is 700, .* a divisor of 200",
         ),
         ({"router_clock_ps": (1_000_000,) * 4 + (7,)}, "is 1000000 for router 0, more than 10000 times the cycle of 1 ps"),
         ({"preset": "garnet", "router_clock_ps": (1000,) * 5}, "router_clock_ps is given with preset 'garnet'"),

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 pytest.importorskip("astra_sim_network_packet")
 
@@ -45,7 +46,7 @@ collective-optimization: localBWAware
 WORKLOAD = "MICRO\n1\nlayer -1 5 NONE 0 5 NONE 0 5 {collective} 5\n"
 ENGINES = pytest.mark.parametrize("engine", ["python", "compiled"])
 FILES = ("--network", "garnet.txt", "--system", "s.txt", "--workload", "w.txt")
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=20"
 
 
@@ -103,8 +104,8 @@ def test_a_deadlock_ends_the_run_and_names_the_links_that_wait(folder: Path, eng
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("buffers-per-vc: 64", "buffers-per-vc: 0"), "garnet.txt:15: buffers-per-vc is '0'; a whole number of at least 1 is right"),
-        (("vcs-per-vnet: 8", "vcs-per-vnet: 0"), "garnet.txt:10: vcs-per-vnet is '0'; a whole number of at least 1 is right"),
+        (("buffers-per-vc: 64", "buffers-per-vc: 0"), "garnet.txt:15: buffers-per-vc is '0'; expected a whole number of at least 1"),
+        (("vcs-per-vnet: 8", "vcs-per-vnet: 0"), "garnet.txt:10: vcs-per-vnet is '0'; expected a whole number of at least 1"),
         (("package-packet-size: 512", "package-packet-size: 16"), "packet_bytes is 16, less than a flit of 32 bytes"),
     ],
 )

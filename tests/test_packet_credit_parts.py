@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.experiment import Experiment
 from astra_sim.options import structure
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 
 network_module = pytest.importorskip("astra_sim_network_packet.network")
 
@@ -57,7 +57,7 @@ def arrivals(folder: Path, file: dict[str, Any], messages: list[Message], **opti
     network = network_module.PacketNetwork(structure(PacketOptions, table, str(path)), read_platform(str(path)))
     for number, (at, source, destination, size, vnet) in enumerate(messages):
         network.inject(at * 1000, [(number, source, destination, size, vnet)])
-    arrived = {}
+    arrived: dict[int, int] = {}
     while (delivery := network.advance(None)) is not None:
         arrived |= dict.fromkeys(delivery[1], delivery[0] // 1000)
     network.check()

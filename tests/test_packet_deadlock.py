@@ -53,7 +53,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "booksim tail credit": {"preset": "booksim", "vcs": 2, "wait_for_tail_credit": True, "routing_delay": 0},
     "garnet with dateline": {"preset": "garnet", "deadlock_freedom": "dateline", "vcs": 2},
 }
-LINKS = {
+LINKS: dict[str, list[tuple[int, ...]]] = {
     "one ring": [(a, (a + 1) % 9) for a in range(9)],
     "torus": [(4 * x + y, 4 * u + v) for x in range(4) for y in range(4) for u, v in (((x + 1) % 4, y), (x, (y + 1) % 4))],
     "random": sorted({*((a, (a + 1) % 24) for a in range(24)), *(tuple(random.Random(7 + a).sample(range(24), 2)) for a in range(24))}),
@@ -123,7 +123,7 @@ def test_classes_share_no_virtual_channel_and_leave_none_out(preset: str, vcs: i
 
 
 def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a dragonfly of 6 NPUs need 2 classes of virtual channels; vcs is 1, at least 2 is right"):
+    with pytest.raises(InputError, match="a dragonfly of 6 NPUs need 2 classes of virtual channels; vcs is 1, expected at least 2"):
         network(read_platform(PLATFORMS["dragonfly 2"]), vcs=1)
     with pytest.raises(InputError, match="which is for rings, and the routes of a dragonfly of 6 NPUs can wait for each other in a circle"):
         network(read_platform(PLATFORMS["dragonfly 2"]), deadlock_freedom="bubble", vcs=4)

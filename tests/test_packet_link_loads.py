@@ -16,11 +16,11 @@ import astra_sim
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
-from astra_sim_network_packet.topologies import DragonflyOptions, FatTreeOptions, dragonfly, fat_tree
+from astra_sim_network_packet.topologies import DragonflyOptions, FatTreeOptions, Graph, dragonfly, fat_tree
 from astra_sim_network_packet.traffic import read_platform, sweep
 
 WIRES = "link_bandwidth_gb_per_s=32&link_latency_ns=1"
-BANDWIDTH = {"link_bandwidth_gb_per_s": 32.0}
+BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
 
 
 def carried(spec: str, **options: Any) -> dict[tuple[int, int, int], int]:
@@ -88,6 +88,7 @@ def test_a_fat_tree_from_a_file(tmp_path: Path) -> None:
     (dimension,) = fat_tree(FatTreeOptions(arity=3, levels=3, **BANDWIDTH))
     file = tmp_path / "tree.csv"
     # Positions of a file's graph are numbers; other names are switches.
+    assert isinstance(dimension.topology, Graph)
     lines = "\n".join(lines_of(dimension.topology.links)).split("\n")
     named = [",".join(f"s{w}" if i < 2 and w.isdigit() and int(w) >= 27 else w for i, w in enumerate(row.split(","))) for row in lines]
     file.write_text("\n".join(named) + "\n")
@@ -110,7 +111,7 @@ def test_dragonfly(routers: int, npus: int, global_links: int) -> None:
     """Every router to every other of its group, and one global link between groups: minimal routes take no more than one."""
     a, p, h = routers, npus, global_links
     groups = a * h + 1
-    expected = Counter()
+    expected: Counter[int] = Counter()
     expected[groups * a * p - 1] += 2 * groups * a * p
     expected[p * p + 2 * p * h * a * p] += groups * a * (a - 1)
     expected[(a * p) ** 2] += groups * (groups - 1)
@@ -136,6 +137,9 @@ def test_a_deep_fat_tree_carries_what_booksim_carries(network: dict[str, Any]) -
     low, middle, high, over = sweep(platform, PacketOptions(**network), "uniform", [0.05, 0.3, 0.5, 0.75], how)
     assert all(load.stable for load in (low, middle, high))
     if "preset" in network:
+        assert low.packet_latency is not None
+        assert middle.packet_latency is not None
+        assert high.packet_latency is not None
         assert middle.packet_latency - low.packet_latency == pytest.approx(25.8 - 24.0, abs=1.0)
         assert high.packet_latency - low.packet_latency == pytest.approx(31.0 - 24.0, abs=2.0)
         assert over.accepted_rate == pytest.approx(0.67, abs=0.03)

@@ -14,16 +14,16 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import errors
+from astra_sim.compute import MissingWork
 from astra_sim.engine import UnlikeCollectivesError
 from astra_sim.errors import AstraError, DeadlockError, PluginError
-from astra_sim.graph import Compute, ExecutionGraph, RankProgram, Receive
-from astra_sim.models import MissingWork
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from support import ROOT
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
-COLLECTIVE = {"workload": "plugin:collective?bytes=65536", "platform": RING}
+COLLECTIVE: dict[str, Any] = {"workload": "plugin:collective?bytes=65536", "platform": RING}
 RUNS: dict[str, dict[str, Any]] = {
     "layers": {"experiment": str(ROOT / "examples" / "vgg16_dgx2_pod.toml")},
     "python engine": {**COLLECTIVE, "engine": "python"},
@@ -103,7 +103,7 @@ def test_a_deadlock_of_many_npus_is_a_small_error() -> None:
 
 def stop(engine: str) -> NoReturn:
     """A run that cannot finish, in a process of its own."""
-    others = (RankProgram((Compute((), 1000),), (1, 2, 3)),)
+    others = (NpuProgram((Compute((), 1000),), (1, 2, 3)),)
     graph = ExecutionGraph((Receive((), rank(1), 64, 7),), (LogicalDimension(4, 1, 0),), (), None, others)
     astra_sim.simulate(workload=graph, platform=RING, engine=engine)
     raise AssertionError("the run finished")

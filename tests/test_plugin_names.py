@@ -16,15 +16,15 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import CollectiveProvider, InputWarning, PluginError, Provider, hookimpl
-from astra_sim.boundary import call
-from astra_sim.models import Compute, Work
+from astra_sim._boundary import call
+from astra_sim.compute import Compute, Work
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension
-from astra_sim.plugins import BUILT_IN, Plugins
 from astra_sim.schedule import Request, Schedule, exchange, shift
+from astra_sim.setup.plugins import BUILT_IN, Plugins
 from support import ROOT
 
-RUN = {
+RUN: dict[str, Any] = {
     "workload": "plugin:collective?bytes=4096",
     "platform": "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100",
 }

@@ -8,17 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support import ROOT
 
 if TYPE_CHECKING:
-    from conftest import Environment
+    from support.environments import Environment
 
+pytestmark = pytest.mark.xdist_group("wheels")  # in one process: the wheels are built once
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
 
 
 def block(language: str, number: int = 0) -> str:
     """A code block of the page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return blocks[number]
 
 
 def test_the_page_is_short() -> None:

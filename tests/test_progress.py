@@ -12,11 +12,15 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim import progress
-from astra_sim.progress import Progress
+from astra_sim.command import progress
+from astra_sim.command.progress import Progress
 
 TORUS = "plugin:torus?sizes=4,4,4&link_bandwidth_gb_per_s=32&link_latency_ns=10"
-LONG = {"workload": "plugin:collective?bytes=4194304", "platform": TORUS, "network": "plugin:packet?vcs=4&extrapolate=false"}
+LONG: dict[str, Any] = {
+    "workload": "plugin:collective?bytes=4194304",
+    "platform": TORUS,
+    "network": "plugin:packet?vcs=4&extrapolate=false",
+}
 
 
 class Screen(io.StringIO):
@@ -127,7 +131,7 @@ def test_what_progress_raises_ends_the_run(engine: str) -> None:
 
 def astra(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command where progress is told at once."""
-    code = "from astra_sim import progress; progress.FIRST_S = progress.LOG_S = 0.05; from astra_sim.cli import main; main()"
+    code = "from astra_sim.command import cli, progress; progress.FIRST_S = progress.LOG_S = 0.05; cli.main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -7,14 +7,14 @@ import math
 from typing import Any
 
 import astra_sim
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from networks import Replayed
-from test_symmetry import COLLECTIVES, algorithms, dimensions, experiments
+from support.layered_experiments import COLLECTIVES, algorithms, dimensions, experiments
+from support.networks import Replayed
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 

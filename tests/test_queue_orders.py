@@ -11,10 +11,10 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
-from astra_sim.engine import COLLECTIVE, Job, Order, Part, PartRecord, Rule, RuleOrder, Task, choose_engine
-from astra_sim.engine.queues import make_queue
-from astra_sim.plugins import Plugins
+from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
+from astra_sim.engine.reference.queues import Queue, make_queue
 from astra_sim.schedule import Collective
+from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import queue_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,7 +77,7 @@ ORDERS = st.builds(RuleOrder, RULES, st.dictionaries(KINDS, RULES, max_size=3))
 
 def places(order: Order, slots: int, moves: Sequence[Job | int | None]) -> list[int]:
     """The numbers of jobs as they start: a job enters, None starts the next, a number lets one of those that run go."""
-    queue = make_queue(slots, order)
+    queue: Queue[int] = make_queue(slots, order)
     started: list[int] = []
     running: list[int] = []
     for number, move in enumerate(moves):
@@ -110,14 +110,14 @@ def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(order: RuleOrder, 
     assert places(order, slots, moves) == places(order.__call__, slots, moves)
 
 
-def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PartRecord]:
+def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PhaseStepRecord]:
     """Three collectives a while apart, each of these jobs, on an engine: when each part was queued, started and ended."""
     made = choose_engine(engine)(1)
     made.add_queues([(slots, order)])
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
-    made.add_program(tasks, [0], lambda task, now: [[Part(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
+    made.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
     assert not made.run()
-    return list(made.parts(0))
+    return list(made.phase_steps(0))
 
 
 @settings(max_examples=150, deadline=None)
@@ -264,8 +264,8 @@ def test_the_order_of_the_plugin_page_works() -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (lambda kind, size, remaining: size / 2, "the key of a queue's order is .* for .* bytes; a whole number of 64 bits is right"),
-        (lambda kind, size, remaining: 2**63, "a whole number of 64 bits is right"),
+        (lambda kind, size, remaining: size / 2, "the key of a queue's order is .* for .* bytes; expected a whole number of 64 bits"),
+        (lambda kind, size, remaining: 2**63, "expected a whole number of 64 bits"),
         (lambda kind, size, remaining: size > 3, "is True for"),
         (lambda kind, size, remaining: 1 // 0, "the key of a queue's order failed: ZeroDivisionError"),
     ],
@@ -281,8 +281,8 @@ def test_a_key_that_is_none_is_an_error(engine: str, key: Any, words: str) -> No
     [
         (lambda: RuleOrder(by_kind={"all-gather": Rule()}), "'all-gather' is not a valid Collective"),
         (lambda: RuleOrder(Rule(in_turn=("all_gather", "gather"))), "'gather' is not a valid Collective"),
-        (lambda: RuleOrder(Rule(in_turn=("all_gather", "all_gather"))), "two different ones are right"),
-        (lambda: RuleOrder(Rule(in_turn=("all_gather",))), "two different ones are right"),
+        (lambda: RuleOrder(Rule(in_turn=("all_gather", "all_gather"))), "expected two different ones"),
+        (lambda: RuleOrder(Rule(in_turn=("all_gather",))), "expected two different ones"),
     ],
 )
 def test_rules_that_cannot_be_name_what_is_wrong(make: Callable[[], Order], words: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiment_checks import Outcome, check, differences, main
-from random_experiments import Experiment
+from support.experiment_checks import Outcome, check, differences, main
+from support.random_experiments import Experiment
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))

@@ -7,7 +7,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError, InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective, rank, shift
 from support import figures
@@ -19,7 +19,7 @@ RING = "plugin:ring?size={}&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=
 def run(npus: int, *programs: list[Operation], engine: str = "compiled", **more: Any) -> astra_sim.Result:
     """Run programs, one for each NPU; the last goes on for those that are left."""
     others = tuple(
-        RankProgram(tuple(program), tuple(range(number, npus)) if program is programs[-1] else (number,))
+        NpuProgram(tuple(program), tuple(range(number, npus)) if program is programs[-1] else (number,))
         for number, program in enumerate(programs)
         if number
     )
@@ -118,7 +118,7 @@ def test_classes_of_npus_give_the_same_answer(engine: str, system: str, algorith
         (LogicalDimension(3, 1, 0), LogicalDimension(4, 3, 1)),
         (),
         None,
-        tuple(RankProgram(tuple(programs[3 * stage]), tuple(range(3 * stage, 3 * stage + 3))) for stage in range(1, 4)),
+        tuple(NpuProgram(tuple(programs[3 * stage]), tuple(range(3 * stage, 3 * stage + 3))) for stage in range(1, 4)),
     )
     platform = "plugin:torus?sizes=3,4&link_bandwidth_gb_per_s=1&link_latency_ns=100"
     choices = {"workload": graph, "platform": platform, "engine": engine, "system": f"plugin:{system}?all_reduce={algorithm}"}
@@ -131,7 +131,7 @@ def test_classes_of_npus_give_the_same_answer(engine: str, system: str, algorith
 
 def test_npus_that_are_not_alike_are_all_simulated() -> None:
     """Stages that send from one place to another of the next stage."""
-    others = (RankProgram((Receive((), shift(-3), 10),), (2, 3)),)
+    others = (NpuProgram((Receive((), shift(-3), 10),), (2, 3)),)
     graph = ExecutionGraph((Send((), shift(3), 10),), (LogicalDimension(4, 1, 0),), (), None, others)
     with pytest.raises(DeadlockError):
         astra_sim.simulate(workload=graph, platform=RING.format(4))

@@ -72,7 +72,7 @@ def test_the_call_of_a_collective_on_the_host_takes_its_time_there(tmp_path: Pat
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (node(0, COLLECTIVE, comm_type=BARRIER, comm_size=0), "comm_type is 9 .BARRIER.; ALL_REDUCE, .*BROADCAST are right .any with"),
+        (node(0, COLLECTIVE, comm_type=BARRIER, comm_size=0), "comm_type is 9 .BARRIER.; expected ALL_REDUCE, .*BROADCAST .any with"),
         (node(0, COLLECTIVE, comm_type=BARRIER), "comm_type is 9 .BARRIER."),
         (node(0, COLLECTIVE, 7), "comm_type and comm_size are missing"),
         (node(0, NodeType.COMM_SEND_NODE, tensor_size=1024), "node 0 '': comm_size and comm_dst are missing"),

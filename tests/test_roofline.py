@@ -5,8 +5,9 @@ from __future__ import annotations
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, MissingWork, Work
+from astra_sim.compute import MissingWork, Work
 from astra_sim.options import structure
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_roofline.roofline import Roofline, RooflineOptions
 
@@ -89,13 +90,16 @@ def test_the_rule_of_astra_sim_2_cuts_to_nanoseconds() -> None:
     [
         ({}, "peak_tera_ops_per_s is missing, and peak_by_type has no fp16"),
         ({"peak_by_type": {"fp61": 1}}, "peak_by_type has 'fp61'; known: fp64"),
-        ({"peak_by_type": {"fp16": 0}}, "fp16 is 0; a number above 0"),
+        ({"peak_by_type": {"fp16": 0}}, "fp16 is 0; expected a number above 0"),
         ({"peak_tera_ops_per_s": 1, "element_type": "fp15"}, "element_type is 'fp15'"),
         ({"peak_tera_ops_per_s": 1, "rule": "astra2"}, "memory_bandwidth_gb_per_s is missing; the rule astra2 needs it"),
-        ({"peak_tera_ops_per_s": 1, "efficiency_function": "os:_exit"}, "efficiency_function is 'os:_exit'; the name of a function of"),
+        (
+            {"peak_tera_ops_per_s": 1, "efficiency_function": "os:_exit"},
+            "efficiency_function is 'os:_exit'; expected the name of a function of",
+        ),
         (
             {"peak_tera_ops_per_s": 1, "efficiency_table": [{"operations": 2, "efficiency": 1}, {"operations": 2, "efficiency": 1}]},
-            "efficiency_table has operations 2, 2; each more than the one before",
+            "efficiency_table has operations 2, 2; expected each more than the one before",
         ),
         ({"peak_tera_ops_per_s": 1, "efficiency_table": [{"operations": 2, "efficiency": 2}]}, "efficiency is 2; it must be at most 1"),
     ],

@@ -9,15 +9,15 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import InputError
-from astra_sim.components import build
-from astra_sim.csv_reports import backend_end_to_end, detailed, end_to_end
-from astra_sim.experiment import Experiment
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, RankProgram, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
 from astra_sim.platform import Dimension, LogicalDimension, Platform
-from astra_sim.plugins import shared_plugins
 from astra_sim.schedule import Collective, Peer, rank
-from networks import OneWire
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
+from astra_sim_reports_astra1.tables import backend_end_to_end, detailed, end_to_end
 from support import figures
+from support.networks import OneWire
 
 RUNS = [(engine, symmetry) for engine in ("python", "compiled") for symmetry in (True, False)]
 TORUS = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -69,17 +69,17 @@ DIMENSIONS = (LogicalDimension(2, 1, 0), LogicalDimension(2, 2, 1), LogicalDimen
 GROUPS = {"inner": [0, 1], "outer": [0, 4, 8, 12], "both": [0, 1, 4, 5]}
 
 
-def of_npu_0(*operations: Operation, others: tuple[RankProgram, ...] = ()) -> ExecutionGraph:
+def of_npu_0(*operations: Operation, others: tuple[NpuProgram, ...] = ()) -> ExecutionGraph:
     """A graph in which NPU 0 and the `others` do something, and all that are left compute."""
     busy = {0, *(npu for program in others for npu in program.npus)}
-    idle = RankProgram((Compute((), 1000),), tuple(npu for npu in range(16) if npu not in busy))
+    idle = NpuProgram((Compute((), 1000),), tuple(npu for npu in range(16) if npu not in busy))
     return ExecutionGraph(operations, DIMENSIONS, (), None, (*others, idle))
 
 
 def in_group(members: list[int]) -> ExecutionGraph:
     """An all-reduce of 8000 bytes among some NPUs."""
     operation = Communicate((), Collective.ALL_REDUCE, 8000, (0, 1, 2), -1, Pass.FORWARD, group=tuple(members))
-    return of_npu_0(operation, others=(RankProgram((operation,), tuple(members[1:])),))
+    return of_npu_0(operation, others=(NpuProgram((operation,), tuple(members[1:])),))
 
 
 def simulate(graph: ExecutionGraph, **more: Any) -> astra_sim.Result:
@@ -118,7 +118,7 @@ def test_a_group_counts_in_the_dimensions_that_its_messages_take(
 def test_a_message_counts_in_the_dimension_it_takes(engine: str, symmetry: bool) -> None:
     """Two messages of 5000 bytes, the second from the NPU's only unit: it begins when the first has arrived."""
     sends: list[Operation] = [Send((), rank(8), 5000, 0), Send((), rank(8), 5000, 1)]
-    receives = RankProgram((Receive((), rank(0), 5000, 0), Receive((), rank(0), 5000, 1)), (8,))
+    receives = NpuProgram((Receive((), rank(0), 5000, 0), Receive((), rank(0), 5000, 1)), (8,))
     result = simulate(of_npu_0(*sends, others=(receives,)), engine=engine, symmetry=symmetry)
     outer = result.dimensions[2]
     # Two hops of 100 ns; a ring has the bandwidth of both directions.
@@ -132,7 +132,7 @@ def test_a_message_counts_in_the_dimension_it_takes(engine: str, symmetry: bool)
 def test_requests_of_messages_count_as_those_of_collectives() -> None:
     """Under the rendezvous protocol who receives asks for the message with 8192 bytes."""
     receives: list[Operation] = [Receive((), rank(4), 5000)]
-    result = simulate(of_npu_0(*receives, others=(RankProgram((Send((), rank(0), 5000),), (4,)),)), rendezvous=True)
+    result = simulate(of_npu_0(*receives, others=(NpuProgram((Send((), rank(0), 5000),), (4,)),)), rendezvous=True)
     assert result.network["payload_bytes_per_dimension"] == [0, 0, 8192]
     assert result.messages == 2
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import astra_sim
 import pytest
-from astra_sim import utilisation
-from astra_sim.csv_reports import write_reports
+from astra_sim import write_reports
 from astra_sim.errors import InputError, InputWarning
-from astra_sim.result import Result
+from astra_sim.report.result import Result
+from astra_sim_reports_astra1 import utilisation
 
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 FILE = "run_dimension_utilization.csv"
@@ -75,7 +75,7 @@ def test_the_result_is_written_first_and_the_series_last(tmp_path: Path) -> None
 
 
 def test_an_unknown_series_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="series is 'some'; limited, all, none are right"):
+    with pytest.raises(InputError, match="series is 'some'; expected limited, all, none"):
         write_reports(result(), tmp_path, series="some")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim_compute_systolic.array import Accesses, Dataflow, Folds, Mapping, SystolicArray
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,5 +82,5 @@ def test_a_convolution_is_a_product_over_its_windows() -> None:
 
 
 def test_a_filter_larger_than_its_input_is_an_error() -> None:
-    with pytest.raises(InputError, match="filter_width is 4; at most the input_width, which is 3, is right"):
+    with pytest.raises(InputError, match="filter_width is 4; expected at most the input_width, which is 3"):
         Convolution(input_height=3, input_width=3, filter_height=3, filter_width=4, channels=1, filters=1)

@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.cli import astra
-from astra_sim.models import Convolution, Gemm, MissingWork, Work
+from astra_sim.command.cli import astra
+from astra_sim.compute import MissingWork, Work
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.compute import Systolic, SystolicOptions
@@ -75,7 +77,7 @@ def test_time_is_cycles_by_clock() -> None:
 
 def test_a_bandwidth_makes_the_array_wait() -> None:
     shape = Convolution(input_height=20, input_width=20, filter_height=3, filter_width=3, channels=8, filters=32)
-    options = {"array_rows": 8, "array_cols": 8, "ifmap_sram_kib": 1, "filter_sram_kib": 1, "ofmap_sram_kib": 1}
+    options: dict[str, Any] = {"array_rows": 8, "array_cols": 8, "ifmap_sram_kib": 1, "filter_sram_kib": 1, "ofmap_sram_kib": 1}
     free, fast, slow = (
         Systolic(SystolicOptions(dram_bandwidth_elements_per_cycle=bandwidth, **options)).cycles(shape) for bandwidth in (None, 1000, 1)
     )
@@ -107,7 +109,7 @@ def test_a_workload_with_shapes_runs_under_every_model(compute: str, forward_ns:
 def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
     (tmp_path / "shapes.toml").write_text(WORKLOAD)
     (tmp_path / "small.cfg").write_text(CONFIGURATION.replace("CALC", "USER"))
-    arguments = {"workload": str(tmp_path / "shapes.toml"), "platform": RING}
+    arguments: dict[str, Any] = {"workload": str(tmp_path / "shapes.toml"), "platform": RING}
     from_file = astra_sim.simulate(compute=str(tmp_path / "small.cfg"), **arguments)
     options = "array_rows=4&array_cols=8&dataflow=ws&dram_bandwidth_elements_per_cycle=10"
     by_hand = astra_sim.simulate(compute=f"plugin:systolic?{options}&ifmap_sram_kib=1&filter_sram_kib=2&ofmap_sram_kib=3", **arguments)
@@ -131,14 +133,14 @@ def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
                     "filter_width = 1, channels = 1, filters = 1 }"
                 ),
             ),
-            "layers 0: forward: gemm and convolution are given; one of the two is right",
+            "layers 0: forward: gemm and convolution are given; expected one of the two",
         ),
         (
             (
                 "gemm = { m = 16, n = 128, k = 512 }",
                 "convolution = { input_height = 2, input_width = 2, filter_height = 3, filter_width = 1, channels = 1, filters = 1 }",
             ),
-            "layers 0: forward: convolution: filter_height is 3; at most the input_height, which is 2, is right",
+            "layers 0: forward: convolution: filter_height is 3; expected at most the input_height, which is 2",
         ),
     ],
 )
@@ -176,11 +178,11 @@ def test_a_configuration_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("ArrayHeight: 4", "ArrayHeight: 0", "a.cfg: ArrayHeight is '0'; a whole number from 1"),
+        ("ArrayHeight: 4", "ArrayHeight: 0", "a.cfg: ArrayHeight is '0'; expected a whole number from 1"),
         ("ArrayWidth: 8", "ArrayWidth: many", "a.cfg: ArrayWidth is 'many'"),
         ("ArrayWidth: 8\n", "", r"a.cfg: ArrayWidth is missing in \[architecture_presets\]"),
-        ("Dataflow : ws", "Dataflow : rs", "a.cfg: Dataflow is 'rs'; os, ws or is is right"),
-        ("CALC", "NONE", "a.cfg: InterfaceBandwidth is 'NONE'; USER or CALC is right"),
+        ("Dataflow : ws", "Dataflow : rs", "a.cfg: Dataflow is 'rs'; expected os, ws or is"),
+        ("CALC", "NONE", "a.cfg: InterfaceBandwidth is 'NONE'; expected USER or CALC"),
         ("[run_presets]", "[run]", r"a.cfg: the section \[run_presets\] is missing"),
         ("[general]", "general", "a.cfg: File contains no section headers"),
         ("IfmapSramSzkB: 1", "IfmapSramSzkB: -1", "IfmapSramSzkB is '-1'"),
@@ -205,11 +207,11 @@ def test_a_topology_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "gemm", "message"),
     [
-        ("Layer,M,N,K,\na,1,2,\n", True, "t.csv:2: 2 numbers follow the name; 3 are right: M, N, K"),
-        ("Layer,M,N,K,\na,1,2,3,\n", False, "t.csv:2: 3 numbers follow the name; 7 are right.*without --gemm"),
-        ("Layer,M,N,K,\n\na,1,x,3,\n", True, "t.csv:3: N is 'x'; a whole number from 1"),
+        ("Layer,M,N,K,\na,1,2,\n", True, "t.csv:2: 2 numbers follow the name; expected 3: M, N, K"),
+        ("Layer,M,N,K,\na,1,2,3,\n", False, "t.csv:2: 3 numbers follow the name; expected 7.*without --gemm"),
+        ("Layer,M,N,K,\n\na,1,x,3,\n", True, "t.csv:3: N is 'x'; expected a whole number from 1"),
         ("Layer,M,N,K,\na,1,0,3,\n", True, "t.csv:2: N is '0'"),
-        ("h\na,3,3,4,1,1,1,1,\n", False, "t.csv:2: filter_height is 4; at most the input_height, which is 3, is right"),
+        ("h\na,3,3,4,1,1,1,1,\n", False, "t.csv:2: filter_height is 4; expected at most the input_height, which is 3"),
         ("Layer,M,N,K,\n", True, "t.csv: no layer follows the heading"),
     ],
 )

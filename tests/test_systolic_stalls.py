@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.stalls import simulate_stalls, simulate_without_stalls
 from astra_sim_compute_systolic.write_buffer import DramTraffic
@@ -80,7 +80,7 @@ class Layer:
                 else:
                     moving = self.skewed(left, array.rows, length)
                     part = right[row * array.rows : row * array.rows + used_rows]
-                    loading = [[] for _ in range(array.rows - used_rows)] + part[::-1]
+                    loading: list[list[int]] = [[] for _ in range(array.rows - used_rows)] + part[::-1]
                     other = loading + [[] for _ in range(length - array.rows)]
                     starts = [2 * array.rows - 1 + t for t in range(time)]
                 for start in starts:

@@ -6,10 +6,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.components import build
-from astra_sim.experiment import Experiment
 from astra_sim.graph import Communicate, Compute, Wait
-from astra_sim.plugins import shared_plugins
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
 
 SHORT = {"forward": "f", "input_gradient": "i", "weight_gradient": "w"}
 
@@ -41,6 +41,7 @@ def program(loop: str, count: int = 2, passes: int = 1, sizes: tuple[int, ...] =
         if isinstance(operation, Compute) and operation.idle:
             words.append("G")
             continue
+        assert isinstance(operation, (Compute, Communicate, Wait))
         where = SHORT[operation.training_pass] + str(operation.layer)
         if isinstance(operation, Communicate):
             marks = "!" * operation.blocking + "^" * operation.urgent

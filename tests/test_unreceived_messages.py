@@ -8,7 +8,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError, RunError
-from astra_sim.graph import Compute, ExecutionGraph, Operation, RankProgram, Receive, Send
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import shift
 from astra_sim_chakra import Node, NodeType, write_nodes
@@ -22,7 +22,7 @@ CHOICES = [
 ]
 
 
-def run(operations: tuple[Operation, ...], others: tuple[RankProgram, ...] = (), **more: Any) -> astra_sim.Result:
+def run(operations: tuple[Operation, ...], others: tuple[NpuProgram, ...] = (), **more: Any) -> astra_sim.Result:
     graph = ExecutionGraph(operations, (LogicalDimension(4, 1, 0),), (), None, others)
     return astra_sim.simulate(workload=graph, platform=RING, **more)
 
@@ -32,7 +32,7 @@ def test_a_send_without_a_receive_is_named(choice: dict[str, Any]) -> None:
     sends = (Send((), shift(1), 4096, 7, name="lost"), Compute((0,), 1000))
     nothing = (Compute((), 1000),)
     with pytest.raises(RunError) as caught:
-        run(sends, (RankProgram(nothing, (1, 2, 3)),), **choice)
+        run(sends, (NpuProgram(nothing, (1, 2, 3)),), **choice)
     assert str(caught.value).startswith("messages have arrived for which no receive is there")
     assert "NPU 0: operation 0 (send of 4096 bytes, 'lost') to NPU 1 with tag 7 is received by none" in str(caught.value)
     assert caught.value.exit_status == 1
@@ -54,7 +54,7 @@ def test_a_deadlock_tells_of_the_message_that_came_under_another_tag(engine: str
     receives = (Receive((), shift(-1), 4096, 1),)
     nothing = (Compute((), 1000),)
     with pytest.raises(DeadlockError) as caught:
-        run((Send((), shift(1), 4096, 2),), (RankProgram(receives, (1,)), RankProgram(nothing, (2, 3))), engine=engine)
+        run((Send((), shift(1), 4096, 2),), (NpuProgram(receives, (1,)), NpuProgram(nothing, (2, 3))), engine=engine)
     assert "NPU 1: operation 0 (receive of 4096 bytes) waits for a message of NPU 0 with tag 1" in str(caught.value)
     assert "to NPU 1 with tag 2 is received by none" in str(caught.value)
 

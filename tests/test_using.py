@@ -11,9 +11,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim import cli
+from astra_sim.command import cli
+from astra_sim.compute import Compute, Work
 from astra_sim.graph import ProgramBuilder
-from astra_sim.models import Compute, Memory, Work
+from astra_sim.memory import Memory
 from support import ROOT
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -186,7 +187,7 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
 
 
 def test_help_is_quick_to_import() -> None:
-    code = "import sys, astra_sim.cli as c; sys.argv = ['astra', '--help']\ntry: c.main()\nexcept SystemExit: pass\n"
+    code = "import sys, astra_sim.command.cli as c; sys.argv = ['astra', '--help']\ntry: c.main()\nexcept SystemExit: pass\n"
     code += "heavy = {'numpy', 'rich', 'cattrs', 'astra_sim.engine', 'astra_sim_collectives.ring', 'astra_sim_systems.astra1'}\n"
     code += "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import dev
+from devtools import workspace
 
 if TYPE_CHECKING:
-    from conftest import Environment
+    from support.environments import Environment
 
-MEMBERS = dev.members()
+pytestmark = pytest.mark.xdist_group("wheels")  # in one process: the wheels are built once
+MEMBERS = workspace.members()
 
 
 def project(member: Path) -> dict[str, str]:
-    return tomllib.loads((member / "pyproject.toml").read_text())["project"]
+    table: dict[str, str] = tomllib.loads((member / "pyproject.toml").read_text())["project"]
+    return table
 
 
 def import_name(member: Path) -> str:
@@ -38,7 +40,8 @@ def environment(clean_environment: Callable[[], Environment]) -> Environment:
 
 @pytest.fixture(params=MEMBERS, ids=lambda member: member.name)
 def member(request: pytest.FixtureRequest) -> Path:
-    return request.param
+    folder: Path = request.param
+    return folder
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_a_wheel_is_typed(member: Path, wheel: zipfile.Path) -> None:
 
 
 def test_a_wheel_has_its_licence(member: Path, wheel: zipfile.Path) -> None:
-    assert (wheel / info_of(member) / "licenses" / "LICENSE").read_text() == (dev.ROOT / "LICENSE").read_text()
+    assert (wheel / info_of(member) / "licenses" / "LICENSE").read_text() == (workspace.ROOT / "LICENSE").read_text()
 
 
 def test_the_metadata_of_a_wheel_name_the_licence_and_describe_the_package(member: Path, wheel: zipfile.Path) -> None:
@@ -86,8 +89,10 @@ def test_the_metadata_of_a_wheel_name_the_licence_and_describe_the_package(membe
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Summary"] == project(member)["description"]
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.json["description"].strip() == (member / "README.md").read_text().strip()
-    assert metadata["Name"] in metadata.json["description"]
+    description = metadata.json["description"]
+    assert isinstance(description, str)
+    assert description.strip() == (member / "README.md").read_text().strip()
+    assert metadata["Name"] in description
 
 
 # -- What is installed -------------------------------------------------------------------------------------------------

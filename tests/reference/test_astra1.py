@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra1 import differences, explained, simulate
 from support import figures
+from support.astra1 import differences, explained, simulate
 
 # Messages up to which a case is also simulated message by message by the Python engine, and how many such messages in all.
 FEASIBLE, BUDGET = 20_000, 1_000_000

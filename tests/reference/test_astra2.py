@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import astra_sim
 import pytest
 from astra_sim_chakra import Node, NodeType, write_nodes
+from support import ROOT
+from support.references import cases_or_skip
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("ASTRA_REFERENCE", ROOT.parent / "shared" / "reference"))
-FILE = FOLDER / "astra2.jsonl"
 PAGE = ROOT / "docs" / "differences.md"
 FILES = {"network_yml": "n.yml", "system_json": "s.json", "remote_memory_json": "m.json", "comm_group_json": "g.json"}
 OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rendezvous", "injection-scale": "injection_scale"}
@@ -28,11 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
 @pytest.fixture(scope="module", name="cases")
 def cases_fixture() -> list[dict[str, Any]]:
     """Collectives and traces; 1.0 workloads there went through a converter of another program."""
-    if not FILE.is_file():
-        pytest.skip(f"no reference cases: {FILE}")
-    with open(FILE) as lines:
-        cases = [json.loads(line) for line in lines]
-    return [case for case in cases if case["workload"]["kind"] != "text" and "undefined_behaviour" not in case]
+    return [case for case in cases_or_skip("astra2.jsonl") if case["workload"]["kind"] != "text" and "undefined_behaviour" not in case]
 
 
 def node(fields: dict[str, Any]) -> Node:
@@ -82,7 +76,7 @@ def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Resul
             arguments[OPTIONS[name]] = json.loads(value)
     if case["backend"] == "congestion_aware":
         arguments["set"] = ["network.congestion=aware"]
-    files = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
+    files: dict[str, Any] = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
     return astra_sim.simulate(**files, **arguments, **more)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.components import build
-from astra_sim.engine import COLLECTIVE, Job, Part, Task, choose_engine
-from astra_sim.experiment import Experiment
+from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task, choose_engine
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension, Platform
-from astra_sim.plugins import shared_plugins
 from astra_sim.schedule import Collective, Request, Schedule, lower
-from conftest import reference_cases
+from astra_sim.setup.components import build
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
+from support.references import reference_cases
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling"}
 CASES = reference_cases("astra2.jsonl")
@@ -146,7 +146,7 @@ def run(case: dict[str, Any], made: Any, name: str) -> Any:
             groups[dimension] = engine.add_groups(dimension.groups(platform.npus), dimension)
         schedules.append((engine.add_schedule(lowered(schedule), groups[dimension]), dimension.physical or 0))
     issued = [
-        [Part(Job(0, "", 0, 0), queue=queue, phase=engine.add_phase(schedule, together=False)) for schedule, queue in schedules]
+        [PhaseStep(Job(0, "", 0, 0), queue=queue, phase=engine.add_phase(schedule, together=False)) for schedule, queue in schedules]
         for _ in chunks(case)
     ]
     engine.add_program([Task(COLLECTIVE, 0)], range(platform.npus), lambda task, now: issued)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_garnet import FULL, cases
+from support.references import FULL, cases_or_skip
 
 pytest.importorskip("astra_sim_network_packet")
 
@@ -45,7 +45,7 @@ def run(case: dict[str, Any]) -> Any:
 
 def sample(kind: str, step: int) -> Iterator[dict[str, Any]]:
     """Every so manyth case of a kind; all where ASTRA_REFERENCE_FULL is set."""
-    found = [case for case in cases("booksim.jsonl") if case["kind"] == kind]
+    found = [case for case in cases_or_skip("booksim.jsonl") if case["kind"] == kind]
     yield from found if FULL else found[::step]
 
 
@@ -73,7 +73,7 @@ def at(case: dict[str, Any], rate: float) -> dict[str, Any]:
 
 def test_the_network_saturates_within_one_step_of_where_booksim_does() -> None:
     by_configuration: dict[str, tuple[float, dict[str, Any]]] = {}
-    for case in cases("booksim.jsonl"):
+    for case in cases_or_skip("booksim.jsonl"):
         rate = case["saturation_rate_estimate"]
         if case["kind"] == "lat" and rate + STEP < 0.95:
             by_configuration.setdefault(case["id"].partition("-lat")[0], (rate, case))

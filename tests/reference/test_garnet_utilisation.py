@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.utilisation import dimension_utilization
-from test_garnet import MOST_FLITS, cases, lost_wake_up
+from astra_sim_reports_astra1.utilisation import dimension_utilization
+from support.garnet import MOST_FLITS, lost_wake_up
+from support.references import cases_or_skip
 
 pytest.importorskip("astra_sim_network_packet.network")
 
@@ -19,10 +21,10 @@ def windows(text: str) -> list[list[float]]:
 
 def test_utilisation_is_equal(tmp_path: Path) -> None:
     tried = 0
-    for case in cases("garnet.jsonl"):
+    for case in cases_or_skip("garnet.jsonl"):
         if case["stats"]["flits_inj"] > MOST_FLITS:
             continue
-        files = {}
+        files: dict[str, Any] = {}
         for name in ("network", "system", "workload"):
             files[name] = str(tmp_path / f"{name}.txt")
             (tmp_path / f"{name}.txt").write_text(case[f"{name}_txt"])

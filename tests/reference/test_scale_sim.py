@@ -9,7 +9,8 @@ import pytest
 from astra_sim_compute_systolic import reports_csv
 from astra_sim_compute_systolic.report import LayerReport, report_layer
 from astra_sim_compute_systolic.scale_sim_files import read_configuration, read_topology
-from conftest import ROOT, reference_cases
+from support import ROOT
+from support.references import reference_cases
 
 REPORTS = {
     "COMPUTE_REPORT": reports_csv.compute_report,

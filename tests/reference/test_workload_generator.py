@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from astra_sim_compute_systolic.generate.command import generate
 from click.testing import CliRunner
-from conftest import reference_cases
+from support.references import reference_cases
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,26 @@
 """astra: a plugin framework that simulates distributed deep-learning training.
 
-`simulate` runs an experiment; `load_experiment` reads one. Plugin authors use `hookimpl` and the classes named in `__all__`.
+`simulate` runs an experiment; `load_experiment` reads one; `write_reports` writes files about results. Plugins import the names in
+`__all__` and the modules in `PUBLIC_MODULES`.
 Everything is imported when it is first used.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
     from astra_sim.api import simulate
     from astra_sim.errors import AstraError, DeadlockError, InputError, InputWarning, PluginError, RunError, ScheduleError
-    from astra_sim.experiment import Experiment, load_experiment
     from astra_sim.function_table import get_include
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
     from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
-    from astra_sim.result import Result
+    from astra_sim.report.result import Result
+    from astra_sim.report.writing import write_reports
+    from astra_sim.setup.experiment import Experiment, load_experiment
 
 __all__ = [
     "AstraError",
@@ -38,24 +41,47 @@ __all__ = [
     "load_experiment",
     "option",
     "simulate",
+    "write_reports",
 ]
 
-_HOMES = {
-    "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
-    "experiment": ("Experiment", "load_experiment"),
-    "function_table": ("get_include",),
-    "hookspecs": ("hookimpl",),
-    "options": ("option",),
-    "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
-    "result": ("Result",),
-    "api": ("simulate",),
-}
-_HOME = {name: f"astra_sim.{module}" for module, names in _HOMES.items() for name in names}
+PUBLIC_MODULES = (
+    "schedule",
+    "graph",
+    "platform",
+    "network",
+    "system",
+    "compute",
+    "memory",
+    "shapes",
+    "layers",
+    "context",
+    "options",
+    "providers",
+    "hookspecs",
+    "errors",
+    "units",
+    "rows",
+    "files",
+    "reports",
+    "toml_text",
+    "function_table",
+    "testing",
+    "testing.contracts",
+    "commands",
+)
+"""The modules of this package that plugins may import. All others may change from release to release."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'astra_sim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
+        "setup.experiment": ("Experiment", "load_experiment"),
+        "function_table": ("get_include",),
+        "hookspecs": ("hookimpl",),
+        "options": ("option",),
+        "providers": ("CollectiveProvider", "FileFormat", "Provider", "SchedulerProvider"),
+        "report.result": ("Result",),
+        "report.writing": ("write_reports",),
+        "api": ("simulate",),
+    },
+)

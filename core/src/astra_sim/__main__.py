@@ -13,7 +13,7 @@ def main() -> None:
     default = signal.getsignal(signal.SIGINT)
     if default is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    from astra_sim.cli import main as run
+    from astra_sim.command.cli import main as run
 
     signal.signal(signal.SIGINT, default)
     run()

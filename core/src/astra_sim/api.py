@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from astra_sim.boundary import staying
-from astra_sim.components import Components, build
+import attrs
+
+from astra_sim._boundary import staying
 from astra_sim.errors import InputError
-from astra_sim.experiment import SECTIONS, Experiment, load_experiment
-from astra_sim.plugins import Plugins, shared_plugins
-from astra_sim.result import Result, make_result
-from astra_sim.simulation import simulate_graph
+from astra_sim.report.result import Result, make_result
+from astra_sim.run.simulation import simulate_graph
+from astra_sim.setup.components import Components, build
+from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
@@ -53,32 +56,22 @@ def simulate(
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
     """
+    given = dict(locals())  # components and options of the run, by the names of their sections and fields
     started = time.perf_counter()
     plugins = plugins or shared_plugins()
     if not isinstance(experiment, (Experiment, type(None))):
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
-        raise InputError(f"set is {set!r}; a list of texts such as 'system.splits=8' is right")
+        raise InputError(f"set is {set!r}; expected a list of texts such as 'system.splits=8'")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
-    choices = dict(zip(SECTIONS, (workload, system, network, platform, compute, memory), strict=True))
-    for kind, choice in choices.items():
-        if choice is not None:
-            made.use(kind, choice, plugins, where=kind)
-    run = {
-        "passes": passes,
-        "compute_scale": compute_scale,
-        "comm_scale": comm_scale,
-        "injection_scale": injection_scale,
-        "queues_per_dim": queues_per_dim,
-        "rendezvous": rendezvous,
-        "symmetry": symmetry,
-        "engine": engine,
-    }
-    if groups is not None:
-        made.use_groups(groups)
-    made.run.update({key: value for key, value in run.items() if value is not None})
+    for kind in SECTIONS:
+        if given[kind] is not None:
+            made.use(kind, given[kind], plugins, where=kind)
+    for field in attrs.fields(RunOptions):
+        if given[field.name] is not None:
+            made.choose(field.name, given[field.name])
     for assignment in set:
         made.set(assignment)
     with _without_collection():

@@ -1,4 +1,4 @@
-"""Every error that an input can cause. All derive from `AstraError`; nothing else should reach a user."""
+"""All errors that an input can cause. They derive from `AstraError`; no other exception should reach a user."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _LONGEST_MESSAGE = 1200
 
 
 def shortened(message: str) -> str:
-    """A message without its middle where it is very long."""
+    """A message; if it is very long, without its middle."""
     half = _LONGEST_MESSAGE // 2
     return message if len(message) <= _LONGEST_MESSAGE else f"{message[:half]} ... {message[-half:]}"
 
 
 def printable(text: str) -> str:
-    """A text in which what a terminal would obey, or cannot show, is escaped: control characters other than the end of a line."""
+    """A text with control characters escaped, which a terminal would obey or cannot show; line ends stay."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in "\n\u00a0" else repr(letter)[1:-1] for letter in text)
 
 
 def in_figures(number: float) -> str:
-    """A number for a message: with six figures where it has many, of whatever size."""
+    """A number for a message: rounded to six digits if it has many, whatever its size."""
     if isinstance(number, int) and abs(number) >= 10**300:
         return f"{'-' if number < 0 else ''}10^{math.log10(abs(number)):.0f}"
     return str(number) if isinstance(number, int) and abs(number) < 10**15 else f"{number:.6g}"
@@ -43,12 +43,12 @@ class AstraError(Exception):
         super().__init__(shortened(printable(shortened(message))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it is pickled and copied: without `__init__`, whose arguments differ from class to class."""
+        """Pickle and copy without `__init__`, whose arguments differ from class to class."""
         return _restored, (type(self), self.args, dict(vars(self)))
 
 
 class InputError(AstraError):
-    """An input is wrong: a file, key, line or option, whose name and value the message gives. Exit status 2."""
+    """An input is wrong: a file, key, line or option, which the message names with its value. Exit status 2."""
 
     exit_status = 2
 
@@ -62,11 +62,11 @@ class ScheduleError(InputError):
 
 
 class InputWarning(UserWarning):
-    """Something in an input has no effect."""
+    """A part of an input has no effect."""
 
 
 def warn(message: str) -> None:
-    """Say that something in an input has no effect: a Python warning, a line on standard error from the command line."""
+    """Say that something in an input has no effect: an InputWarning, a line on standard error from the command line."""
     warnings.warn(printable(message), InputWarning, stacklevel=2)
 
 
@@ -75,7 +75,7 @@ class RunError(AstraError):
 
 
 class DeadlockError(RunError):
-    """A run cannot finish. The message names who waits for what; `waiting` holds the same, a line each, of the first `MOST_LINES`."""
+    """A run cannot finish. The message names what waits for what; `waiting` holds the first `MOST_LINES` of these, a line each."""
 
     MOST_LINES = 1000
 
@@ -91,10 +91,17 @@ def _restored(cls: type[AstraError], arguments: tuple[Any, ...], attributes: dic
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:
-    """Text that helps a person who misspelt `word`: the closest known name, or all of them."""
+    """A hint for a misspelt `word`: the closest known name, or all of them."""
     names = sorted(known)
     word = str(word)
     close = difflib.get_close_matches(word[:100], names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def located(error: AstraError, where: str) -> AstraError:
+    """The error with its place in front of the message, unless it names the place already."""
+    if not isinstance(error, InputError) or str(error).startswith(printable(where)):
+        return error
+    return type(error)(f"{where}: {error}")

@@ -1,22 +1,90 @@
-"""Output files, written as a set: each under a temporary name beside its own, and renamed when all are complete.
+"""Input files, read with errors that name file and line; output files, written as a set.
 
-So a full disk, a missing permission or Ctrl-C leaves what was there before.
+Each file of a set is written under a temporary name beside its own, and renamed when all are complete. So a full disk, a missing
+permission or Ctrl-C leaves what was there before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Any, Self
 
-from astra_sim.errors import RunError
+import tomli
+
+from astra_sim.errors import InputError, RunError
 
 FilePath = str | os.PathLike[str]
+Table = dict[str, Any]
+MAX_FILE_BYTES = 1 << 28
+
+# -- Reading -----------------------------------------------------------------------------------------------------------
+
+
+def read_text(path: str) -> str:
+    """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path!r}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path}: more than {MAX_FILE_BYTES} bytes are too many for an input file")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file (byte {data[error.start]:#04x} at position {error.start})") from None
+    if "\0" in text:
+        raise InputError(f"{path}: not a text file (zero byte at position {text.index(chr(0))})")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_toml(text: str, path: str) -> Table:
+    """A TOML file's table. Raises InputError naming the file and line."""
+    try:
+        return tomli.loads(text)
+    except (tomli.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from None
+    except ValueError:  # a whole number that Python does not convert
+        raise InputError(f"{path}: a number has more than {sys.get_int_max_str_digits()} digits") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > sys.get_int_max_str_digits():
+        raise ValueError(f"a number has {len(digits)} digits; expected at most {sys.get_int_max_str_digits()}")
+    return int(digits)
+
+
+def parse_json(text: str, path: str) -> Any:
+    """What a JSON file holds. Raises InputError naming the file and line, or a key that stands twice in an object."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Table:
+    """An object in which no key stands twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} is given twice")
+    return table
+
+
+# -- Writing -----------------------------------------------------------------------------------------------------------
 
 
 class FileSet:

@@ -1,4 +1,4 @@
-"""The network function table of `astra_sim/network.h`, used from Python: so compiled networks plug into the Python engine too."""
+"""The network function table of `astra_sim/network.h`, called from Python: so the Python engine can use compiled networks too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Statistic(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
 
 
-_NAMES = "a name of its own in UTF-8 is right"
+_NAMES = "expected a name of its own in UTF-8"
 _STATE = ctypes.c_void_p
 _NUMBERS = ctypes.POINTER(ctypes.c_uint64)
 _DELAY = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
@@ -64,9 +64,9 @@ class _Table(ctypes.Structure):
 
 
 class FunctionTable:
-    """A table in a capsule. What is wrong with it, and what its functions report, becomes an error that `failure` makes of the words.
+    """A table in a capsule. Errors in it, and those that its functions report, are raised as what `failure` returns for the text.
 
-    Raises such an error where the capsule is none, or of another version, and where one of the functions named `needed` is NULL.
+    Raises such an error if this is not a capsule of a table of this version, or if a function in `needed` is NULL.
     """
 
     def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
@@ -80,9 +80,9 @@ class FunctionTable:
         self._failure = failure
         self._table = _Table.from_address(pointer)
         if self._table.version != VERSION:
-            raise failure(f"the network function table has version {self._table.version}; {VERSION} is right")
+            raise failure(f"the network function table has version {self._table.version}; expected {VERSION}")
         if self._table.size < ctypes.sizeof(_Table):
-            raise failure(f"the network function table has {self._table.size} bytes; at least {ctypes.sizeof(_Table)} are right")
+            raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(_Table)}")
         for name in needed:
             self._function(name)
 
@@ -119,12 +119,12 @@ class FunctionTable:
         return (time.value, numbers[: count.value]) if count.value else None
 
     def next_event(self) -> int | None:
-        """A time before which nothing arrives, or None where nothing is under way."""
+        """A time before which no message arrives, or None if none is under way."""
         time = self._function("next_event")(self._table.state)
         return None if time == NEVER else int(time)
 
     def statistics(self) -> dict[str, float]:
-        """Figures of the run so far. What has no name is left out with a warning: the run has ended, and its answer is right."""
+        """Figures of the run so far. Figures without a name are dropped with a warning: the run has ended, and its answer is right."""
         if not self._table.statistics:
             return {}
         array = ctypes.POINTER(_Statistic)()
@@ -148,17 +148,17 @@ class FunctionTable:
 
 
 class TableNetwork(EventNetwork):
-    """An event network whose work is done by a function table: a subclass says how to make the table."""
+    """An event network that runs on a function table. A subclass makes the table."""
 
     _table: FunctionTable | None = None
     _capsule: object = None
 
     @abc.abstractmethod
     def make_table(self) -> object:
-        """A capsule with a new function table, for one run."""
+        """A capsule with a new function table, for one run. Raises InputError where the network cannot be made."""
 
     def begin(self) -> int:
-        """Make the table of this run."""
+        """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule, self.failure, ("inject", "advance", "next_event"))
         return 0
@@ -183,5 +183,5 @@ class TableNetwork(EventNetwork):
         return self._own().advance(until)
 
     def statistics(self) -> dict[str, object]:
-        """What the table counted in the last run."""
+        """The figures of the last run."""
         return dict(self._own().statistics())

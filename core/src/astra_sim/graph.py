@@ -27,7 +27,7 @@ class Pass(enum.StrEnum):
 
 
 class Unit(enum.StrEnum):
-    """What of an NPU an operation keeps busy, where a system does one operation of a sort at a time."""
+    """What of an NPU an operation keeps busy, where a system does one such operation at a time."""
 
     ACCELERATOR = "accelerator"
     CPU = "cpu"
@@ -37,9 +37,9 @@ class Unit(enum.StrEnum):
 
 @attrs.define(slots=True)
 class Compute:
-    """Computation of `duration_ps` picoseconds on a `unit`. A duration of 0 takes no event at all. `idle` time belongs to no layer.
+    """Compute of `duration_ps` picoseconds on a `unit`. A duration of 0 causes no event at all. `idle` time belongs to no layer.
 
-    Communication that takes a time of its own, as a trace recorded it, is one of the unit COMMUNICATION (a receive: NONE).
+    Communication that takes the time recorded in a trace is a Compute on the unit COMMUNICATION (a receive: NONE).
     """
 
     after: tuple[int, ...]
@@ -57,8 +57,8 @@ class Communicate:
     """A collective of `bytes` bytes over the logical dimensions `dimensions`, or among the NPUs of `group`, in the order of ranks.
 
     The n-th collective that an NPU issues in a group is the n-th of all its members. It ends `update_ps` after its last chunk (the time in
-    which the layer uses the result). `blocking` says that the program waits for it, `urgent` that it goes before all others.
-    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, whatever the system has for such collectives.
+    which the layer uses the result). If it is `blocking`, the program waits for it; if it is `urgent`, it goes before all others.
+    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the system's algorithm.
     """
 
     after: tuple[int, ...]
@@ -78,9 +78,9 @@ class Communicate:
 
 @attrs.define(slots=True)
 class Send:
-    """Sends `bytes` bytes to another NPU, and ends when they have arrived. For `to` see `Peer`: it is a peer among all NPUs.
+    """Sends `bytes` bytes to another NPU, and ends when they have arrived. `to` is a `Peer` among all NPUs.
 
-    The n-th send with some tag and size from one NPU to another meets the n-th such receive there.
+    The n-th send of a tag and size from one NPU to another meets the n-th receive of that tag and size there.
     """
 
     after: tuple[int, ...]
@@ -107,7 +107,7 @@ class Receive:
 class Wait:
     """Waits for `after` and for the operations `pending`; the time spent on the latter is exposed communication of the layer.
 
-    With `until_first` only the time until the first of them has ended counts.
+    With `until_first`, only the time until the first of them has ended counts as exposed.
     """
 
     after: tuple[int, ...]
@@ -135,10 +135,10 @@ Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
 
 
 @attrs.frozen(eq=False)
-class RankProgram:
+class NpuProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
 
-    The times of rows are those of `Compute` whose kinds take some time.
+    The times of rows are durations of `Compute` operations; their kinds must not have a duration of 0.
     """
 
     operations: Sequence[Operation]
@@ -150,23 +150,26 @@ class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
-    NPU 0 is none of them.
+    NPU 0 is not among them.
     """
 
     operations: Sequence[Operation]
     dimensions: tuple[LogicalDimension, ...]
     layers: tuple[str, ...]
     footprint_bytes: int | None = None
-    others: tuple[RankProgram, ...] = ()
+    others: tuple[NpuProgram, ...] = ()
 
-    def programs(self, npus: int) -> list[RankProgram]:
+    def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
         elsewhere = {npu for program in self.others for npu in program.npus}
-        return [RankProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
+        return [NpuProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
 
 
 class ProgramBuilder:
-    """Writes a program as a training loop says it: compute, issue, wait; one thing after another."""
+    """Writes a program as a training loop says it: compute, issue, wait; one thing after another.
+
+    It checks nothing: `check_graph` looks at the finished graph, before a run.
+    """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -179,15 +182,15 @@ class ProgramBuilder:
         return len(self.operations) - 1
 
     def compute(self, duration_ps: int, layer: int, training_pass: Pass) -> None:
-        """Compute for a layer."""
+        """Compute for a layer, given by its number, for `duration_ps` picoseconds."""
         self._control = (self._add(Compute(self._control, duration_ps, layer, training_pass, self.iteration)),)
 
     def idle(self, duration_ps: int) -> None:
-        """Let time pass that belongs to no layer."""
+        """Let `duration_ps` picoseconds pass that belong to no layer."""
         self._control = (self._add(Compute(self._control, duration_ps, idle=True, iteration=self.iteration)),)
 
     def access(self, bytes: int, layer: int, *, write: bool = False, remote: bool = False) -> None:
-        """Read or write memory for a layer."""
+        """Read or `write` bytes of the NPU's own or of `remote` memory for a layer."""
         self._control = (self._add(MemoryAccess(self._control, bytes, write, remote, layer, self.iteration)),)
 
     def communicate(
@@ -202,7 +205,7 @@ class ProgramBuilder:
         blocking: bool = False,
         urgent: bool = False,
     ) -> None:
-        """Issue a collective; go on at once, or when it has ended if it is `blocking`."""
+        """Issue a collective; go on at once, or when it has ended if it is `blocking`. For the arguments see `Communicate`."""
         index = self._add(
             Communicate(
                 self._control, collective, bytes, tuple(dimensions), layer, training_pass, self.iteration, update_ps, blocking, urgent
@@ -225,19 +228,24 @@ class ProgramBuilder:
         return ExecutionGraph(tuple(self.operations), tuple(dimensions), tuple(layers), footprint_bytes)
 
 
+def peer_of(operation: Send | Receive, npu: int, npus: int) -> int:
+    """The NPU that an NPU of `npus` sends to, or receives from."""
+    return (operation.to if isinstance(operation, Send) else operation.source).of(npu, npus)
+
+
 def chooses_algorithms(graph: ExecutionGraph) -> bool:
-    """Whether a collective names an algorithm of its own."""
+    """Whether some collective names its algorithm."""
     programs = (graph.operations, *(program.operations for program in graph.others))
     return any(isinstance(kind, Communicate) and bool(kind.algorithm) for operations in programs for kind in kinds_of(operations))
 
 
 def waits_of(operation: Operation) -> tuple[int, ...]:
-    """All that an operation waits for."""
+    """All operations that an operation waits for."""
     return operation.after + operation.pending if isinstance(operation, Wait) else operation.after
 
 
 def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
-    """Operations in columns; each is a kind of its own unless they are in columns already. `after` has all that they wait for."""
+    """Operations in columns; unless they are in columns already, each has its own kind. `after` holds all operations they wait for."""
     if isinstance(operations, Rows):
         return operations
     waits = Dependencies.of([waits_of(operation) for operation in operations])
@@ -246,14 +254,14 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
-    seen: set[int] = set()
+    elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:
-            if not 0 < npu < npus or npu in seen:
+            if not 0 < npu < npus or npu in elsewhere:
                 raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
-            seen.add(npu)
-    first = (npu for npu in range(npus) if npu not in seen)
-    for operations, running in ((graph.operations, first), *((program.operations, program.npus) for program in graph.others)):
+            elsewhere.add(npu)
+    like_npu_0 = (npu for npu in range(npus) if npu not in elsewhere)
+    for operations, running in ((graph.operations, like_npu_0), *((program.operations, program.npus) for program in graph.others)):
         _check_waits(operations)
         groups: dict[tuple[int, ...], int] = {}
         for number, operation in enumerate(kinds_of(operations)):
@@ -266,9 +274,9 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
 
 
 def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, ...], int], running: Iterable[int]) -> None:
-    """Raise ValueError where a program has a collective of a group, of which one of the NPUs that run it is no member.
+    """Raise ValueError if an NPU runs a program with a collective of a group to which it does not belong.
 
-    `groups` has the first operation of each. NPUs are looked at until one is no member, so not many more of them than members.
+    `groups` holds the first operation of each group. NPUs are checked until one is not a member, so hardly more of them than members.
     """
     if not groups:
         return
@@ -284,7 +292,7 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
     if isinstance(operation, (Compute, Wait)):
         return None
     if operation.bytes < 0:
-        return f"moves {operation.bytes} bytes; at least 0 is right"
+        return f"moves {operation.bytes} bytes; expected at least 0"
     if not isinstance(operation, Communicate):
         return None
     for dimension in operation.dimensions:
@@ -292,7 +300,7 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
             return f"uses dimension {dimension} of {len(graph.dimensions)}"
     members = operation.group or ()
     if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
-        return f"is a collective of the group {list(members)}; different NPUs from 0 to {npus - 1} are right"
+        return f"is a collective of the group {list(members)}; expected different NPUs from 0 to {npus - 1}"
     return None
 
 

@@ -2,6 +2,10 @@
 
 A plugin is a module named by an entry point in the group `astra_sim`. It should import no more than `astra_sim`: providers name
 their implementation as "package.module:object", which is imported when somebody first uses it.
+
+Below stands how the factory of each kind is called. `[options]` is an instance of the provider's options class; a provider without one
+has a factory without this argument. What a factory raises on purpose is an InputError that names the option or value; everything else
+becomes a PluginError.
 """
 
 from __future__ import annotations
@@ -21,12 +25,15 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def astra_workloads() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Workloads: factory(options, context) -> ExecutionGraph."""
+    """Workloads: factory([options,] context) -> ExecutionGraph."""
 
 
 @hookspec
 def astra_training_loops() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Training loops: factory(layers, context, options) writes the operations of all passes into context.program."""
+    """Training loops: factory(program[, options]) writes the operations of all iterations into the LayeredProgram that it is given.
+
+    The workload `layers` calls it, and takes no answer.
+    """
 
 
 # -- System ------------------------------------------------------------------------------------------------------------
@@ -34,7 +41,7 @@ def astra_training_loops() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_systems() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """System layers (chunks, phases, queues): factory(options, context) -> System."""
+    """System layers (chunks, phases, queues): factory([options,] context) -> System."""
 
 
 @hookspec
@@ -52,12 +59,12 @@ def astra_schedulers() -> Sequence[SchedulerProvider]:  # type: ignore[empty-bod
 
 @hookspec
 def astra_platforms() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Topologies: factory(options) -> sequence of Dimension."""
+    """Topologies: factory([options]) -> list of Dimension."""
 
 
 @hookspec
 def astra_networks() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Network backends: factory(options, platform) -> RouteDelayNetwork or EventNetwork."""
+    """Network backends: factory([options,] platform) -> RouteDelayNetwork or EventNetwork."""
 
 
 # -- Compute and memory ------------------------------------------------------------------------------------------------
@@ -65,22 +72,30 @@ def astra_networks() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_computes() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Compute models: factory(options) -> Compute."""
+    """Compute models: factory([options]) -> Compute."""
 
 
 @hookspec
 def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Memory models: factory(options) -> Memory."""
+    """Memory models: factory([options]) -> Memory."""
 
 
-# -- Files and commands ------------------------------------------------------------------------------------------------
+# -- Files, reports and commands ------------------------------------------------------------------------------------------------
 
 
 @hookspec
 def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
-    """File formats of other programs, recognised by content and turned into the tables of an experiment."""
+    """File formats of other programs: recognises(text) -> bool, read(text, path) -> tables of the sections of an experiment.
+
+    A provider is a FileFormat, which has these two in place of a factory.
+    """
+
+
+@hookspec
+def astra_reports() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Reports: factory([options,] results, folder) writes files about the `Result`s of runs into a `reports.ReportFolder`."""
 
 
 @hookspec
 def astra_commands() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Further commands of `astra`: the factory is a click command."""
+    """Further commands of `astra`: the factory is a click command, which runs when the command is given (see `astra_sim.commands`)."""

@@ -1,47 +1,61 @@
-"""Layered workloads: layers with three passes, and the program that a training loop writes for them."""
+"""Layered workloads: layers with three passes, and the program that a training loop writes from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from astra_sim.boundary import call, picoseconds
-from astra_sim.components import Context
+from astra_sim._boundary import call, picoseconds
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
 from astra_sim.errors import InputError, in_figures
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
-from astra_sim.models import Convolution, Gemm, MissingWork, Shape, Work
 from astra_sim.options import option
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
-from astra_sim.single_precision import scaled
+from astra_sim.shapes import Attention, Cast, Convolution, Elementwise, Gemm, GroupedGemm, Kernel, OptimizerStep
 from astra_sim.units import PS_PER_NS
 
 MAX_BYTES = 1 << 62
 
+Scale = Callable[[float, float], int]
+"""A rule for scaling: (what a workload says, factor of the run) -> a whole number."""
+
 
 @attrs.frozen
 class PassOptions:
-    """One pass of a layer: what it computes, and the collective it needs."""
+    """One pass of a layer: what it computes, and the collective it needs. Raises InputError where two shapes are given."""
 
-    compute_ns: float | None = option(None, minimum=0, help="recorded computing time", unit="ns")
+    compute_ns: float | None = option(None, minimum=0, help="recorded compute time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
     memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
     collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")
     collective_bytes: int = option(0, minimum=0, help="bytes that each NPU puts into the collective", unit="bytes")
     gemm: Gemm | None = option(None, help="product of matrices that is computed: m, n, k")
     convolution: Convolution | None = option(None, help="convolution that is computed")
+    grouped_gemm: GroupedGemm | None = option(None, help="products of matrices of several experts that are computed at once")
+    attention: Attention | None = option(None, help="attention that is computed")
+    elementwise: Elementwise | None = option(None, help="kernel that is bound by memory, in bytes")
+    cast: Cast | None = option(None, help="change of element type")
+    optimizer_step: OptimizerStep | None = option(None, help="step of an optimizer")
     remote_read_bytes: int = option(0, minimum=0, help="bytes read from remote memory before computing", unit="bytes")
     remote_write_bytes: int = option(0, minimum=0, help="bytes written to remote memory after computing", unit="bytes")
 
     def __attrs_post_init__(self) -> None:
-        if self.gemm is not None and self.convolution is not None:
-            raise InputError("gemm and convolution are given; one of the two is right")
+        if len(self._shapes) > 1:
+            first, second, *_ = self._shapes
+            raise InputError(f"{first.kind} and {second.kind} are given; expected one of the two")
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> Kernel | None:
         """The shape, if it is given."""
-        return self.gemm if self.gemm is not None else self.convolution
+        return next(iter(self._shapes), None)
+
+    @property
+    def _shapes(self) -> list[Kernel]:
+        shapes = (self.gemm, self.convolution, self.grouped_gemm, self.attention, self.elementwise, self.cast, self.optimizer_step)
+        return [shape for shape in shapes if shape is not None]
 
 
 @attrs.frozen
@@ -57,14 +71,16 @@ class LayerOptions:
 
 
 class LayeredProgram:
-    """What a training loop writes: computing, collectives and waits, layer by layer, for all passes.
+    """The program that a training loop writes: compute, collectives and waits, layer by layer, for all passes.
 
     `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
-    splits one puts the new list in its place before it writes anything.
+    splits one puts the new list in its place before it writes anything. `where` begins the messages of errors.
+
+    `scale` multiplies times (ns) and sizes (bytes) by the factors of the run; without it times are cut to the clock of the system layer.
     """
 
     def __init__(
-        self, layers: Sequence[LayerOptions], context: Context, single_precision: bool, where: str, smallest_collective: int = 1
+        self, layers: Sequence[LayerOptions], context: Context, where: str, scale: Scale | None = None, smallest_collective: int = 1
     ) -> None:
         self.layers = layers
         self.passes = context.run.passes
@@ -72,7 +88,7 @@ class LayeredProgram:
         self.dimensions: tuple[LogicalDimension, ...] = context.platform.logical_dimensions()
         self.where = where
         self._context = context
-        self._single_precision = single_precision
+        self._scale = scale
         self._smallest_collective = smallest_collective
         self._builder = ProgramBuilder()
         self._durations: dict[tuple[int, Pass], int] = {}
@@ -82,7 +98,7 @@ class LayeredProgram:
         return tuple(range(len(self.dimensions)))
 
     def iterations(self) -> Iterator[int]:
-        """The training iterations, to loop over; operations are counted to the one the loop is in."""
+        """The training iterations, to loop over; operations belong to the current one."""
         for iteration in range(self.passes):
             self._builder.iteration = iteration
             yield iteration
@@ -93,7 +109,10 @@ class LayeredProgram:
         return Collective(name) if name is not None else None
 
     def compute(self, layer: int, training_pass: Pass) -> None:
-        """Compute a pass of a layer, with what it reads from remote memory before and writes there after."""
+        """Compute a pass of a layer, with what it reads from remote memory before and writes there after.
+
+        Raises InputError where the layer does not give what the compute model needs, or the time is too long.
+        """
         options = self._options(layer, training_pass)
         if options.remote_read_bytes:
             self._builder.access(options.remote_read_bytes, layer, remote=True)
@@ -101,14 +120,18 @@ class LayeredProgram:
         if options.remote_write_bytes:
             self._builder.access(options.remote_write_bytes, layer, write=True, remote=True)
 
-    def step(self) -> None:
-        """Go from one step of the loop to the next, which takes a tick of 1 ns (ASTRA-sim 1.0)."""
-        self._builder.idle(PS_PER_NS)
+    def idle(self, duration_ps: int) -> None:
+        """Do nothing for so long (picoseconds)."""
+        self._builder.idle(duration_ps)
 
     def communicate(
         self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, urgent: bool = False
     ) -> None:
-        """Issue the collective of a pass of a layer, if it has one."""
+        """Issue the collective of a pass of a layer, if it has one, over `dimensions` (positions in the list of that name).
+
+        The loop goes on at once, or when the collective has ended if it is `blocking`; an `urgent` one goes before all others. Raises
+        InputError where its bytes, with the run's scale, are too few or too many.
+        """
         options = self._options(layer, training_pass)
         collective = self.collective(layer, training_pass)
         if collective is None:
@@ -116,7 +139,7 @@ class LayeredProgram:
         size = self._size(options.collective_bytes)
         if size < self._smallest_collective:
             name, least = self.layers[layer].name, self._smallest_collective
-            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; at least {least} is right")
+            raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; expected at least {least}")
         update = picoseconds(self.layers[layer].update_ns * PS_PER_NS, f"{self.where}: layer {self.layers[layer].name}: update_ns")
         self._builder.communicate(collective, size, dimensions, layer, training_pass, update_ps=update, blocking=blocking, urgent=urgent)
 
@@ -125,7 +148,7 @@ class LayeredProgram:
         self._builder.wait(layer, training_pass, until_first=until_first)
 
     def build(self, footprint_bytes: int | None = None) -> ExecutionGraph:
-        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it."""
+        """The graph of everything written; `footprint_bytes` is the memory that an NPU needs for it (None: not known)."""
         return self._builder.build(self.dimensions, [layer.name for layer in self.layers], footprint_bytes)
 
     def _options(self, layer: int, training_pass: Pass) -> PassOptions:
@@ -144,13 +167,16 @@ class LayeredProgram:
             except MissingWork as error:
                 raise InputError(f"{where}: {error}") from None
             picoseconds(nanoseconds, f"{what}: the time it gives")
-            scaled_time = self._context.scaled_ps(nanoseconds, self._single_precision)
-            self._durations[key] = picoseconds(scaled_time, f"{where}: the computing time")
+            if self._scale is None:
+                scaled = self._context.scaled_ps(nanoseconds)
+            else:
+                scaled = self._scale(nanoseconds, self._context.run.compute_scale) * PS_PER_NS
+            self._durations[key] = picoseconds(scaled, f"{where}: the compute time")
         return self._durations[key]
 
     def _size(self, size: int) -> int:
-        scale = self._context.run.comm_scale
-        made = scaled(size, scale) if self._single_precision else size if scale == 1 else int(size * scale)
+        factor = self._context.run.comm_scale
+        made = self._scale(size, factor) if self._scale is not None else size if factor == 1 else int(size * factor)
         if made >= MAX_BYTES:
-            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; less than 2^62 is right")
+            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; expected less than 2^62")
         return made

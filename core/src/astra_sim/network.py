@@ -1,4 +1,4 @@
-"""What a network backend is. A backend subclasses one of the two classes here.
+"""Base classes of network backends. A backend subclasses one of the two classes here.
 
 Messages of a `RouteDelayNetwork` never wait for each other; those of an `EventNetwork` may.
 """
@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from astra_sim.boundary import call, picoseconds
+from astra_sim._boundary import call, picoseconds
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.platform import Platform, Route
 
@@ -25,9 +25,9 @@ class Message(NamedTuple):
 
 
 class _OnPlatform:
-    """What both kinds have: a platform, and the say which way its messages take.
+    """The common part of both classes: a platform, and the routes of messages on it.
 
-    `charged_dimension` says where a message counts whose ends differ in several dimensions: in the `highest` of them or the `lowest`.
+    If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
     """
 
     charged_dimension: Literal["highest", "lowest"] = "highest"
@@ -36,15 +36,15 @@ class _OnPlatform:
         self.platform = platform
 
     def route(self, source: int, destination: int) -> Route:
-        """The route between two different NPUs. Raises InputError where they are one."""
+        """The route between two different NPUs. Raises InputError if they are the same."""
         return self.platform.route(source, destination, self.charged_dimension == "lowest")
 
 
 class RouteDelayNetwork(_OnPlatform, abc.ABC):
     """A network without contention: a message's delay depends on its route and size alone.
 
-    Then all NPUs that do the same stay in step, and a phase of a collective takes the same time whatever else
-    happens: the kernel computes it once.
+    So all NPUs that do the same stay in step, and the time of a phase does not depend on anything else: the kernel
+    computes it once.
     """
 
     def __init__(self, platform: Platform) -> None:
@@ -53,10 +53,10 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 
     @abc.abstractmethod
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes over `hops` hops of a dimension."""
+        """Picoseconds from sending a message of `size` bytes to its arrival, over `hops` hops of a dimension."""
 
     def delay(self, route: Route, size: int) -> int:
-        """What `route_delay` says, checked and remembered. Raises PluginError if that is no time, InputError if it is too long."""
+        """The result of `route_delay`, checked and cached. Raises PluginError if it is not a time, InputError if it is too long."""
         key = (*route, size)
         delay = self._delays.get(key)
         if delay is None:
@@ -65,13 +65,13 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return delay
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes from one NPU to another."""
+        """Picoseconds a message of `size` bytes takes from one NPU to another. Raises what `route` and `delay` raise."""
         return self.delay(self.route(source, destination), size)
 
     def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
 
-        The compiled engine uses it where one NPU does not stand for all.
+        The compiled engine uses it when every NPU is simulated.
         """
         return None
 
@@ -83,41 +83,41 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
-    Where a message crosses several dimensions, it counts in one of them for the figures of dimensions; the one that it enters first is
-    right (`charged_dimension`).
+    A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
+    one that it enters first.
     """
 
     def begin(self) -> int:
-        """A run begins, at time 0: forget those before it. Returns what to add to all moments of the answer (picoseconds)."""
+        """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""
         return 0
 
     def watch(self, tell: Callable[[int], None] | None) -> None:
-        """The run that has begun is watched: `tell` may be called with the time reached (picoseconds), from within `inject` and `advance`.
+        """Watch this run: `inject` and `advance` may call `tell` with the time reached (picoseconds).
 
-        For networks that simulate for seconds between two arrivals. What `tell` raises must go out. None: it is not watched any more.
+        For networks that simulate for seconds between two arrivals. Exceptions of `tell` must propagate. None: stop watching.
         """
 
     def failure(self, why: str) -> AstraError:
-        """The error where the function table reports one, in its words."""
+        """The error to raise when the function table reports one; `why` is its text."""
         return PluginError(f"network {type(self).__name__}: {why}")
 
     @abc.abstractmethod
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """Take messages that are sent at `time` (picoseconds).
 
-        Calls come in order of time. The number of a message is the engine's; a delivery repeats it.
+        Calls come in order of time. The engine numbers messages; a delivery returns their numbers.
         """
 
     @abc.abstractmethod
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """Go on to the next instant at which messages arrive, if that is not after `until`.
+        """Advance to the next instant at which messages arrive, if that is not after `until`.
 
-        Returns that time and the numbers of the messages that arrive then, one at least, or None if none arrives by `until`. With `until`
-        None there is no limit, and None then means that no message is under way.
+        Returns that time and the numbers of the messages that arrive then, at least one; or None if none arrives by `until`. If `until` is
+        None there is no limit, and the result None means that no message is under way.
         """
 
     def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, made anew for a run, or None where there is none.
+        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
 
         The compiled engine uses it in place of `inject` and `advance`.
         """

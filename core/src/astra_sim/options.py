@@ -1,4 +1,4 @@
-"""Options classes: attrs classes from which validation, defaults, documentation and `--set` come."""
+"""Options classes: attrs classes that define validation, defaults, documentation and `--set`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUIRED = attrs.NOTHING
 _Number = typing.TypeVar("_Number", int, float)
 MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12
 _MOST_DIGITS = 300
-"""Of a number as typed: more than any that is in range needs."""
+"""Limit on the digits of a number as typed; no number in range needs more."""
 
 
 def option(
@@ -33,8 +33,8 @@ def option(
 ) -> Any:
     """A field of an options class.
 
-    `help` is a line for people, `unit` its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
-    are errors; for a list this holds for every item.
+    `help` describes it in one line, `unit` is its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
+    are errors; in a list, for every item.
     """
     known = None if choices is None else tuple(str(choice) for choice in choices)
     metadata = {"help": help, "unit": unit, "minimum": minimum, "maximum": maximum, "above": above, "choices": known}
@@ -75,7 +75,7 @@ class OptionInfo:
 
 
 def describe_options(cls: type | None, prefix: str = "") -> list[OptionInfo]:
-    """What options a class has. Those of tables in it follow, as `--set` names them: `layers.N.name`."""
+    """The options of a class. Those of tables in it follow, with the names that `--set` takes: `layers.N.name`."""
     found: list[OptionInfo] = []
     for field in attrs.fields(cls) if cls is not None else ():
         kind = typing.get_type_hints(cls)[field.name]
@@ -111,7 +111,7 @@ def _type_words(kind: Any) -> str:
 
 
 class Typed(str):
-    """A value as typed on a command line; it becomes whatever type its field has."""
+    """A value as typed on the command line; it is converted to the type of its field."""
 
     __slots__ = ()
 
@@ -167,12 +167,12 @@ def _number(value: Any) -> float:
         value = _typed(value, int if value.lstrip("+-").isdecimal() else float, "a number")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is not a finite number")
-    return _bounded(value)  # whole numbers stay whole: they may be exact beyond 2^53
+    return _bounded(value)  # integers stay integers, which are exact beyond 2^53
 
 
 def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
-        raise ValueError(f"{text[:20]!r}... has {len(text)} digits; at most {_MOST_DIGITS} are right")
+        raise ValueError(f"{text[:20]!r}... has {len(text)} digits; expected at most {_MOST_DIGITS}")
     try:
         return convert(text)
     except ValueError:
@@ -180,9 +180,9 @@ def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:
 
 
 def _bounded(value: _Number) -> _Number:
-    """Numbers with which 64-bit arithmetic has a chance."""
+    """The number. Raises ValueError if its magnitude does not suit 64-bit arithmetic."""
     if abs(value) >= MAX_NUMBER or (value and abs(value) < MIN_NUMBER):
-        raise ValueError(f"{in_figures(value)} is out of range; numbers from {MIN_NUMBER:g} to below 2^62 are right")
+        raise ValueError(f"{in_figures(value)} is out of range; expected numbers from {MIN_NUMBER:g} to below 2^62")
     return value
 
 
@@ -212,7 +212,7 @@ def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
 
 
 class _ItemError(Exception):
-    """What is wrong with an item of a list."""
+    """An error in an item of a list."""
 
     def __init__(self, position: int, error: Exception) -> None:
         super().__init__(str(error))
@@ -254,14 +254,14 @@ def _table(value: Any, kind: type, made: Any) -> Any:
 
 
 def _explain(error: BaseException, where: str) -> str:
-    """The first thing that is wrong, with the path of keys that leads to it."""
+    """The first error, with the path of keys that leads to it."""
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
     while isinstance(error, (ClassValidationError, _ItemError)):
         if isinstance(error, _ItemError):
             where, error = f"{where} {error.position}", error.error
             continue
-        # A misspelt key is the better explanation for one that is missing.
+        # A misspelt key explains a missing one, so it is reported first.
         inner = min(error.exceptions, key=lambda e: not isinstance(e, ForbiddenExtraKeysError))
         names = [note.name for note in getattr(inner, "__notes__", ()) if hasattr(note, "name")]
         if isinstance(inner, KeyError):

@@ -17,9 +17,9 @@ from astra_sim.units import GIB
 
 @runtime_checkable
 class Topology(Protocol):
-    """How the NPUs of one dimension are joined.
+    """How the NPUs of one dimension are joined. Positions count from 0.
 
-    It may say with `queue_directions` which way round (+1, -1) each of its queues goes; then a system layer has as many queues there.
+    It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
     """
 
     @property
@@ -32,21 +32,25 @@ class Topology(Protocol):
         ...
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """Whether `peer` is the same number of hops away from every position. False where this is not known."""
+        """Whether `peer` is the same number of hops away from every position. False if this is not known."""
         ...
 
     def links_per_message(self) -> int:
-        """Links that one message uses side by side; its bandwidth is that of so many links."""
+        """Links that one message uses side by side; their bandwidths add up."""
         ...
 
     def links_per_npu(self) -> int:
-        """Links of an NPU that can be used at all."""
+        """Links of an NPU that can be used."""
         ...
 
 
 @attrs.frozen
 class Dimension:
-    """One dimension of a platform. Bandwidth in bytes per nanosecond and link, latencies in nanoseconds."""
+    """One dimension of a platform: `size` NPUs, each with `links` links.
+
+    Bandwidths are in bytes per nanosecond, `link_bandwidth` that of one link one way; latencies are in nanoseconds. `packaging` says what
+    the dimension joins (a name for people).
+    """
 
     topology: Topology
     size: int
@@ -62,7 +66,7 @@ class Dimension:
 
 
 class Route(NamedTuple):
-    """The way of a message: the dimension it is charged to, and the hops there."""
+    """The way of a message: the dimension it is charged to, and how many links it crosses there."""
 
     dimension: int
     hops: int
@@ -72,7 +76,7 @@ class Route(NamedTuple):
 class LogicalDimension:
     """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
 
-    `physical` is the platform's dimension it lies in, or None where it spans all NPUs.
+    `physical` is the platform's dimension it lies in, or None if it spans all NPUs.
     """
 
     size: int
@@ -85,7 +89,7 @@ class LogicalDimension:
         return range(first, first + self.size * self.stride, self.stride)
 
     def groups(self, npus: int) -> list[range]:
-        """All groups of a platform of so many NPUs."""
+        """All groups of a platform of `npus` NPUs."""
         return [self.group(npu) for npu in range(npus) if not self.index(npu)]
 
     def index(self, npu: int) -> int:
@@ -102,7 +106,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Ranks."""
+        """The number of ranks."""
         return len(self.members)
 
     def group(self, npu: int) -> tuple[int, ...]:
@@ -110,17 +114,20 @@ class Group:
         return self.members
 
     def groups(self, npus: int) -> list[tuple[int, ...]]:
-        """The one group there is."""
+        """This group alone."""
         return [self.members]
 
     def index(self, npu: int) -> int:
-        """The rank of `npu`."""
+        """The rank of `npu`. Raises ValueError where it is no member."""
         return self.members.index(npu)
 
 
 @attrs.frozen
 class Platform:
-    """Dimensions of NPUs, first dimension varying fastest."""
+    """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
+
+    Going on by one in dimension d adds `strides[d]` to the number of an NPU. Raises InputError where there is no dimension.
+    """
 
     dimensions: tuple[Dimension, ...]
     name: str = ""
@@ -142,7 +149,10 @@ class Platform:
         return npu // self.strides[dimension] % self.dimensions[dimension].size
 
     def route(self, source: int, destination: int, lowest: bool = False) -> Route:
-        """The route between two different NPUs: the highest dimension in which they differ, or the lowest. Raises InputError."""
+        """The route between two different NPUs: the highest dimension in which they differ, or the lowest.
+
+        Raises InputError where they are one.
+        """
         order = range(len(self.dimensions))
         for index in order if lowest else reversed(order):
             a, b = self.coordinate(source, index), self.coordinate(destination, index)
@@ -159,14 +169,14 @@ class Platform:
         return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
 
     def split_for_group(self, group: int) -> tuple[tuple[LogicalDimension, ...], int]:
-        """Logical dimensions in which the first ones make up groups of `group` NPUs, and how many those are.
+        """Logical dimensions of which the first ones span groups of `group` NPUs, and the number of these first ones.
 
-        A dimension that the group's boundary cuts is split in two. Raises InputError where the size of a dimension is
-        not a multiple of what the group takes of it.
+        A dimension that the group's boundary cuts is split in two. Raises InputError if the size of that dimension is
+        not a multiple of the group's part of it.
         """
         logical = self.logical_dimensions()
         if not 1 <= group <= self.npus:
-            raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; 1 to {self.npus} are right")
+            raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; expected 1 to {self.npus}")
         covered = 1
         for index, dimension in enumerate(logical):
             if covered == group:
@@ -183,7 +193,7 @@ class Platform:
         return logical, len(logical)
 
     def distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
-        """Groups that between them show every route: those at all offsets within a split physical dimension."""
+        """Groups that together have every route: those at all offsets within a split physical dimension."""
         if dimension.physical is None:
             return [dimension.group(0)]
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size

@@ -1,16 +1,38 @@
-"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies."""
+"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies.
+
+A plugin that uses what others offer asks them through `call`, and `Lazily` names in its errors what is costly to name.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from astra_sim.boundary import call, in_words
-from astra_sim.errors import PluginError
+from astra_sim._boundary import Lazily, call, in_words
+from astra_sim.errors import InputError, PluginError, suggestion
+from astra_sim.options import structure
+
+__all__ = [
+    "CollectiveProvider",
+    "Examples",
+    "FileFormat",
+    "Lazily",
+    "Provider",
+    "Reference",
+    "SchedulerProvider",
+    "call",
+    "load",
+    "named_function",
+    "options_of",
+]
+
+FUNCTION_GROUP = "astra_sim.functions"
+"""The entry-point group of functions that an input file may name."""
 
 Reference = str | Callable[..., Any]
 """An object, or where to import it from when it is first used: "package.module:object"."""
@@ -47,13 +69,13 @@ class Provider:
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
-        """The examples, whose files are written into an empty folder. Raises PluginError where they are none."""
+        """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""
         what = f"examples of plugin {self.name!r}"
         given: Any = self.examples
         if isinstance(given, str) or callable(given):
             given = call(what, load(given, what), folder)
         if not isinstance(given, (list, tuple)) or not all(isinstance(options, Mapping) for options in given):
-            raise PluginError(f"{what} are {given!r}; a list of tables of options is right")
+            raise PluginError(f"{what} are {given!r}; expected a list of tables of options")
         return list(given)
 
 
@@ -63,7 +85,8 @@ class CollectiveProvider(Provider):
 
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
-    not, they are as large as the algorithm says, and a collective is one chunk. `needs`: attributes that the topology of a dimension must
+    not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
+    recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. `pure`: its schedules follow from the request and the
     options alone, and not from a file, so that they are kept from run to run; others are kept during a run.
     """
@@ -71,6 +94,7 @@ class CollectiveProvider(Provider):
     whole_platform: bool = attrs.field(default=False, kw_only=True)
     variants: int = attrs.field(default=1, kw_only=True)
     scales: bool = attrs.field(default=True, kw_only=True)
+    carries_delays: bool = attrs.field(default=False, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     pure: bool = attrs.field(default=False, kw_only=True)
 
@@ -132,3 +156,38 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]
+
+
+def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
+    """The options of a component, from a table without `plugin`. None where it has no options. Raises InputError."""
+    cls = provider.load_options()
+    if cls is not None:
+        return structure(cls, table, where)
+    for key in table:
+        raise InputError(f"{where}: {provider.name} has no options, but {key!r} is given")
+    return None
+
+
+def named_function(name: str, where: str) -> Callable[..., Any]:
+    """The function that the entry-point group `astra_sim.functions` has as `NAME`, or as `NAME@DISTRIBUTION` where several offer one.
+
+    So an input file cannot call whatever can be imported; what it may call is what somebody has installed for this purpose. `where` is
+    the option that names it. Raises InputError where there is none, PluginError where several are or it cannot be loaded.
+    """
+    entries = call("the entry points of installed packages", importlib.metadata.entry_points).select(group=FUNCTION_GROUP)
+    plain, _, distribution = name.partition("@")
+    found = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
+    if not found:
+        known = suggestion(name, {entry.name for entry in entries})
+        raise InputError(f"{where} is {name!r}; expected the name of a function of the entry-point group {FUNCTION_GROUP} ({known})")
+    if len(found) > 1:
+        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in found))
+        raise PluginError(f"{where} is {name!r}, which several packages register; choose {choice}")
+    function = call(f"{where} {name!r}", found[0].load)
+    if not callable(function):
+        raise PluginError(f"{where} {name!r} is {function!r}, which cannot be called")
+    return function  # type: ignore[no-any-return]
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else ""

@@ -1,4 +1,4 @@
-"""Sequences of which many members are alike, in columns: a million of them take no more room than a few numbers each."""
+"""Sequences with many equal members, in columns: each of a million members takes only a few numbers of memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Dependencies:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]]) -> Dependencies:
-        """Those of a list for each row. Raises OverflowError where a row is negative."""
+        """The dependencies in a list for each row. Raises OverflowError for a negative row."""
         return cls(column(accumulate(map(len, lists)), "Q"), column(chain.from_iterable(lists), "I"))
 
     def __getitem__(self, row: int) -> Column:
@@ -51,10 +51,10 @@ class Dependencies:
 
 @attrs.frozen(eq=False)
 class Rows(Sequence[T], Generic[T]):
-    """A sequence whose member r is like `kinds[kind_of[r]]`, but for the members it waits for, `after`, and perhaps a time and a name.
+    """A sequence whose member r equals `kinds[kind_of[r]]`, but for the members it waits for (`after`), and perhaps a time and a name.
 
-    `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of what its kind says, or -1. `make` makes
-    member r: (its kind, r, the rows it waits for).
+    `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of the time of its kind, or -1. `make`
+    builds member r of (its kind, r, the rows it waits for).
     """
 
     kinds: Sequence[T]
@@ -80,10 +80,10 @@ class Rows(Sequence[T], Generic[T]):
 
 
 def kinds_of(members: Sequence[T]) -> Sequence[T]:
-    """What members are like: each kind once where they are `Rows`, else all of them."""
+    """The kinds of members: each kind once for `Rows`, else all members."""
     return members.kinds if isinstance(members, Rows) else members
 
 
 def first_like(members: Sequence[T], kind: int) -> int:
-    """The place of the first member of a kind, by its number in `kinds_of`."""
+    """The index of the first member of a kind, which is numbered as in `kinds_of`."""
     return members.kind_of.tolist().index(kind) if isinstance(members, Rows) else kind

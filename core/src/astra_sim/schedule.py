@@ -3,12 +3,12 @@
 An algorithm is a function from a `Request` (which collective, how many ranks, how many bytes) to a `Schedule`: for every
 rank the messages it sends and receives, in order. Two rules give a schedule its meaning in time:
 
-* A rank starts with `starts` credits under way, and every message it receives is one more. Before a credit counts, the rank's
+* A rank starts with `starts` tokens under way, and every message it receives is one more. Before a token counts, the rank's
   endpoint handles it (the endpoint delay of the system and, for reductions, a pass through local memory).
-* Steps are taken in order. A step is taken as soon as the rank has `after` credits, by default one for its own and one for
+* Steps are taken in order. A step is taken as soon as the rank has `after` tokens, by default one for its own and one for
   every earlier send: with `starts=1` each send waits for the previous reception, with `starts=w` up to w are in flight.
 
-Taking a step sends its message and posts its receive. A rank has finished when every step is taken and every credit counted.
+Taking a step sends its message and posts its receive. A rank has finished when it has taken every step and counted every token.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Peer(NamedTuple):
     value: int
 
     def of(self, rank: int, ranks: int) -> int:
-        """The rank meant, seen from `rank` in a group of `ranks`."""
+        """The rank meant, seen from `rank` in a group of `ranks`. One beyond the group is no error here (`Schedule.check` finds it)."""
         if self.operator == "shift":
             return (rank + self.value) % ranks
         if self.operator == "xor":
@@ -48,11 +48,11 @@ class Peer(NamedTuple):
         return self.value
 
     def inverse(self) -> Peer:
-        """The peer whose peer this is: who sends to me when I send to it."""
+        """The peer to which this rank is the peer: it sends to me when I send to this one."""
         return Peer("shift", -self.value) if self.operator == "shift" else self
 
     def normal(self, ranks: int) -> Peer:
-        """The same peer in one spelling: distances modulo the group's size."""
+        """The same peer in normal form: distances modulo the group's size."""
         return Peer("shift", self.value % ranks) if self.operator == "shift" else self
 
     def __str__(self) -> str:
@@ -60,17 +60,17 @@ class Peer(NamedTuple):
 
 
 def shift(distance: int) -> Peer:
-    """The rank `distance` further on, around the group."""
+    """The rank at `distance`, modulo the group's size."""
     return Peer("shift", distance)
 
 
 def xor(mask: int) -> Peer:
-    """The rank whose number differs in the bits of `mask`."""
+    """The rank whose number differs from ours in the bits of `mask`."""
     return Peer("xor", mask)
 
 
 def rank(number: int) -> Peer:
-    """The rank of that number: for schedules in which every rank has a program of its own."""
+    """The rank with this number, for schedules in which every rank has its own program."""
     return Peer("rank", number)
 
 
@@ -81,10 +81,10 @@ Pieces = Iterable[Hashable] | Callable[[int], Iterable[Hashable]]
 class Step:
     """One step of a rank's program; use `exchange`, `send` or `receive` to write one.
 
-    `bytes` is the size of each message. `times` repeats the step. `after` is the number of credits needed (None: one more than
+    `bytes` is the size of each message. `times` repeats the step. `after` is the number of tokens needed (None: one more than
     the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
-    `compute_ps` how long the rank computes on it besides.
+    `compute_ps` how many picoseconds the rank computes on it besides.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
     `RankProgram`.
     """
@@ -102,7 +102,7 @@ class Step:
     compute_ps: int = 0
 
     def pieces_of(self, repetition: int) -> Iterable[Hashable]:
-        """The pieces of the given repetition, relative to the sender where the schedule is."""
+        """The pieces of a repetition, relative to the sender if the schedule is."""
         return self.pieces(repetition) if callable(self.pieces) else self.pieces
 
 
@@ -117,16 +117,16 @@ def exchange(
     memory_bytes: int | None = None,
     pieces: Pieces = (),
 ) -> Step:
-    """Send `bytes` to `to` and receive as many from the rank to which we are `to`.
+    """Send `bytes` to `to`, and receive as many from the rank whose `to` we are.
 
-    For programs that all ranks share. `memory_bytes` defaults to `bytes` where `reduce` is set, else 0.
+    For programs that all ranks share. `memory_bytes` defaults to `bytes` if `reduce` is set, else to 0.
     """
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
     return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces)
 
 
 def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ()) -> Step:
-    """Send a message."""
+    """Send a message of `bytes` bytes, once the rank has `after` tokens (None: one more than its sends before this one)."""
     return Step(to, None, bytes, after=after, pieces=pieces)
 
 
@@ -140,18 +140,21 @@ def receive(
     returned: bool = False,
     compute_ps: int = 0,
 ) -> Step:
-    """Post the receive of a message; its pieces are those that the sender names."""
+    """Post the receive of a message of `bytes` bytes; its pieces are those that the sender names.
+
+    For `after`, `memory_bytes` (as for `exchange`), `compute_ps` (picoseconds) and `returned` see `Step`.
+    """
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
     return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned, compute_ps=compute_ps)
 
 
 @attrs.frozen
 class Request:
-    """What a schedule is asked for.
+    """A request for a schedule.
 
-    `bytes` is what each rank holds at the start. `direction` is +1 or -1, the way round in which a queue runs.
-    `instance` counts the phases of this kind on this dimension, for algorithms that alternate. `in_group`: the ranks are a communicator
-    group, not a dimension.
+    Each rank holds `bytes` bytes at the start. `direction` is +1 or -1, the direction of a queue.
+    `instance` counts the phases of this collective on this dimension, for algorithms that alternate. `in_group`: the ranks are a
+    communicator group, not a dimension.
     """
 
     collective: Collective
@@ -168,14 +171,14 @@ class Request:
 
 @attrs.frozen
 class RankProgram:
-    """What one rank does: `starts` credits at the start, then `steps` in order.
+    """The program of one rank: `starts` tokens at the start, then `steps` in order.
 
-    With a `cycle` endpoints charge for messages in the order in which they come: the k-th that has come costs what step k says. Without
-    one each costs what its own step says.
+    With a `cycle`, endpoints charge for messages in the order in which they come: the k-th message to come costs as much as step k. Without
+    one, each message costs as much as its own step.
 
-    The rest matters on a shared bus only (`engine.shared_bus`). Of the credits in each `cycle` the first ones are carried from the NPU
-    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle the credits at the start are the former, all
-    others the latter, and the steps say which are `returned`. A credit carries the bytes of the send that it makes possible;
+    The rest matters on a shared bus only (`engine.shared_bus`). Of the tokens in each `cycle`, the first ones are carried from the NPU
+    to memory, the others from memory to the NPU and, but for the last, back. Without a cycle, the tokens at the start go to memory and all
+    others to the NPU, and the steps say which are `returned`. A token carries the bytes of the send that it allows;
     those after the last send carry `last_bytes` (None: as many as the last send).
     """
 
@@ -187,9 +190,9 @@ class RankProgram:
 
 @attrs.frozen(eq=False)
 class Schedule:
-    """The programs of all ranks of a group: one that all share (peers relative), or one a rank.
+    """The programs of all ranks of a group: one that all share (with relative peers), or one per rank.
 
-    `output_bytes` is what each rank holds at the end. `collective` is what the schedule does where that is not what was asked for.
+    Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the request.
     """
 
     ranks: int
@@ -198,11 +201,11 @@ class Schedule:
     collective: Collective | None = None
 
     def check(self, ranks: int) -> None:
-        """Raise ScheduleError unless this is a schedule for so many ranks, whose steps have sizes, counts and peers that can be."""
+        """Raise ScheduleError unless this is a schedule for `ranks` ranks whose steps have valid sizes, counts and peers."""
         if self.ranks != ranks:
             raise ScheduleError(f"a schedule for {self.ranks} ranks was given for {ranks}")
         if len(self.programs) not in (1, ranks):
-            raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; 1 or {ranks} are right")
+            raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; expected 1 or {ranks}")
         _check_count(self.output_bytes, "output_bytes", 0)
         for index, program in enumerate(self.programs):
             _check_count(program.starts, "starts", 0)
@@ -243,13 +246,13 @@ class Schedule:
         output_bytes: int | None = None,
         collective: Collective | None = None,
     ) -> Schedule:
-        """A schedule in which every rank has a program of its own."""
+        """A schedule in which every rank has its own program."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
         return cls(request.ranks, tuple(programs), size, collective)
 
     @property
     def is_shared(self) -> bool:
-        """Whether one program stands for all ranks."""
+        """Whether all ranks share one program."""
         return len(self.programs) == 1
 
     def program(self, index: int) -> RankProgram:
@@ -269,7 +272,7 @@ class Schedule:
 
 def _check_count(value: object, name: str, minimum: int) -> None:
     if type(value) is not int or value < minimum:
-        raise ScheduleError(f"a schedule has {name} {value!r}; a whole number of at least {minimum} is right")
+        raise ScheduleError(f"a schedule has {name} {value!r}; expected a whole number of at least {minimum}")
 
 
 def default_output_bytes(request: Request) -> int:
@@ -282,23 +285,23 @@ def default_output_bytes(request: Request) -> int:
 
 
 class Action(NamedTuple):
-    """A step as the engine takes it.
+    """A step in the engine's terms.
 
-    The message to `send_to` meets the receive number `slot` there; the receive from `receive_from` is the rank's own number
-    `receive_slot`.
+    The message to `send_to` meets receive number `receipt` there; the receive from `receive_from` is the rank's receive number
+    `own_receipt`.
     """
 
     after: int
     after_arrivals: int
     send_to: Peer | None
-    slot: int
+    receipt: int
     receive_from: Peer | None
-    receive_slot: int
+    own_receipt: int
     bytes: int
 
 
 class Carriage(NamedTuple):
-    """How a credit travels over a shared bus: its bytes, from memory to the NPU or the other way, and whether it comes back."""
+    """The travel of a token over a shared bus: its bytes, its direction (from memory to the NPU, or to memory), and whether it returns."""
 
     bytes: int
     to_npu: bool
@@ -309,14 +312,14 @@ class Carriage(NamedTuple):
 class LoweredProgram:
     """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
 
-    `credits` is the number of credits at which the rank has finished; `memory_bytes[slot]` what the endpoint charges for a message,
-    and `compute_ps[slot]` how long the rank computes on it; `in_turn`: for the slot-th that has come, not for that of the slot.
-    `carriages` are those of all credits in order, first the `starts`.
+    `tokens` is the number of tokens at which the rank has finished. The endpoint charges `memory_bytes[receipt]` for a message, and the
+    rank computes on it for `compute_ps[receipt]`; with `in_turn`, the index is the order in which messages come, not the receipt they meet.
+    `carriages` holds those of all tokens in order, first the `starts`.
     """
 
     starts: int
     actions: tuple[Action, ...]
-    credits: int
+    tokens: int
     memory_bytes: tuple[int, ...]
     compute_ps: tuple[int, ...]
     carriages: tuple[Carriage, ...]
@@ -326,12 +329,12 @@ class LoweredProgram:
 def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     """Match every send with its receive and unroll repetitions. The k-th message to a peer meets the k-th receive from it.
 
-    Raises ScheduleError where a rank sends to itself or outside of the group, or sends and receives do not match in
+    Raises ScheduleError if a rank sends to itself or outside of the group, or sends and receives do not match in
     number or size.
     """
     ranks = schedule.ranks
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
-        # One program for all: what it sends to a peer meets what it receives from that peer's inverse.
+        # One program for all: its sends to a peer meet its receives from that peer's inverse.
         program = schedule.programs[0]
         _check_peers(program, 0, ranks)
         receives = _receives(program, lambda peer: peer.normal(ranks))
@@ -346,9 +349,9 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         _check_peers(schedule.program(index), index, ranks)
         posted.append(_receives(schedule.program(index), partial(_absolute, index, ranks)))
     for index, receives in enumerate(posted):
-        for source, slots in receives.items():
+        for source, receipts in receives.items():
             if index not in {peer.of(source, ranks) for peer in _targets(schedule.program(source))}:
-                raise ScheduleError(f"rank {index} posts {len(slots)} receives from rank {source}, which sends 0 messages")
+                raise ScheduleError(f"rank {index} posts {len(receipts)} receives from rank {source}, which sends 0 messages")
     return tuple(
         _lower(
             schedule.program(index),
@@ -361,7 +364,7 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
 
 
 _Receives = dict[Any, list[tuple[int, int]]]
-"""The (slot, bytes) of receives in order, by the peer they come from."""
+"""The (receipt, bytes) of receives in order, by the peer they come from."""
 
 
 def _absolute(index: int, ranks: int, peer: Peer) -> int:
@@ -388,10 +391,10 @@ def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
 
 
 def _check_shared_peers(program: RankProgram, ranks: int) -> None:
-    """Peers of a program that all ranks share must exist for every rank."""
+    """Raise ScheduleError unless the peers of a program that all ranks share exist for every rank."""
     for peer in {peer for step in program.steps for peer in (step.send_to, step.receive_from) if peer is not None}:
         if peer.operator == "rank":
-            raise ScheduleError(f"all ranks share a program that names {peer}; shift and xor are right")
+            raise ScheduleError(f"all ranks share a program that names {peer}; expected shift and xor")
         if peer.operator == "xor" and ranks & (ranks - 1):
             for index in range(ranks):
                 if peer.of(index, ranks) >= ranks:
@@ -400,11 +403,11 @@ def _check_shared_peers(program: RankProgram, ranks: int) -> None:
 
 def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receives:
     found: _Receives = {}
-    slot = 0
+    receipt = 0
     for step in program.steps:
         if step.receive_from is not None:
-            found.setdefault(key(step.receive_from), []).extend((slot + k, step.bytes) for k in range(step.times))
-            slot += step.times
+            found.setdefault(key(step.receive_from), []).extend((receipt + k, step.bytes) for k in range(step.times))
+            receipt += step.times
     return found
 
 
@@ -417,40 +420,40 @@ def _lower(
     sent: Counter[Hashable] = Counter()
     for step in program.steps:
         for _ in range(step.times):
-            slot = -1
+            receipt = -1
             after = step.after if step.after is not None else sent.total() + 1
             if step.send_to is not None:
                 waiting, ordinal = receives_at(step.send_to), sent[key(step.send_to)]
                 if ordinal >= len(waiting):
                     raise ScheduleError(f"{who} sends {ordinal + 1} messages to {step.send_to}, which posts {len(waiting)} receives")
-                slot, expected = waiting[ordinal]
+                receipt, expected = waiting[ordinal]
                 if expected != step.bytes:
                     raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
                 sent[key(step.send_to)] += 1
-            actions.append(Action(after, step.after_arrivals, step.send_to, slot, step.receive_from, len(memory), step.bytes))
+            actions.append(Action(after, step.after_arrivals, step.send_to, receipt, step.receive_from, len(memory), step.bytes))
             if step.receive_from is not None:
                 memory.append(step.memory_bytes)
                 computing.append(step.compute_ps)
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
-    credits = program.starts + len(memory)
+    tokens = program.starts + len(memory)
     return LoweredProgram(
         program.starts,
         tuple(actions),
-        credits,
+        tokens,
         tuple(memory),
         tuple(computing),
-        tuple(_carriages(program, credits, actions)),
+        tuple(_carriages(program, tokens, actions)),
         program.cycle is not None,
     )
 
 
-def _carriages(program: RankProgram, credits: int, actions: list[Action]) -> Iterable[Carriage]:
+def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
     sends = [action.bytes for action in actions if action.send_to is not None]
     last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes
     returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
-    for number in range(credits):
+    for number in range(tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
             yield Carriage(size, number >= program.starts, number >= program.starts and returned[number - program.starts])

@@ -1,4 +1,7 @@
-"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues."""
+"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues.
+
+The orders of its queues (`Rule`, `RuleOrder`, `Order`, `Job`) and the bus that endpoints may share (`BusOptions`) are named here, too.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,26 @@ from types import MappingProxyType
 
 import attrs
 
-from astra_sim.engine import Order
-from astra_sim.engine.shared_bus import BusOptions
+from astra_sim.engine import BusOptions, Job, Order, Rule, RuleOrder
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Schedule
+
+__all__ = [
+    "BusOptions",
+    "ChunkPlan",
+    "DimensionOrder",
+    "Job",
+    "Order",
+    "PhasePlan",
+    "QueuePlan",
+    "Rule",
+    "RuleOrder",
+    "System",
+    "SystemSession",
+    "check_chunks",
+]
 
 
 @attrs.define(slots=True)
@@ -22,8 +39,8 @@ class PhasePlan:
     """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
 
     `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
-    `queue` counts over all queues of an NPU. `endpoint_ps`
-    is the endpoint delay where it is not the system's.
+    `queue` counts over all queues of an NPU. `bytes` is what each rank holds before the phase. `endpoint_ps` is the endpoint delay
+    (picoseconds) where it is not the system's.
     """
 
     dimension: int
@@ -62,7 +79,7 @@ class DimensionOrder(abc.ABC):
     has_memory: bool = True
 
     def begin(self, collective: Collective, now_ps: int) -> None:
-        """A collective is issued now; its chunks follow."""
+        """A collective is issued now, at `now_ps` picoseconds; its chunks follow."""
         return
 
     @abc.abstractmethod
@@ -107,7 +124,7 @@ class SystemSession(abc.ABC):
 
     @abc.abstractmethod
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
-        """Plan a collective that is issued now. An empty list: there is nothing to do.
+        """Plan a collective that is issued now, at `now_ps` picoseconds. An empty list: there is nothing to do.
 
         Called once per collective, in order of issue; of collectives that repeat, once for all.
         """
@@ -121,9 +138,9 @@ class System(abc.ABC):
     """A system layer.
 
     `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
-    clock to which computing times are truncated. `phases_end_together` says that a phase ends on all NPUs of the machine when the last
-    has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing on the CPU, and
-    communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
+    clock to which compute times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
+    machine when the last has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing
+    on the CPU, and communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
     """
 
     endpoint_ps: int = 0
@@ -141,4 +158,8 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
-        """A new session for a program whose collectives speak of `dimensions`."""
+        """A new session for a program whose collectives speak of `dimensions`.
+
+        A run may have several: it has one collective of each kind planned in one that it throws away, to find what is symmetric.
+        Raises InputError where the system's options do not fit the dimensions.
+        """

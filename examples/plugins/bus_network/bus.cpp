@@ -7,7 +7,7 @@
 
 struct Bus {
   double ps_per_byte;
-  std::int64_t latency, free_at = 0, busy = 0;           // picoseconds
+  std::int64_t latency, free_at = 0, busy = 0;                   // picoseconds
   std::deque<std::pair<std::int64_t, std::uint64_t>> under_way;  // arrival, number; in order
   std::uint64_t arrived = 0;
   astra_statistic figures[1] = {};

@@ -47,15 +47,15 @@ std::vector<std::string_view> texts(const std::vector<nb::bytes>& columns) {
 nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::bytes& control, const nb::bytes& data_end,
                   const nb::bytes& data, const nb::bytes& order, const std::vector<nb::bytes>& device, const std::vector<nb::bytes>& others,
                   const std::vector<nb::bytes>& work, const nb::bytes& computing) {
-  chakra::ProgramColumns made = chakra::make_program(
+  astra::chakra::ProgramColumns made = astra::chakra::make_program(
       {column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control), column<std::uint64_t>(data_end),
        column<std::uint32_t>(data), column<std::uint32_t>(order), texts(device), texts(others), texts(work), text(computing)});
-  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of), taken(made.after_end),
-                        taken(made.after));
+  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of),
+                        taken(made.after_end), taken(made.after));
 }
 
-nb::dict take_columns(chakra::Reader& reader) {
-  chakra::Columns& c = reader.columns;
+nb::dict take_columns(astra::chakra::Reader& reader) {
+  astra::chakra::Columns& c = reader.columns;
   nb::dict columns;
   columns["id"] = taken(c.id);
   columns["names"] = taken(c.names);
@@ -87,17 +87,17 @@ nb::dict take_columns(chakra::Reader& reader) {
 
 NB_MODULE(_core, module) {
   module.doc() = "The compiled part of astra-sim-chakra.";
-  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "device"_a,
-             "others"_a, "work"_a, "computing"_a);
-  nb::exception<chakra::Broken>(module, "Broken", PyExc_ValueError);
-  nb::class_<chakra::Reader>(module, "Reader")
+  module.def("program", &program, "id"_a, "control_end"_a, "control"_a, "data_end"_a, "data"_a, "order"_a, "device"_a, "others"_a, "work"_a,
+             "computing"_a);
+  nb::exception<astra::chakra::Broken>(module, "Broken", PyExc_ValueError);
+  nb::class_<astra::chakra::Reader>(module, "Reader")
       .def(nb::init<std::uint64_t, bool, bool, bool>(), "offset"_a, "keep"_a, "lenient"_a, "control"_a)
-      .def("feed", [](chakra::Reader& self, const nb::bytes& bytes) { self.feed({bytes.c_str(), bytes.size()}); })
-      .def("finish", &chakra::Reader::finish)
+      .def("feed", [](astra::chakra::Reader& self, const nb::bytes& bytes) { self.feed({bytes.c_str(), bytes.size()}); })
+      .def("finish", &astra::chakra::Reader::finish)
       .def("columns", &take_columns)
-      .def_ro("left_out", &chakra::Reader::left_out)
-      .def_prop_ro("groups", [](const chakra::Reader& self) { return self.groups; })
-      .def_prop_ro("involved_dims", [](const chakra::Reader& self) {
+      .def_ro("left_out", &astra::chakra::Reader::left_out)
+      .def_prop_ro("groups", [](const astra::chakra::Reader& self) { return self.groups; })
+      .def_prop_ro("involved_dims", [](const astra::chakra::Reader& self) {
         std::vector<std::vector<bool>> dims;
         for (const std::string& values : self.involved_dims) dims.emplace_back(values.begin(), values.end());
         return dims;

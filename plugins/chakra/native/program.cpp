@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace chakra {
+namespace astra::chakra {
 
 namespace {
 
@@ -41,7 +41,8 @@ class Dependencies {
   }
 
   template <typename Test>
-  static bool any_of(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::uint32_t row, const Test& test) {
+  static bool any_of(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::uint32_t row,
+                     const Test& test) {
     return std::any_of(others.begin() + static_cast<std::ptrdiff_t>(row ? ends[row - 1] : 0),
                        others.begin() + static_cast<std::ptrdiff_t>(ends[row]), test);
   }
@@ -65,7 +66,8 @@ class Dependencies {
 // Numbers rows by what they are like in some columns, in a table of 2^n places. The numbers are places in `firsts`, which may be shared.
 class Kinds {
  public:
-  Kinds(std::vector<ColumnView> alike, std::vector<std::uint32_t>& firsts) : alike_(std::move(alike)), firsts_(firsts), places_(1024, kNone) {}
+  Kinds(std::vector<ColumnView> alike, std::vector<std::uint32_t>& firsts)
+      : alike_(std::move(alike)), firsts_(firsts), places_(1024, kNone) {}
 
   std::uint32_t of(std::uint32_t row) {
     std::size_t place = hash(row) & (places_.size() - 1);
@@ -135,7 +137,8 @@ ProgramColumns make_program(const TraceColumns& trace) {
   const std::vector<std::uint64_t>& id = trace.id;
   const std::vector<std::uint32_t>& order = trace.order;
   const std::size_t count = id.size();
-  if (count >= kNone || trace.computing.size() != count || (!order.empty() && order.size() != count)) throw std::invalid_argument("broken columns");
+  if (count >= kNone || trace.computing.size() != count || (!order.empty() && order.size() != count))
+    throw std::invalid_argument("broken columns");
   Dependencies dependencies(trace.control_end, trace.control, trace.data_end, trace.data, count);
   ProgramColumns made;
   // By id; where a node waits for one of a later id, in an order in which it comes after that.
@@ -157,7 +160,8 @@ ProgramColumns make_program(const TraceColumns& trace) {
     }
     places = inverse(rows);
   }
-  Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds), works(views(trace.work, count), made.works);
+  Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds),
+      works(views(trace.work, count), made.works);
   made.kind_of.reserve(count);
   made.work_of.reserve(count);
   made.after_end.reserve(count);
@@ -174,4 +178,4 @@ ProgramColumns make_program(const TraceColumns& trace) {
   return made;
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

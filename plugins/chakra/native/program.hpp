@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace chakra {
+namespace astra::chakra {
 
 // Numbers of 1, 4 or 8 bytes, one for each row.
 class ColumnView {
@@ -15,9 +15,12 @@ class ColumnView {
   ColumnView(std::string_view bytes, std::size_t rows);
   std::uint64_t operator[](std::size_t row) const {
     switch (width_) {
-      case 1: return static_cast<unsigned char>(data_[row]);
-      case 4: return load<std::uint32_t>(row);
-      default: return load<std::uint64_t>(row);
+      case 1:
+        return static_cast<unsigned char>(data_[row]);
+      case 4:
+        return load<std::uint32_t>(row);
+      default:
+        return load<std::uint64_t>(row);
     }
   }
 
@@ -40,7 +43,7 @@ struct ProgramColumns {
   std::vector<std::uint32_t> works;    // for each work of nodes that compute the first row that has it
   std::vector<std::uint32_t> work_of;  // for each place; where a node does not compute, the number of works
   std::vector<std::uint64_t> after_end;
-  std::vector<std::uint32_t> after;    // places, as compressed sparse rows
+  std::vector<std::uint32_t> after;  // places, as compressed sparse rows
 };
 
 // The columns of a trace that a program is made of; `order` is empty where that of the file is one.
@@ -58,4 +61,4 @@ struct TraceColumns {
 // Raises std::invalid_argument.
 ProgramColumns make_program(const TraceColumns& trace);
 
-}  // namespace chakra
+}  // namespace astra::chakra

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <queue>
 
-namespace chakra {
+namespace astra::chakra {
 
 namespace {
 
@@ -23,31 +23,63 @@ std::string words(Wide value) {
 }
 
 // The members of AttributeProto's oneof: names, and the wire type of each.
-constexpr const char* kMembers[33] = {
-    nullptr,        nullptr,       nullptr,         "double_val",   "double_list",   "float_val",   "float_list",    "int32_val",    "int32_list",
-    "int64_val",    "int64_list",  "uint32_val",    "uint32_list",  "uint64_val",    "uint64_list", "sint32_val",    "sint32_list",  "sint64_val",
-    "sint64_list",  "fixed32_val", "fixed32_list",  "fixed64_val",  "fixed64_list",  "sfixed32_val", "sfixed32_list", "sfixed64_val", "sfixed64_list",
-    "bool_val",     "bool_list",   "string_val",    "string_list",  "bytes_val",     "bytes_list"};
+constexpr const char* kMembers[33] = {nullptr,         nullptr,        nullptr,         "double_val",  "double_list",  "float_val",
+                                      "float_list",    "int32_val",    "int32_list",    "int64_val",   "int64_list",   "uint32_val",
+                                      "uint32_list",   "uint64_val",   "uint64_list",   "sint32_val",  "sint32_list",  "sint64_val",
+                                      "sint64_list",   "fixed32_val",  "fixed32_list",  "fixed64_val", "fixed64_list", "sfixed32_val",
+                                      "sfixed32_list", "sfixed64_val", "sfixed64_list", "bool_val",    "bool_list",    "string_val",
+                                      "string_list",   "bytes_val",    "bytes_list"};
 
 std::uint32_t wire_type(std::uint32_t member) {
   switch (member) {
-    case 3: case 21: case 25: return kFixed64;
-    case 5: case 19: case 23: return kFixed32;
-    case 7: case 9: case 11: case 13: case 15: case 17: case 27: return kVarint;
-    default: return kLength;
+    case 3:
+    case 21:
+    case 25:
+      return kFixed64;
+    case 5:
+    case 19:
+    case 23:
+      return kFixed32;
+    case 7:
+    case 9:
+    case 11:
+    case 13:
+    case 15:
+    case 17:
+    case 27:
+      return kVarint;
+    default:
+      return kLength;
   }
 }
 
 bool integer(const Field& field, Wide& value) {
   const std::uint64_t raw = field.value;
   switch (field.number) {
-    case 7: case 23: value = static_cast<std::int32_t>(raw); return true;
-    case 9: case 25: value = static_cast<std::int64_t>(raw); return true;
-    case 11: case 19: value = static_cast<std::uint32_t>(raw); return true;
-    case 13: case 21: value = raw; return true;
-    case 15: value = static_cast<std::int32_t>((static_cast<std::uint32_t>(raw) >> 1) ^ (~(static_cast<std::uint32_t>(raw) & 1) + 1)); return true;
-    case 17: value = static_cast<std::int64_t>((raw >> 1) ^ (~(raw & 1) + 1)); return true;
-    default: return false;
+    case 7:
+    case 23:
+      value = static_cast<std::int32_t>(raw);
+      return true;
+    case 9:
+    case 25:
+      value = static_cast<std::int64_t>(raw);
+      return true;
+    case 11:
+    case 19:
+      value = static_cast<std::uint32_t>(raw);
+      return true;
+    case 13:
+    case 21:
+      value = raw;
+      return true;
+    case 15:
+      value = static_cast<std::int32_t>((static_cast<std::uint32_t>(raw) >> 1) ^ (~(static_cast<std::uint32_t>(raw) & 1) + 1));
+      return true;
+    case 17:
+      value = static_cast<std::int64_t>((raw >> 1) ^ (~(raw & 1) + 1));
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -68,9 +100,9 @@ const char* member_name(const Field& field) { return field.number ? kMembers[fie
 
 std::int64_t whole(const Field& field, const char* name, std::int64_t least, std::int64_t most) {
   Wide value;
-  if (!integer(field, value)) throw Broken(std::string(name) + " is a " + member_name(field) + "; a whole number is right");
+  if (!integer(field, value)) throw Broken(std::string(name) + " is a " + member_name(field) + "; expected a whole number");
   if (value < least || value > most) {
-    throw Broken(std::string(name) + " is " + words(value) + "; " + words(least) + " to " + words(most) + " are right");
+    throw Broken(std::string(name) + " is " + words(value) + "; expected " + words(least) + " to " + words(most));
   }
   return static_cast<std::int64_t>(value);
 }
@@ -125,8 +157,8 @@ std::size_t Reader::consume(std::string_view bytes) {
       throw Broken("byte " + std::to_string(offset_) + ": the length of a message is a varint of more than 64 bits");
     }
     if (size > kMaxMessage) {
-      throw Broken("byte " + std::to_string(offset_) + ": a message of " + std::to_string(size) + " bytes; at most " +
-                   std::to_string(kMaxMessage) + " are right");
+      throw Broken("byte " + std::to_string(offset_) + ": a message of " + std::to_string(size) + " bytes; expected at most " +
+                   std::to_string(kMaxMessage));
     }
     if (static_cast<std::uint64_t>(end - at) < size) break;
     node({at, size});
@@ -149,19 +181,35 @@ void Reader::node(std::string_view message) {
     while (fields.next(field)) {
       bool other = false;
       switch (field.number) {
-        case 1: expect(field, kVarint, "id"); id = field.value; break;
-        case 2: name = text(field, "name"); break;
-        case 3: expect(field, kVarint, "type"); type = field.value; break;
-        case 4: dependencies(field, "ctrl_deps", control_ids_); break;
-        case 5: dependencies(field, "data_deps", data_ids_); break;
-        case 7: expect(field, kVarint, "duration_micros"); duration = field.value; break;
+        case 1:
+          expect(field, kVarint, "id");
+          id = field.value;
+          break;
+        case 2:
+          name = text(field, "name");
+          break;
+        case 3:
+          expect(field, kVarint, "type");
+          type = field.value;
+          break;
+        case 4:
+          dependencies(field, "ctrl_deps", control_ids_);
+          break;
+        case 5:
+          dependencies(field, "data_deps", data_ids_);
+          break;
+        case 7:
+          expect(field, kVarint, "duration_micros");
+          duration = field.value;
+          break;
         case 10:
           expect(field, kLength, "attr");
           attributes.push_back(parse_attribute(field.bytes));
           other = !is_known(attributes.back().name);
           if (other) attributes.pop_back();
           break;
-        default: other = true;
+        default:
+          other = true;
       }
       if (other && keep_) c.others.append(field.begin, fields.position());
     }
@@ -172,11 +220,12 @@ void Reader::node(std::string_view message) {
   c.names.append(name);
   c.name_end.push_back(c.names.size());
   try {
-    if (type > 7) throw Broken("type is " + words(static_cast<std::int32_t>(type)) + "; 0 to 7 are right");
+    const auto kind = static_cast<std::int32_t>(type);  // as protobuf reads an enumeration
+    if (kind < 0 || kind > 7) throw Broken("type is " + words(kind) + "; expected 0 to 7");
     if (duration > kMaxMicroseconds) {
-      throw Broken("duration_micros is " + std::to_string(duration) + "; at most " + std::to_string(kMaxMicroseconds) + " is right");
+      throw Broken("duration_micros is " + std::to_string(duration) + "; expected at most " + std::to_string(kMaxMicroseconds));
     }
-    c.type.push_back(static_cast<std::int8_t>(type));
+    c.type.push_back(static_cast<std::int8_t>(kind));
     c.duration_ns.push_back(static_cast<std::int64_t>(duration) * 1000);
     c.control_end.push_back(control_ids_.size());
     c.data_end.push_back(data_ids_.size());
@@ -210,21 +259,37 @@ void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& g
     case 0:
       c.is_cpu_op[row] = static_cast<std::int8_t>(value.number == 27 ? value.value != 0 : whole(value, name, 0, 1));
       break;
-    case 1: c.num_ops[row] = whole(value, name, 0, kMost64); break;
-    case 2: c.tensor_size[row] = whole(value, name, 0, kMost64); break;
-    case 3: c.comm_type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9)); break;
-    case 4: c.comm_priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32)); break;
-    case 5: c.comm_size[row] = whole(value, name, 0, kMost64); break;
-    case 6: c.comm_src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32)); break;
-    case 7: c.comm_dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32)); break;
-    case 8: c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32)); break;
+    case 1:
+      c.num_ops[row] = whole(value, name, 0, kMost64);
+      break;
+    case 2:
+      c.tensor_size[row] = whole(value, name, 0, kMost64);
+      break;
+    case 3:
+      c.comm_type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9));
+      break;
+    case 4:
+      c.comm_priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      break;
+    case 5:
+      c.comm_size[row] = whole(value, name, 0, kMost64);
+      break;
+    case 6:
+      c.comm_src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      break;
+    case 7:
+      c.comm_dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      break;
+    case 8:
+      c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      break;
     case 9:
-      if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; a string_val is right");
+      if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a string_val");
       if (!is_utf8(value.bytes)) throw Broken(std::string(name) + " is not text in UTF-8");
       c.group[row] = intern(group_index_, groups, value.bytes);
       break;
     case 10:
-      if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; a bool_list is right");
+      if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a bool_list");
       c.involved[row] = intern(involved_index_, involved_dims, bools(value.bytes));
       break;
     default: {
@@ -332,7 +397,8 @@ void Reader::resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>
       } else if (control && lenient_) {
         ++left_out;
       } else {
-        throw Broken(label(row) + ": " + (control ? "control" : "data") + " dependency " + std::to_string(ids[place]) + " is no node of the file");
+        throw Broken(label(row) + ": " + (control ? "control" : "data") + " dependency " + std::to_string(ids[place]) +
+                     " is no node of the file");
       }
     }
     begin = ends[row];
@@ -436,4 +502,4 @@ std::string Reader::label(std::size_t row) const {
   return "node " + std::to_string(columns.id[row]) + " '" + name + "'";
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

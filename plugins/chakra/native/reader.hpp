@@ -9,7 +9,7 @@
 
 #include "wire.hpp"
 
-namespace chakra {
+namespace astra::chakra {
 
 // A value for every node, -1 where the node has none, but for tags, priorities and the rest of a duration: 0.
 struct Columns {
@@ -26,7 +26,8 @@ class Reader {
  public:
   // `offset`: where in the file the nodes begin. `keep`: keep the fields for which there is no column. `lenient`: leave out control
   // dependencies on nodes that are not in the file. `control`: follow control dependencies; else nodes have none.
-  Reader(std::uint64_t offset, bool keep, bool lenient, bool control) : offset_(offset), keep_(keep), lenient_(lenient), control_(control) {}
+  Reader(std::uint64_t offset, bool keep, bool lenient, bool control)
+      : offset_(offset), keep_(keep), lenient_(lenient), control_(control) {}
 
   // The next bytes of the file.
   void feed(std::string_view bytes);
@@ -70,4 +71,4 @@ class Reader {
   Index group_index_, involved_index_;
 };
 
-}  // namespace chakra
+}  // namespace astra::chakra

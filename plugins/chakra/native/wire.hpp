@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace chakra {
+namespace astra::chakra {
 
 // What is wrong with a file.
 struct Broken : std::invalid_argument {
@@ -17,10 +17,14 @@ enum WireType : std::uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32
 
 inline const char* wire_name(std::uint32_t type) {
   switch (type) {
-    case kVarint: return "a varint";
-    case kFixed64: return "64 bits";
-    case kLength: return "bytes with a length";
-    default: return "32 bits";
+    case kVarint:
+      return "a varint";
+    case kFixed64:
+      return "64 bits";
+    case kLength:
+      return "bytes with a length";
+    default:
+      return "32 bits";
   }
 }
 
@@ -33,14 +37,13 @@ struct Field {
   const char* begin;
 };
 
-// A varint that begins at `at`. Returns false where it goes on beyond `end`.
+// A varint that begins at `at`; bits beyond the 64th are left out, as protobuf does. Returns false where it goes on beyond `end`.
 inline bool read_varint(const char*& at, const char* end, std::uint64_t& value) {
   value = 0;
   const char* next = at;
   for (int shift = 0; shift < 70; shift += 7) {
     if (next == end) return false;
     const auto byte = static_cast<unsigned char>(*next++);
-    if (shift == 63 && byte > 1) throw Broken("a varint of more than 64 bits");
     value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
     if (byte < 0x80) {
       at = next;
@@ -63,11 +66,20 @@ class Message {
     field.number = static_cast<std::uint32_t>(key >> 3);
     field.type = static_cast<std::uint32_t>(key & 7);
     switch (field.type) {
-      case kVarint: field.value = varint(); break;
-      case kFixed64: field.value = fixed(8); break;
-      case kFixed32: field.value = fixed(4); break;
-      case kLength: field.bytes = bytes(); break;
-      default: throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) + "; 0, 1, 2 and 5 are right");
+      case kVarint:
+        field.value = varint();
+        break;
+      case kFixed64:
+        field.value = fixed(8);
+        break;
+      case kFixed32:
+        field.value = fixed(4);
+        break;
+      case kLength:
+        field.bytes = bytes();
+        break;
+      default:
+        throw Broken("field " + std::to_string(field.number) + " has wire type " + std::to_string(field.type) + "; expected 0, 1, 2 and 5");
     }
     return true;
   }
@@ -104,7 +116,7 @@ class Message {
 };
 
 inline void expect(const Field& field, std::uint32_t type, const char* name) {
-  if (field.type != type) throw Broken(std::string(name) + " is " + wire_name(field.type) + "; " + wire_name(type) + " is right");
+  if (field.type != type) throw Broken(std::string(name) + " is " + wire_name(field.type) + "; expected " + wire_name(type));
 }
 
 // Whether bytes are UTF-8, as protobuf asks of text.
@@ -133,4 +145,4 @@ inline std::string_view text(const Field& field, const char* name) {
   return field.bytes;
 }
 
-}  // namespace chakra
+}  // namespace astra::chakra

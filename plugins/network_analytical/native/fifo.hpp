@@ -17,7 +17,7 @@
 #include "link_map.hpp"
 #include "rounding.hpp"
 
-namespace analytical {
+namespace astra::analytical {
 
 class Fifo {
  public:
@@ -224,4 +224,4 @@ class Fifo {
   std::string error_;
 };
 
-}  // namespace analytical
+}  // namespace astra::analytical

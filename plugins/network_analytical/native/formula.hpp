@@ -7,7 +7,7 @@
 
 #include "rounding.hpp"
 
-namespace analytical {
+namespace astra::analytical {
 
 struct Dimension {
   std::int32_t size;
@@ -15,7 +15,7 @@ struct Dimension {
   double bandwidth;                // bytes per nanosecond of what one message uses
   double link_latency_ns;
   double nic_latency_ns;
-  double router_latency_ns;        // 0 where there is none
+  double router_latency_ns;  // 0 where there is none
   double memory_latency_ns;
   double memory_bandwidth;
   double memory_scale;
@@ -66,4 +66,4 @@ class Formula {
   std::int64_t npus_ = 1;
 };
 
-}  // namespace analytical
+}  // namespace astra::analytical

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace analytical {
+namespace astra::analytical {
 
 enum class Shape { ring, fully_connected, switched, table };
 
@@ -23,18 +23,25 @@ struct DimensionLinks {
         const std::int32_t ahead = destination >= node ? destination - node : destination - node + size;
         return ahead <= size - ahead ? node : size + node;
       }
-      case Shape::fully_connected: return node * size + destination;
-      case Shape::switched: return node < size ? node : size + destination;
-      default: return next_links[static_cast<std::size_t>(node) * static_cast<std::size_t>(size) + static_cast<std::size_t>(destination)];
+      case Shape::fully_connected:
+        return node * size + destination;
+      case Shape::switched:
+        return node < size ? node : size + destination;
+      default:
+        return next_links[static_cast<std::size_t>(node) * static_cast<std::size_t>(size) + static_cast<std::size_t>(destination)];
     }
   }
 
   std::int32_t target(std::int32_t link) const {
     switch (shape) {
-      case Shape::ring: return link < size ? (link + 1) % size : (link - 1) % size;
-      case Shape::fully_connected: return link % size;
-      case Shape::switched: return link < size ? size : link - size;
-      default: return targets[static_cast<std::size_t>(link)];
+      case Shape::ring:
+        return link < size ? (link + 1) % size : (link - 1) % size;
+      case Shape::fully_connected:
+        return link % size;
+      case Shape::switched:
+        return link < size ? size : link - size;
+      default:
+        return targets[static_cast<std::size_t>(link)];
     }
   }
 
@@ -77,4 +84,4 @@ class LinkMap {
   std::int64_t npus_ = 1;
 };
 
-}  // namespace analytical
+}  // namespace astra::analytical

@@ -1,10 +1,9 @@
 // The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
+#include <astra_sim/network.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
-
-#include <astra_sim/network.h>
 
 #include <functional>
 #include <memory>
@@ -17,13 +16,13 @@
 #include "formula.hpp"
 
 namespace nb = nanobind;
-using analytical::Dimension;
-using analytical::DimensionLinks;
-using analytical::Fifo;
-using analytical::Formula;
-using analytical::LinkMap;
-using analytical::Rounding;
-using analytical::Shape;
+using astra::analytical::Dimension;
+using astra::analytical::DimensionLinks;
+using astra::analytical::Fifo;
+using astra::analytical::Formula;
+using astra::analytical::LinkMap;
+using astra::analytical::Rounding;
+using astra::analytical::Shape;
 
 namespace {
 
@@ -101,7 +100,8 @@ nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest)
   std::int64_t npus = 1;
   for (const auto& [size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale] : rows) {
     const auto entries = static_cast<std::size_t>(size);
-    if (size < 1 || (hops.size() != entries && hops.size() != entries * entries)) throw std::invalid_argument("hops that do not fit a dimension");
+    if (size < 1 || (hops.size() != entries && hops.size() != entries * entries))
+      throw std::invalid_argument("hops that do not fit a dimension");
     npus *= size;
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale});
@@ -131,13 +131,15 @@ struct FifoNetwork {
 };
 
 using Numbers = std::vector<std::int32_t>;
-using Links = std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
+using Links =
+    std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
 
 nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_through) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
   for (const auto& [shape, size, links, bandwidth, latency, nic, router, next_links, sources, targets] : rows) {
-    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty()) throw std::invalid_argument("links that do not fit a dimension");
+    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty())
+      throw std::invalid_argument("links that do not fit a dimension");
     npus *= size;
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
@@ -156,9 +158,11 @@ std::pair<std::int64_t, std::vector<Fifo::Figures>> fifo_figures(const nb::capsu
 NB_MODULE(_core, module) {
   module.doc() = "The analytical network as a network function table.";
   module.def("delay_table", &delay_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("lowest"),
-             "A capsule with a new table. Of each dimension: size, hops, bandwidth, latencies of link, NIC and router, memory latency, bandwidth, scale.");
+             "A capsule with a new table. Of each dimension: size, hops, bandwidth, latencies of link, NIC and router, memory latency, "
+             "bandwidth, scale.");
   module.def("fifo_table", &fifo_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
              "A capsule with a new table of links that carry one message after another. Of each dimension the fields of DimensionLinks.");
-  module.def("fifo_figures", &fifo_figures, nb::arg("capsule"),
-             "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
+  module.def(
+      "fifo_figures", &fifo_figures, nb::arg("capsule"),
+      "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
 }

@@ -3,11 +3,12 @@
 
 #include <cmath>
 
-namespace analytical {
+namespace astra::analytical {
 
 enum class Rounding { nanosecond, nanosecond_sum, picosecond };
 
-// Picoseconds of a message, a whole number: latency of links, time of transfer, latency of network interfaces and of a router, in nanoseconds.
+// Picoseconds of a message, a whole number: latency of links, time of transfer, latency of network interfaces and of a router, in
+// nanoseconds.
 inline double delay_ps(Rounding rounding, double links_ns, double transfer_ns, double interfaces_ns = 0, double router_ns = 0) {
   if (rounding == Rounding::nanosecond) {
     double delay = std::trunc(links_ns);
@@ -22,4 +23,4 @@ inline double delay_ps(Rounding rounding, double links_ns, double transfer_ns, d
 // Delays from here on are not exact in floating point.
 inline constexpr double longest_ps = 9007199254740992.0;
 
-}  // namespace analytical
+}  // namespace astra::analytical

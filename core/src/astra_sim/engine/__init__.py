@@ -8,18 +8,19 @@ from astra_sim.engine.interface import (
     ACCESS,
     COLLECTIVE,
     CONTROL_BYTES,
+    HISTORY_LENGTH,
     JOIN,
     RECEIVE,
     SEND,
     TIMER,
-    TRAIL_LENGTH,
+    BusOptions,
     Engine,
-    Part,
-    PartRecord,
-    PartRecords,
+    History,
+    PhaseStep,
+    PhaseStepRecord,
+    PhaseStepRecords,
     RankState,
     Task,
-    Trail,
     UnlikeCollectivesError,
 )
 from astra_sim.engine.orders import Job, Order, Rule, RuleOrder
@@ -43,7 +44,7 @@ def has_compiled() -> bool:
 def choose_engine(name: str) -> MakeEngine:
     """The engine of that name; `auto` is the compiled one where it is installed. Raises InputError."""
     if name not in ENGINES:
-        raise InputError(f"engine is {name!r}; auto, python or compiled are right")
+        raise InputError(f"engine is {name!r}; expected auto, python or compiled")
     if name != "python" and has_compiled():
         from astra_sim.engine.compiled import CompiledEngine
 
@@ -62,23 +63,24 @@ __all__ = [
     "COLLECTIVE",
     "CONTROL_BYTES",
     "ENGINES",
+    "HISTORY_LENGTH",
     "JOIN",
     "RECEIVE",
     "SEND",
     "TIMER",
-    "TRAIL_LENGTH",
+    "BusOptions",
     "Engine",
+    "History",
     "Job",
     "MakeEngine",
     "Order",
-    "Part",
-    "PartRecord",
-    "PartRecords",
+    "PhaseStep",
+    "PhaseStepRecord",
+    "PhaseStepRecords",
     "RankState",
     "Rule",
     "RuleOrder",
     "Task",
-    "Trail",
     "UnlikeCollectivesError",
     "choose_engine",
     "has_compiled",

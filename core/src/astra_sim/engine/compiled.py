@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import overload
 
-from astra_sim.boundary import MAX_PICOSECONDS, call
-from astra_sim.engine import _compiled
+from astra_sim._boundary import MAX_PICOSECONDS, call
+from astra_sim.engine import BusOptions, _compiled
 from astra_sim.engine.interface import (
     CONTROL_BYTES,
     RECEIVE,
     SEND,
+    History,
     Issue,
-    PartRecords,
+    PhaseStepRecords,
     RankState,
     Task,
-    Trail,
     UnlikeCollectivesError,
     advance,
     check_groups,
@@ -28,7 +28,6 @@ from astra_sim.engine.interface import (
     too_long,
 )
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
-from astra_sim.engine.shared_bus import BusOptions
 from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
@@ -48,15 +47,15 @@ def _unknown(peer: Peer, size: int) -> int:
 
 
 class _MadeJobs(dict[tuple[int, int], Job]):
-    """Jobs by sort and priority, each made when it is first looked at."""
+    """Jobs by class and priority, each made when it is first looked at."""
 
-    def __init__(self, sorts: Sequence[tuple[str, int, int]]) -> None:
+    def __init__(self, classes: Sequence[tuple[str, int, int]]) -> None:
         super().__init__()
-        self._sorts = sorts
+        self._classes = classes
 
     def __missing__(self, key: tuple[int, int]) -> Job:
-        sort, priority = key
-        made = self[key] = Job(priority, *self._sorts[sort])
+        job_class, priority = key
+        made = self[key] = Job(priority, *self._classes[job_class])
         return made
 
 
@@ -111,9 +110,9 @@ class CompiledEngine:
         self._has_table = False
         self._endpoint_ps = endpoint_ps
         self._orders: list[Order] = []
-        self._sorts: dict[tuple[str, int, int], int] = {}
-        self._sort_list: list[tuple[str, int, int]] = []
-        self._made_jobs = _MadeJobs(self._sort_list)
+        self._job_classes: dict[tuple[str, int, int], int] = {}
+        self._job_class_list: list[tuple[str, int, int]] = []
+        self._made_jobs = _MadeJobs(self._job_class_list)
         self._issuers: list[Issue] = []
         self._groups: list[tuple[Sequence[Sequence[int]], LogicalDimension | None, bool]] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
@@ -255,9 +254,9 @@ class CompiledEngine:
                 action.after,
                 action.after_arrivals,
                 *peers[to],
-                action.slot,
+                action.receipt,
                 *peers[source],
-                action.receive_slot,
+                action.own_receipt,
                 size,
                 _UNKNOWN if to is None else delays[to, size],
                 _UNKNOWN if source is None else delays[source, CONTROL_BYTES],
@@ -296,17 +295,17 @@ class CompiledEngine:
         """When the last task of each NPU so far ended (-1: none has)."""
         return self._machine.ended_at()
 
-    def parts(self, npu: int) -> PartRecords:
-        """The parts of chunks on an observed NPU, in the order in which they were issued."""
-        return PartRecords(*(view(data, "q") for data in self._machine.parts(npu)))
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
+        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
+        return PhaseStepRecords(*(view(data, "q") for data in self._machine.phase_steps(npu)))
 
     def uses(self) -> list[int]:
         """How many collectives became each plan."""
         return self._machine.uses()
 
-    def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
-        return tuple(time for time in self._machine.trail(phase) if time >= 0)
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        return tuple(time for time in self._machine.history(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
@@ -317,14 +316,14 @@ class CompiledEngine:
         return sorted(self._machine.unreceived())
 
     def stuck(self) -> list[RankState]:
-        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
         states = []
-        for task, chunk, part, npu, schedule, place, credits, arrivals, next_action, posted in self._machine.stuck():
+        for task, chunk, step, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.stuck():
             programs, groups = self._schedules[schedule]
             members = self._groups[groups][0]
             group, rank = divmod(place, len(members[0]))
             program = programs[rank % len(programs)]
-            states.append(RankState(task, chunk, part, npu, rank, members[group], program, credits, arrivals, next_action, posted))
+            states.append(RankState(task, chunk, step, npu, rank, members[group], program, tokens, arrivals, next_action, posted))
         return states
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -336,36 +335,35 @@ class CompiledEngine:
         except _compiled.TooLong:
             raise too_long(self.now) from None
         except _compiled.UnlikeCollectives as error:
-            program, task, first_program, first_task, ordinal = map(int, str(error).split())
-            raise UnlikeCollectivesError((program, task), (first_program, first_task), ordinal) from None
+            raise UnlikeCollectivesError(error.issued, error.first, error.ordinal) from None
         except _compiled.NotUnderWay as error:
-            raise not_under_way(self._network, int(str(error))) from None
+            raise not_under_way(self._network, error.number) from None
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
 
-    def _sort(self, job: Job) -> int:
+    def _job_class(self, job: Job) -> int:
         """The number of what a job is, but for its priority."""
-        number = self._sorts.setdefault(job[1:], len(self._sort_list))
-        if number == len(self._sort_list):
-            self._sort_list.append(job[1:])
+        number = self._job_classes.setdefault(job[1:], len(self._job_class_list))
+        if number == len(self._job_class_list):
+            self._job_class_list.append(job[1:])
         return number
 
-    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, Trail]]]:
+    def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, History]]]:
         chunks = self._issuers[program](task, now)
-        for part in chain.from_iterable(chunks):
-            if part.delay > MAX_PICOSECONDS:
+        for step in chain.from_iterable(chunks):
+            if step.delay > MAX_PICOSECONDS:
                 raise too_long(now)
-            if abs(part.job.priority) > MAX_PRIORITY:
-                raise PluginError(f"a chunk has the priority {part.job.priority}; -{MAX_PRIORITY} to {MAX_PRIORITY} are right")
+            if abs(step.job.priority) > MAX_PRIORITY:
+                raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
         return [
-            [(self._sort(part.job), part.job.priority, part.age, part.queue, part.phase, part.delay, part.trail) for part in parts]
-            for parts in chunks
+            [(self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history) for step in steps]
+            for steps in chunks
         ]
 
-    def _standing(self, queue: int, sort: int) -> Standing:
+    def _standing(self, queue: int, job_class: int) -> Standing:
         order = self._orders[queue]
         assert isinstance(order, RuleOrder)
-        return order.standing(Job(0, *self._sort_list[sort]))
+        return order.standing(Job(0, *self._job_class_list[job_class]))
 
     def _place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
         return place_of(self._orders[queue], _Jobs(jobs, self._made_jobs), running, self._made_jobs[job])

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim.boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
+from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
 from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
@@ -29,10 +29,10 @@ JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-Trail = tuple[int, ...]
-"""Times at which what leads to an event was scheduled, latest first; as many as TRAIL_LENGTH."""
+History = tuple[int, ...]
+"""Times at which what leads to an event was scheduled, latest first; as many as HISTORY_LENGTH."""
 
-TRAIL_LENGTH = 8
+HISTORY_LENGTH = 8
 
 
 class Task(NamedTuple):
@@ -58,10 +58,10 @@ class Task(NamedTuple):
     repeats: bool = False
 
 
-class Part(NamedTuple):
-    """A part of a chunk, in queue number `queue` of its NPU (-1: in none).
+class PhaseStep(NamedTuple):
+    """A chunk in one of its phases, in queue number `queue` of its NPU (-1: in none).
 
-    It is phase number `phase`, or takes `delay` picoseconds and ends with `trail`, as offsets back from its end (`phase` -1). The priority
+    It is phase number `phase`, or (-1) takes `delay` picoseconds and ends with `history`, as offsets back from its end. The priority
     of its job grows by `age` with every collective that was issued before.
     """
 
@@ -69,16 +69,31 @@ class Part(NamedTuple):
     queue: int = -1
     phase: int = -1
     delay: int = 0
-    trail: Trail = ()
+    history: History = ()
     age: int = 0
 
 
-Issue = Callable[[int, int], Sequence[Sequence[Part]]]
+Issue = Callable[[int, int], Sequence[Sequence[PhaseStep]]]
 """The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
 
 
+@attrs.frozen
+class BusOptions:
+    """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
+
+    A reduction takes (bytes // 100) * `reduction_delay` + 50 ns.
+    """
+
+    L: int
+    o: int
+    g: int
+    G: float
+    reduction_delay: int = 1
+
+
 class UnlikeCollectivesError(Exception):
-    """Two programs share a collective that is not the same for them: (program, task) of both, and the how manyth of its group it is."""
+    """Two programs share a collective that is not the same for them: (program, task) of both, and
+    which collective of their group it is, from 1."""
 
     def __init__(self, issued: tuple[int, int], first: tuple[int, int], ordinal: int) -> None:
         super().__init__(issued, first, ordinal)
@@ -90,7 +105,7 @@ class UnlikeCollectivesError(Exception):
         return f"{self.issued} and {self.first} are the collective {self.ordinal} of a group"
 
 
-class PartRecord(NamedTuple):
+class PhaseStepRecord(NamedTuple):
     """A part of a chunk on an observed NPU: its task, which of all planned parts it is, when it was queued, started and ended (-1: not).
 
     Parts count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from posting a receive to its message over
@@ -107,7 +122,7 @@ class PartRecord(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class PartRecords(Sequence[PartRecord]):
+class PhaseStepRecords(Sequence[PhaseStepRecord]):
     """Records in columns, which have the names of their fields."""
 
     task: Sequence[int]
@@ -122,16 +137,16 @@ class PartRecords(Sequence[PartRecord]):
         return len(self.task)
 
     @overload
-    def __getitem__(self, row: int) -> PartRecord: ...
+    def __getitem__(self, row: int) -> PhaseStepRecord: ...
     @overload
-    def __getitem__(self, row: slice) -> list[PartRecord]: ...
-    def __getitem__(self, row: int | slice) -> PartRecord | list[PartRecord]:
+    def __getitem__(self, row: slice) -> list[PhaseStepRecord]: ...
+    def __getitem__(self, row: int | slice) -> PhaseStepRecord | list[PhaseStepRecord]:
         if isinstance(row, slice):
             return [self[each] for each in range(*row.indices(len(self)))]
-        return PartRecord(*(getattr(self, name)[row] for name in PartRecord._fields))
+        return PhaseStepRecord(*(getattr(self, name)[row] for name in PhaseStepRecord._fields))
 
-    def __iter__(self) -> Iterator[PartRecord]:
-        return map(PartRecord, *(getattr(self, name) for name in PartRecord._fields))
+    def __iter__(self) -> Iterator[PhaseStepRecord]:
+        return map(PhaseStepRecord, *(getattr(self, name) for name in PhaseStepRecord._fields))
 
 
 class RankState(NamedTuple):
@@ -144,7 +159,7 @@ class RankState(NamedTuple):
     rank: int
     members: Sequence[int]
     program: LoweredProgram
-    credits: int
+    tokens: int
     arrivals: int
     next_action: int
     posted: Sequence[int]
@@ -194,7 +209,7 @@ class Engine(Protocol):
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
-        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a credit where it is not the engine's. Returns its
+        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
         """
 
@@ -213,14 +228,14 @@ class Engine(Protocol):
     def ended_at(self) -> list[int]:
         """When the last task of each NPU so far ended (-1: none has)."""
 
-    def parts(self, npu: int) -> PartRecords:
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
         """The parts of chunks on an observed NPU, in the order in which they were issued."""
 
     def uses(self) -> list[int]:
         """How many collectives became each plan: for every answer of `issue`, in order."""
 
-    def trail(self, phase: int) -> Trail:
-        """The latest trail of the ranks with which a phase ended last; empty where they end each by itself."""
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
@@ -238,16 +253,16 @@ def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None
 
 
 def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int]] | None:
-    """Take the next delivery from a network, not before `since`. Raises PluginError if it answers with what is none."""
+    """Take the next delivery from a network, not before `since`. Raises PluginError for any other answer."""
     what = f"network {type(network).__name__}"
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
-        raise PluginError(f"{what}: advance answered {delivery!r}; None, or a time and the numbers of one message or more, are right")
+        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        right = f"{since} or later is right" if until is None else f"{since} to {until} are right"
+        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
         raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
@@ -271,7 +286,7 @@ MAX_UNITS = 8
 
 
 def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
-    """Raise ValueError where a program is none; that tasks wait for earlier ones is not looked at."""
+    """Raise ValueError for a broken program. That tasks wait for earlier ones is not checked."""
     for number, task in enumerate(tasks.kinds):
         try:
             _check_task(task, npus, count)
@@ -284,24 +299,24 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if not JOIN <= task.kind <= RECEIVE:
-        raise ValueError(f"is of kind {task.kind}; {JOIN} to {RECEIVE} are right")
+        raise ValueError(f"is of kind {task.kind}; expected {JOIN} to {RECEIVE}")
     if not -1 <= task.unit < MAX_UNITS:
-        raise ValueError(f"needs unit {task.unit}; -1 to {MAX_UNITS - 1} are right")
+        raise ValueError(f"needs unit {task.unit}; expected -1 to {MAX_UNITS - 1}")
     if task.delay < 0:
-        raise InputError(f"takes {task.delay} ps; a time of at least 0 is right")
+        raise InputError(f"takes {task.delay} ps; expected a time of at least 0")
     if task.delay > MAX_PICOSECONDS:
-        raise InputError(f"takes {in_seconds(task.delay)}; 0 to {LONGEST_TIME} are right")
+        raise InputError(f"takes {in_seconds(task.delay)}; expected 0 to {LONGEST_TIME}")
     if task.repeats and task.collective < 0:
         raise ValueError("repeats, but is no numbered collective")
     if task.kind in (SEND, RECEIVE):
         if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
-            raise InputError(f"moves {task.bytes} bytes; 0 to {MAX_PICOSECONDS} are right")
+            raise InputError(f"moves {task.bytes} bytes; expected 0 to {MAX_PICOSECONDS}")
         if not -(2**31) <= task.tag < 2**31:
-            raise InputError(f"has tag {task.tag}; 32 bits with a sign are right")
+            raise InputError(f"has tag {task.tag}; expected 32 bits with a sign")
         for npu in npus:
             peer = task.peer.of(npu, count) if task.peer is not None else npu
             if peer == npu or not 0 <= peer < count:
-                raise InputError(f"of NPU {npu} moves a message to or from NPU {peer}; another of the {count} is right")
+                raise InputError(f"of NPU {npu} moves a message to or from NPU {peer}; expected another of the {count}")
 
 
 def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
@@ -311,22 +326,22 @@ def task_rows(tasks: Sequence[Task]) -> Rows[Task]:
     try:
         after = Dependencies.of([task.after for task in tasks])
     except OverflowError:
-        raise ValueError("a task waits for a task that does not exist; earlier ones are right") from None
+        raise ValueError("a task waits for a task that does not exist; expected earlier ones") from None
     return Rows(tasks, column(range(len(tasks)), "I"), after, lambda task, row, waits: task)
 
 
 def check_ports(ports: Sequence[int], count: int) -> None:
-    """Raise ValueError where ports are none."""
+    """Raise ValueError for ports that do not fit the NPUs."""
     if len(ports) != count or not all(-1 <= port < count for port in ports):
-        raise ValueError(f"{len(ports)} ports for {count} NPUs; one for each, from -1 to {count - 1}, is right")
+        raise ValueError(f"{len(ports)} ports for {count} NPUs; expected one for each, from -1 to {count - 1}")
 
 
 def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
-    """Raise ValueError where groups are none."""
+    """Raise ValueError for groups that are not of one size, or share NPUs."""
     seen: set[int] = set()
     for group in groups:
         if len(group) != len(groups[0]):
-            raise ValueError(f"groups of {len(groups[0])} and {len(group)} NPUs; groups of one size are right")
+            raise ValueError(f"groups of {len(groups[0])} and {len(group)} NPUs; expected groups of one size")
         for npu in group:
             if npu < 0 or npu in seen:
                 raise ValueError(f"NPU {npu} is {'in a group twice' if npu >= 0 else 'negative'}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import attrs
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import PluginError
 from astra_sim.schedule import Collective
 
@@ -44,7 +44,7 @@ MAX_KEY = 2**63 - 1
 
 
 def _kinds(kinds: Iterable[str]) -> tuple[Collective, ...]:
-    """Kinds of collectives. Raises ValueError for a name that is none."""
+    """Kinds of collectives. Raises ValueError for an unknown name."""
     return tuple(map(Collective, kinds))
 
 
@@ -64,16 +64,16 @@ class Rule:
     @in_turn.validator
     def _check(self, attribute: object, kinds: tuple[str, ...] | None) -> None:
         if kinds is not None and len(set(kinds)) != 2:
-            raise ValueError(f"{len(kinds)} kinds take turns: {', '.join(kinds)}; two different ones are right")
+            raise ValueError(f"{len(kinds)} kinds take turns: {', '.join(kinds)}; expected two different ones")
 
     def key_of(self, job: Job) -> int:
-        """The key of a job. Raises PluginError where it is none."""
+        """The key of a job. Raises PluginError unless it is a whole number of 64 bits."""
         if self.key is None:
             return -job.priority
         key = call("the key of a queue's order", self.key, *job[1:])
         if type(key) is not int or abs(key) > MAX_KEY:
             raise PluginError(
-                f"the key of a queue's order is {key!r} for {job.kind} of {job.bytes} bytes; a whole number of 64 bits is right"
+                f"the key of a queue's order is {key!r} for {job.kind} of {job.bytes} bytes; expected a whole number of 64 bits"
             )
         return key
 
@@ -112,7 +112,7 @@ class RuleOrder:
         return tuple(dict.fromkeys((self.otherwise, *self.by_kind.values())))
 
     def standing(self, job: Job) -> Standing:
-        """How the rules see a job. Raises PluginError where a key is none."""
+        """How the rules see a job. Raises PluginError for a key that is no whole number of 64 bits."""
         rules = self.rules
         keys = tuple(0 if rule.key is None else rule.key_of(job) for rule in rules)
         return Standing(rules.index(self._rule_of(job)), keys, tuple(rule.side_of(job.kind) for rule in rules))
@@ -135,8 +135,8 @@ class RuleOrder:
 
 
 def place_of(order: Order, jobs: Sequence[Job], running: int, job: Job) -> int:
-    """Ask a queue's order for the place of a job. Raises PluginError if it answers with what is none."""
+    """Ask a queue's order for the place of a job. Raises PluginError unless it answers with a place among those that wait."""
     place = call("the order of a queue", order, jobs, running, job)
     if type(place) is not int or not running <= place <= len(jobs):
-        raise PluginError(f"the order of a queue gave the place {place!r}; {running} to {len(jobs)} are right")
+        raise PluginError(f"the order of a queue gave the place {place!r}; expected {running} to {len(jobs)}")
     return place

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 
 import attrs
 
-from astra_sim.components import Context
+from astra_sim.compute import Compute, Work
+from astra_sim.context import Context
 from astra_sim.engine import Job
-from astra_sim.experiment import RunOptions
 from astra_sim.graph import Communicate, ExecutionGraph
-from astra_sim.models import Compute, Memory, Work
+from astra_sim.memory import Memory
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
-from astra_sim.plugins import Plugins, shared_plugins
+from astra_sim.run.record import RunRecord
+from astra_sim.run.simulation import simulate_graph
 from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, shift
-from astra_sim.simulation import Trace, simulate_graph
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession
 
 
@@ -133,6 +135,6 @@ def bench_context(platform: Platform = PLATFORM, plugins: Plugins | None = None,
     return Context(plugins or shared_plugins(), platform, RunOptions(passes=passes), BenchCompute())
 
 
-def run_on_bench(graph: ExecutionGraph, platform: Platform, system: System | None = None) -> Trace:
+def run_on_bench(graph: ExecutionGraph, platform: Platform, system: System | None = None) -> RunRecord:
     """Simulate a graph on all NPUs of a platform, message by message. Raises DeadlockError if it cannot finish."""
     return simulate_graph(graph, system or BenchSystem(), BenchNetwork(platform), BenchMemory(), symmetry=False, engine="python")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import PluginError, ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.schedule_bytes import performed
+from astra_sim.setup.schedule_bytes import performed
 from astra_sim.testing.pieces import check_schedule
 
 RANKS = (2, 3, 4, 5, 8, 12, 16)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from astra_sim.components import options_of
+from astra_sim.compute import Compute, Work
 from astra_sim.errors import InputError, PluginError
-from astra_sim.models import Compute, Memory, Work
+from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform
-from astra_sim.plugins import shared_plugins
+from astra_sim.providers import options_of
+from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
 from astra_sim.testing.deliveries import batches, check_delays, check_lone_messages, check_runs_are_alike, deliver
@@ -27,6 +28,7 @@ from astra_sim.testing.models import SERIES, check_capacity, check_compute, chec
 from astra_sim.testing.orders import check_dimension_order, check_queue_order
 from astra_sim.testing.plans import check_system
 from astra_sim.testing.programs import check_alike, check_training_loop, check_workload
+from astra_sim.testing.reports import check_report
 from astra_sim.testing.requirement import require
 from astra_sim.testing.topologies import check_dimensions, check_hops, check_links, check_queue_directions, check_symmetry
 
@@ -176,7 +178,7 @@ class NetworkContract(ComponentContract):
         """What is injected is delivered."""
         if isinstance(self.network, EventNetwork):
             start = self.network.begin()
-            require(type(start) is int and start >= 0, f"begin answered {start!r}; picoseconds of at least 0 are right")
+            require(type(start) is int and start >= 0, f"begin answered {start!r}; expected picoseconds of at least 0")
             deliver(self.network, batches(self.network.platform))
 
     def test_larger_messages_take_no_less_time(self) -> None:
@@ -195,10 +197,10 @@ class NetworkContract(ComponentContract):
         """Statistics and reports are tables by name."""
         statistics = self.network.statistics()
         right = isinstance(statistics, dict) and all(isinstance(name, str) for name in statistics)
-        require(right, f"statistics answered {statistics!r}; figures by name are right")
+        require(right, f"statistics answered {statistics!r}; expected figures by name")
         reports = self.network.reports() if isinstance(self.network, EventNetwork) else {}
         right = isinstance(reports, dict) and all(isinstance(text, str) for item in reports.items() for text in item)
-        require(right, f"reports answered {reports!r}; texts by name are right")
+        require(right, f"reports answered {reports!r}; expected texts by name")
 
 
 class ComputeContract(ComponentContract):
@@ -240,6 +242,16 @@ class MemoryContract(ComponentContract):
         check_capacity(self.model)
 
 
+class ReportContract(ComponentContract):
+    """A report writes files about one run or several, with layers and without, through the folder that it is given."""
+
+    kind = "report"
+
+    def test_it_writes_files(self) -> None:
+        """About one run, and about two, with every choice of series in time."""
+        check_report(self.make)
+
+
 CONTRACTS: dict[str, type[ComponentContract]] = {
     contract.kind: contract
     for contract in (
@@ -252,6 +264,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         NetworkContract,
         ComputeContract,
         MemoryContract,
+        ReportContract,
     )
 }
 """The contract of each kind."""

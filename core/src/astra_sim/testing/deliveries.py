@@ -92,7 +92,7 @@ class _Run:
         while (delivery := advance(self._network, 0, until)) is not None:
             time, numbers = delivery
             empty += not numbers
-            require(empty <= _MOST_EMPTY, f"advance delivers nothing at {time} ps, over and over; None is right where nothing arrives")
+            require(empty <= _MOST_EMPTY, f"advance delivers nothing at {time} ps, over and over; expected None where nothing arrives")
             for number in numbers:
                 self._take(time, number)
 
@@ -130,7 +130,7 @@ def check_delays(network: RouteDelayNetwork) -> None:
         delays = [network.message_delay(source, destination, size) for size in (0, *SIZES, 10**9)]
         way = f"from NPU {source} to NPU {destination}"
         for size, delay, larger, longer in zip((0, *SIZES), delays, (*SIZES, 10**9), delays[1:], strict=False):
-            require(delay <= longer, f"{larger} bytes {way} take {longer} ps, and {size} bytes {delay} ps; no less for more is right")
+            require(delay <= longer, f"{larger} bytes {way} take {longer} ps, and {size} bytes {delay} ps; expected no less for more")
         again = network.route_delay(*network.platform.route(source, destination), SIZES[2])
         require(round(again) == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and when asked for again {again} ps")
         if functions is not None:
@@ -146,7 +146,7 @@ def check_lone_messages(network: EventNetwork) -> None:
             network.begin()
             took = deliver(network, [Batch(0, [Message(1, source, destination, size)])])[1]
             way = f"alone from NPU {source} to NPU {destination}"
-            require(took >= before, f"{size} bytes {way} take {took} ps, and {size_before} bytes {before} ps; no less for more is right")
+            require(took >= before, f"{size} bytes {way} take {took} ps, and {size_before} bytes {before} ps; expected no less for more")
             before, size_before = took, size
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim.boundary import MAX_PICOSECONDS, call, picoseconds
+from astra_sim._boundary import MAX_PICOSECONDS, call, picoseconds
+from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.errors import InputError, PluginError
-from astra_sim.models import Compute, Convolution, Gemm, Memory, MissingWork, Work
+from astra_sim.memory import Memory
+from astra_sim.shapes import Convolution, Gemm
 from astra_sim.testing.requirement import require
 
 _FACTORS = (1, 2, 10, 1000)
@@ -41,7 +43,7 @@ def check_compute(model: Compute, series: Sequence[Sequence[Work]] = SERIES) -> 
                 reasons.append(str(error))
                 continue
             require(took == again, f"{work} takes {took} ps, and when asked for again {again} ps")
-            require(took >= before, f"{work} takes {took} ps, and {before_work} {before} ps; no less for more is right")
+            require(took >= before, f"{work} takes {took} ps, and {before_work} {before} ps; expected no less for more")
             before, before_work, known = took, work, known + 1
     require(known, f"it knows the time of no work: {'; '.join(dict.fromkeys(reasons))}")
 
@@ -73,7 +75,7 @@ def _check_growing(what: str, time_of: Callable[[int], int]) -> None:
     for size in _BYTES:
         took, again = time_of(size), time_of(size)
         require(took == again, f"{what} {size} bytes takes {took} ps, and when asked for again {again} ps")
-        require(took >= before, f"{what} {size} bytes takes {took} ps, and {size_before} bytes {before} ps; no less for more is right")
+        require(took >= before, f"{what} {size} bytes takes {took} ps, and {size_before} bytes {before} ps; expected no less for more")
         before, size_before = took, size
 
 
@@ -82,7 +84,7 @@ def check_ports(model: Memory) -> None:
     for npu in range(_NPUS):
         port, again = model.remote_port(npu), model.remote_port(npu)
         right = port is None or (type(port) is int and port >= 0)
-        require(right, f"the remote port of NPU {npu} is {port!r}; None or a number of at least 0 is right")
+        require(right, f"the remote port of NPU {npu} is {port!r}; expected None or a number of at least 0")
         require(port == again, f"the remote port of NPU {npu} is {port}, and when asked for again {again}")
 
 
@@ -90,4 +92,4 @@ def check_capacity(model: Memory) -> None:
     """Raise AssertionError unless the capacity is a number of bytes, or not limited."""
     capacity = model.capacity_bytes()
     right = capacity is None or (isinstance(capacity, (int, float)) and capacity > 0)
-    require(right, f"the capacity is {capacity!r}; None or more than 0 bytes is right")
+    require(right, f"the capacity is {capacity!r}; expected None or more than 0 bytes")

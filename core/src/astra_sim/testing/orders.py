@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.engine import Job, Order
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
@@ -28,9 +28,7 @@ def check_queue_order(order: Order) -> None:
         started, job = draw.randint(0, len(jobs)), _job(draw)
         place = _place(order, jobs, started, job)
         queue = f"in a queue of {len(jobs)} jobs, {started} of which have started,"
-        require(
-            type(place) is int and started <= place <= len(jobs), f"{queue} it gave place {place!r}; {started} to {len(jobs)} are right"
-        )
+        require(type(place) is int and started <= place <= len(jobs), f"{queue} it gave place {place!r}; expected {started} to {len(jobs)}")
         again = _place(order, jobs, started, job)
         require(place == again, f"{queue} it gave place {place}, and when asked again {again!r}")
         *others, other = [each._replace(priority=3 * each.priority + 7) for each in (*jobs, job)]
@@ -64,7 +62,7 @@ def check_dimension_order(make: Callable[[Platform], object], platform: Platform
         usable = [True] * len(dimensions)
         first = _chunks(order, collective, dimensions, usable)
         again = _chunks(order, collective, dimensions, usable)
-        require(first == again, f"{collective}: it gave {first}, and when asked again {again}; has_memory = True is right then")
+        require(first == again, f"{collective}: it gave {first}, and when asked again {again}; expected has_memory = True then")
 
 
 def _made(make: Callable[[Platform], object], platform: Platform) -> DimensionOrder:
@@ -84,9 +82,9 @@ def _chunks(
     while rest > 0:
         taken, way = order.chunk(collective, rest, size, dimensions, usable)
         asked = f"{collective}: of {rest} bytes left, with {size} asked for,"
-        require(type(taken) is int and 0 < taken <= rest, f"{asked} it gave a chunk of {taken!r} bytes; 1 to {rest} are right")
+        require(type(taken) is int and 0 < taken <= rest, f"{asked} it gave a chunk of {taken!r} bytes; expected 1 to {rest}")
         every = list(range(len(dimensions)))
-        require(sorted(way) == every, f"{asked} it gave the order {list(way)}; each of the dimensions {every} once is right")
+        require(sorted(way) == every, f"{asked} it gave the order {list(way)}; expected each of the dimensions {every} once")
         chunks.append((taken, list(way)))
         rest -= taken
         require(

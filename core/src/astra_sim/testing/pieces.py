@@ -5,7 +5,7 @@ n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs th
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
 A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
-rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.schedule_bytes`):
+rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.setup.schedule_bytes`):
 
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
 * `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
@@ -18,7 +18,7 @@ from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
-from astra_sim.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
+from astra_sim.setup.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
 from astra_sim.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
@@ -66,7 +66,7 @@ def _checked(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     if request.collective is Collective.REDUCE_SCATTER:
         whole_of = [{piece for piece in range(n * cut) if held[piece] == complete} for held in contents]
         for rank, pieces in enumerate(whole_of):
-            require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; {'one' if cut == 1 else cut} is right")
+            require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; expected {'one' if cut == 1 else cut}")
         require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
     return contents
 
@@ -98,7 +98,7 @@ class _Rank:
         self.index = index
         self.steps: list[tuple[Step, int]] = [(step, k) for step in steps for k in range(step.times)]
         self.reduces = [step.reduce for step, _ in self.steps if step.receive_from is not None]
-        self.credits = schedule.program(index).starts
+        self.tokens = schedule.program(index).starts
         self.arrivals = 0
         self.next_step = 0
         self.posted = 0
@@ -130,46 +130,46 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
                 data[name] = ranks[index].held[name]
         return data
 
-    def absorb(state: _Rank, slot: int, data: Contents) -> None:
+    def absorb(state: _Rank, receipt: int, data: Contents) -> None:
         for piece, contribution in data.items():
             if piece == UNNAMED:
                 state.held[piece] = state.held.get(piece, Counter([state.index])) | contribution
-            elif state.reduces[slot]:
+            elif state.reduces[receipt]:
                 state.held[piece] = state.held.get(piece, Counter()) + contribution
             else:
                 state.held[piece] = contribution
-        state.credits += 1
+        state.tokens += 1
         state.arrivals += 1
 
     def advance(index: int) -> None:
         state, program = ranks[index], programs[index % len(programs)]
         while state.next_step < len(program.actions):
             action = program.actions[state.next_step]
-            if state.credits < action.after or state.arrivals < action.after_arrivals:
+            if state.tokens < action.after or state.arrivals < action.after_arrivals:
                 return
             step, repetition = state.steps[state.next_step]
             state.next_step += 1
             if action.send_to is not None:
-                wire.append((action.send_to.of(index, n), action.slot, message(index, step, repetition)))
+                wire.append((action.send_to.of(index, n), action.receipt, message(index, step, repetition)))
             if action.receive_from is not None:
-                if action.receive_slot in state.early:
-                    absorb(state, action.receive_slot, state.early.pop(action.receive_slot))
+                if action.own_receipt in state.early:
+                    absorb(state, action.own_receipt, state.early.pop(action.own_receipt))
                 else:
-                    state.awaited.add(action.receive_slot)
+                    state.awaited.add(action.own_receipt)
 
     for index in range(n):
         advance(index)
     while wire:
-        target, slot, data = wire.popleft()
+        target, receipt, data = wire.popleft()
         state = ranks[target]
-        if slot in state.awaited:
-            state.awaited.remove(slot)
-            absorb(state, slot, data)
+        if receipt in state.awaited:
+            state.awaited.remove(receipt)
+            absorb(state, receipt, data)
         else:
-            state.early[slot] = data
+            state.early[receipt] = data
         advance(target)
     for index, state in enumerate(ranks):
         program = programs[index % len(programs)]
         require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
-        require(state.credits == program.credits, f"rank {index} waits for {len(state.awaited)} messages that never come")
+        require(state.tokens == program.tokens, f"rank {index} waits for {len(state.awaited)} messages that never come")
     return [state.held for state in ranks]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from astra_sim.boundary import call
+from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError
-from astra_sim.graph import Communicate, ExecutionGraph, Pass, RankProgram
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Request
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession, check_chunks
@@ -30,8 +30,8 @@ def operations(platform: Platform) -> Iterator[Communicate]:
 def check_system(system: System, platform: Platform) -> None:
     """Raise AssertionError or PluginError unless the system layer does every collective that it does not refuse, and it must do one."""
     require(isinstance(system, System), f"it made {system!r}, which is not a System")
-    require(type(system.endpoint_ps) is int and system.endpoint_ps >= 0, f"endpoint_ps is {system.endpoint_ps!r}; at least 0 is right")
-    require(type(system.tick_ps) is int and system.tick_ps >= 1, f"tick_ps is {system.tick_ps!r}; at least 1 is right")
+    require(type(system.endpoint_ps) is int and system.endpoint_ps >= 0, f"endpoint_ps is {system.endpoint_ps!r}; expected at least 0")
+    require(type(system.tick_ps) is int and system.tick_ps >= 1, f"tick_ps is {system.tick_ps!r}; expected at least 1")
     served, reasons = 0, []
     for operation in operations(platform):
         try:
@@ -56,7 +56,7 @@ def name_of(operation: Communicate) -> str:
 def _alone(operation: Communicate, platform: Platform) -> ExecutionGraph:
     members = operation.group or range(platform.npus)
     idle = tuple(npu for npu in range(platform.npus) if npu not in members)
-    others = (RankProgram((), idle),) if idle else ()
+    others = (NpuProgram((), idle),) if idle else ()
     return ExecutionGraph([operation], platform.logical_dimensions(), (), others=others)
 
 
@@ -65,7 +65,7 @@ def _planned(system: System, operation: Communicate, platform: Platform) -> list
     session: SystemSession = call("session", system.session, platform.logical_dimensions())
     require(session.queues, "its session has no queues")
     for number, queue in enumerate(session.queues):
-        require(isinstance(queue, QueuePlan) and queue.slots >= 1, f"queue {number} is {queue!r}; a QueuePlan with a slot is right")
+        require(isinstance(queue, QueuePlan) and queue.slots >= 1, f"queue {number} is {queue!r}; expected a QueuePlan with a slot")
     where = name_of(operation)
     chunks: list[ChunkPlan] = call(where, session.issue, operation, 0)
     try:
@@ -75,9 +75,9 @@ def _planned(system: System, operation: Communicate, platform: Platform) -> list
     for chunk in chunks:
         for phase in chunk.phases:
             right = 0 <= phase.queue < len(session.queues)
-            require(right, f"{where}: a phase is in queue {phase.queue}; 0 to {len(session.queues) - 1} are right")
+            require(right, f"{where}: a phase is in queue {phase.queue}; expected 0 to {len(session.queues) - 1}")
             right = 0 <= phase.dimension < len(platform.dimensions)
-            require(right, f"{where}: a phase counts for dimension {phase.dimension}; 0 to {len(platform.dimensions) - 1} are right")
+            require(right, f"{where}: a phase counts for dimension {phase.dimension}; expected 0 to {len(platform.dimensions) - 1}")
     if session.repeats(operation):
         again = _outline(call(where, session.issue, operation, 0))
         require(_outline(chunks) == again, f"{where}: repeats says that it is planned alike every time, and it is not")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from astra_sim.boundary import call
-from astra_sim.classes import peer_of
-from astra_sim.components import Context
+from astra_sim._boundary import call
+from astra_sim.context import Context
 from astra_sim.errors import PluginError
-from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph
+from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph, peer_of
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.platform import Platform
 from astra_sim.testing.bench import run_on_bench
@@ -83,6 +82,6 @@ def check_training_loop(write: Callable[[LayeredProgram], object], context: Cont
 
 
 def _written(write: Callable[[LayeredProgram], object], context: Context) -> ExecutionGraph:
-    program = LayeredProgram(LAYERS, context, False, "training loop")
+    program = LayeredProgram(LAYERS, context, "training loop")
     call("training loop", write, program)
     return program.build()

@@ -22,15 +22,15 @@ def check_dimensions(dimensions: object) -> Sequence[Dimension]:
         require(
             isinstance(dimension.topology, Topology), f"{where}: {dimension.topology!r} is not a topology: see astra_sim.platform.Topology"
         )
-        require(isinstance(dimension.topology.name, str), f"{where}: its name is {dimension.topology.name!r}; text is right")
-        require(type(dimension.size) is int and dimension.size >= 1, f"{where}: its size is {dimension.size!r}; at least 1 is right")
-        require(dimension.link_bandwidth > 0, f"{where}: its links have {dimension.link_bandwidth} bytes/ns; more than 0 is right")
+        require(isinstance(dimension.topology.name, str), f"{where}: its name is {dimension.topology.name!r}; expected text")
+        require(type(dimension.size) is int and dimension.size >= 1, f"{where}: its size is {dimension.size!r}; expected at least 1")
+        require(dimension.link_bandwidth > 0, f"{where}: its links have {dimension.link_bandwidth} bytes/ns; expected more than 0")
         for name in ("link_latency_ns", "nic_latency_ns", "router_latency_ns", "hbm_latency_ns"):
             latency = getattr(dimension, name)
-            require(latency >= 0 and math.isfinite(latency), f"{where}: {name} is {latency}; at least 0 is right")
+            require(latency >= 0 and math.isfinite(latency), f"{where}: {name} is {latency}; expected at least 0")
         for name in ("links_per_message", "links_per_npu"):
             count = getattr(dimension.topology, name)()
-            require(count >= (dimension.size > 1), f"{where}: {name} is {count!r}; at least 1 is right")
+            require(count >= (dimension.size > 1), f"{where}: {name} is {count!r}; expected at least 1")
     return dimensions
 
 
@@ -41,7 +41,7 @@ def check_hops(dimension: Dimension) -> None:
         for b in ranks:
             if a != b:
                 hops, again = topology.hops(a, b), topology.hops(a, b)
-                require(type(hops) is int and hops >= 1, f"hops({a}, {b}) is {hops!r}; a whole number of at least 1 is right")
+                require(type(hops) is int and hops >= 1, f"hops({a}, {b}) is {hops!r}; expected a whole number of at least 1")
                 require(hops == again, f"hops({a}, {b}) is {hops}, and when asked again {again}")
 
 
@@ -68,10 +68,10 @@ def check_links(dimension: Dimension) -> None:
         return
     leaves: dict[int, set[int]] = {}
     for link in listed():
-        require(isinstance(link, tuple) and len(link) == 4, f"links() gives {link!r}; source, target, bytes/ns and latency in ns are right")
+        require(isinstance(link, tuple) and len(link) == 4, f"links() gives {link!r}; expected source, target, bytes/ns and latency in ns")
         source, target, bandwidth, latency = link
         for end in (source, target):
-            require(type(end) is int and end >= 0, f"link {link!r} has the end {end!r}; a number of at least 0 is right")
+            require(type(end) is int and end >= 0, f"link {link!r} has the end {end!r}; expected a number of at least 0")
         require(bandwidth > 0 and latency >= 0, f"link {link!r} has {bandwidth} bytes/ns and a latency of {latency} ns")
         leaves.setdefault(source, set()).add(target)
     for source in range(min(dimension.size, _MOST_RANKS)):
@@ -92,4 +92,4 @@ def _reached(leaves: dict[int, set[int]], source: int) -> set[int]:
 def check_queue_directions(dimension: Dimension) -> None:
     """Raise AssertionError unless the queues of a topology that names their directions go one way round or the other."""
     directions = getattr(dimension.topology, "queue_directions", ())
-    require(all(way in (1, -1) for way in directions), f"queue_directions is {directions!r}; +1 and -1 are right")
+    require(all(way in (1, -1) for way in directions), f"queue_directions is {directions!r}; expected +1 and -1")

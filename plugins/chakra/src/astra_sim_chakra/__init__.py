@@ -7,12 +7,28 @@ traces.programs, traces.program_of      # ranks that do the same share a program
 trace = load_trace("traces/gpt3.0.et")
 """
 
-from astra_sim_chakra.feeder import Feeder
-from astra_sim_chakra.ranks import RankTraces, load_ranks
-from astra_sim_chakra.reader import load_trace, parse_trace
-from astra_sim_chakra.schema import CollectiveType, NodeType
-from astra_sim_chakra.trace import Metadata, Node, Trace
-from astra_sim_chakra.writer import trace_of, write_nodes, write_trace
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from astra_sim_chakra.feeder import Feeder
+    from astra_sim_chakra.ranks import RankTraces, load_ranks
+    from astra_sim_chakra.reader import load_trace, parse_trace
+    from astra_sim_chakra.schema import CollectiveType, NodeType
+    from astra_sim_chakra.trace import Metadata, Node, Trace
+    from astra_sim_chakra.writer import trace_of, write_nodes, write_trace
+
+_MODULES = {
+    "feeder": ("Feeder",),
+    "ranks": ("RankTraces", "load_ranks"),
+    "reader": ("load_trace", "parse_trace"),
+    "schema": ("CollectiveType", "NodeType"),
+    "trace": ("Metadata", "Node", "Trace"),
+    "writer": ("trace_of", "write_nodes", "write_trace"),
+}
+"""Modules are imported at the first use of one of their names: the hooks are in this package too, and `astra --help` needs no protobuf."""
 
 __all__ = [
     "CollectiveType",
@@ -29,3 +45,10 @@ __all__ = [
     "write_nodes",
     "write_trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

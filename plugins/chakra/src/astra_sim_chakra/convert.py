@@ -11,12 +11,10 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
-from astra_sim.components import build
-from astra_sim.experiment import Experiment, load_experiment
-from astra_sim.files import FileSet
+from astra_sim.commands import Experiment, build, load_experiment, shared_plugins
+from astra_sim.files import FileSet, parse_json, parse_toml, read_text
 from astra_sim.options import Typed
-from astra_sim.plugins import shared_plugins
-from astra_sim.specs import parse_json, parse_toml, read_text
+from astra_sim.toml_text import to_toml
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
@@ -25,7 +23,6 @@ from astra_sim_chakra.pytorch import convert_pytorch
 from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
 from astra_sim_chakra.reader import load_trace
 from astra_sim_chakra.text_workload import to_text
-from astra_sim_chakra.toml_text import to_toml
 from astra_sim_chakra.trace_json import from_json, to_json
 from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
 
@@ -37,7 +34,7 @@ _TRACE = ".et"
 
 @attrs.frozen
 class Request:
-    """What is asked for: source and target with their formats, and the options, None where not given."""
+    """A conversion: source and target with their formats, and the options (None: not set)."""
 
     source: str
     source_format: str
@@ -58,10 +55,10 @@ class Request:
 @click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET; else by its extension.")
 @click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
 @click.option("--platform", metavar="S", help="Platform of the workload: plugin:NAME[?key=value&...] or a file.")
-@click.option("--system", metavar="S", help="System layer, whose clock cuts computing times.")
-@click.option("--compute", metavar="S", help="Compute model, which gives computing times.")
+@click.option("--system", metavar="S", help="System layer; its clock rounds compute times down.")
+@click.option("--compute", metavar="S", help="Compute model, which gives compute times.")
 @click.option("--passes", type=int, help="Training iterations to unroll.")
-@click.option("--compute-scale", type=float, help="Factor on every computing time.")
+@click.option("--compute-scale", type=float, help="Factor on every compute time.")
 @click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option(
@@ -91,15 +88,15 @@ def convert(
     astra convert taskgraph.dot traces/mlp.et
     astra convert et.json traces/bert.et --from pytorch --kineto kineto.json --rank 3
 
-    The traces of all ranks are named by their prefix: traces/vgg16.et stands for traces/vgg16.0.et, traces/vgg16.1.et, ... where no
-    file of that very name is meant. SOURCE may also be an experiment, whose workload is converted.
+    The traces of all ranks are named by their prefix: traces/vgg16.et means traces/vgg16.0.et, traces/vgg16.1.et, ..., unless a
+    file of that very name exists. SOURCE may also be an experiment, whose workload is converted.
     """
     chosen = source_format or _format_of_source(source)
     if target is None:
-        raise InputError(f"{source}: TARGET is missing; a name with an extension that says what to write ({_extensions(chosen)}) is right")
+        raise InputError(f"{source}: TARGET is missing; expected a name with an extension that says what to write ({_extensions(chosen)})")
     to = target_format or _format_of_target(target, chosen)
-    given = {name: value for name, value in run.items() if value is not None}
-    request = Request(source, chosen, target, to, compress, given, assignments, time_unit, kineto, rank)
+    settings = {name: value for name, value in run.items() if value is not None}
+    request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank)
     _check(request)
     with FileSet() as files:
         lines = _CONVERTERS[chosen](request, files)
@@ -126,12 +123,12 @@ def _format_of_target(target: str, source_format: str) -> str:
     if _EXTENSIONS.get(extension) not in TARGETS:
         names = "|".join(_targets_of(source_format))
         known = _extensions(source_format)
-        raise InputError(f"{target}: the format is not clear from the name; an extension ({known}) or --to {names} is right")
+        raise InputError(f"{target}: the format is not clear from the name; expected an extension ({known}) or --to {names}")
     return _EXTENSIONS[extension]
 
 
 def _targets_of(source_format: str) -> tuple[str, ...]:
-    """What a source can be written as."""
+    """The target formats of a source format."""
     return ("chakra",) if source_format in ("flexflow", "pytorch") else TARGETS
 
 
@@ -140,7 +137,7 @@ def _extensions(source_format: str) -> str:
 
 
 def _check(request: Request) -> None:
-    """Raise InputError where an option has no meaning for what is converted."""
+    """Raise InputError for an option that has no effect on this conversion."""
     to_chakra = request.target_format == "chakra"
     unrolled = to_chakra and request.source_format in ("text", "toml", "json")
     uses = {
@@ -151,8 +148,8 @@ def _check(request: Request) -> None:
         "--rank": (request.rank is not None, request.source_format == "pytorch"),
         **{f"--{name.replace('_', '-')}": (True, unrolled) for name in request.run},
     }
-    for name, (given, used) in uses.items():
-        if given and not used:
+    for name, (is_set, used) in uses.items():
+        if is_set and not used:
             raise InputError(f"{name} has no meaning for a conversion from {request.source_format} to {request.target_format}")
 
 
@@ -196,7 +193,7 @@ def _from_json(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _workload(experiment: Experiment, request: Request, files: FileSet) -> Iterable[str]:
-    """Write a workload in any format. Returns lines about what there is to know of it."""
+    """Write a workload in any format. Returns lines for standard error: what was dropped, which files were written."""
     for kind in ("platform", "system", "compute"):
         if kind in request.run:
             experiment.use(kind, request.run[kind], shared_plugins())
@@ -227,21 +224,21 @@ def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> 
 def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
     """Write the execution graph of a workload, a trace for each rank."""
     components = build(experiment, shared_plugins())
-    made = graph_nodes(components.graph, components.platform)
+    nodes = graph_nodes(components.graph, components.platform)
     prefix, ranks = _prefix(request.target), components.platform.npus
-    encoded = encode_nodes(made.nodes)
+    encoded = encode_nodes(nodes.nodes)
     for rank in range(ranks):
-        if made.groups:
-            encoded = encode_nodes(made.nodes_of(rank))
+        if nodes.groups:
+            encoded = encode_nodes(nodes.nodes_of(rank))
         try:
             metadata = workload_metadata(table, encoded)
         except (TypeError, ValueError) as error:
             raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
         write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress, files=files)
-    lines = [f"{len(made.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
-    if made.groups:
-        _write_text(files, f"{prefix}.groups.json", [json.dumps(made.groups) + "\n"])
-        lines.append(f"{len(made.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
+    lines = [f"{len(nodes.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
+    if nodes.groups:
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(nodes.groups) + "\n"])
+        lines.append(f"{len(nodes.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
     return lines
 
 
@@ -299,15 +296,15 @@ def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     return [f"{len(trace)} nodes{left_out}: {target}"]
 
 
-# -- Small things ------------------------------------------------------------------------------------------------------
+# -- Helpers -----------------------------------------------------------------------------------------------------------
 
 
 def _impossible(request: Request, what: str) -> InputError:
-    return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; chakra is right (--to chakra)")
+    return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; expected chakra (--to chakra)")
 
 
 def _plain(value: Any) -> Any:
-    """A table of options without values that wait for their type: those become what they look like."""
+    """A table of options in which values typed on the command line have become TOML values, or else text."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

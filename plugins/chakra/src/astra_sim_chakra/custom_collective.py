@@ -1,4 +1,4 @@
-"""The collective `chakra`: an algorithm given as Chakra traces, one of each rank, as the custom collectives of ASTRA-sim 2.x."""
+"""The collective `chakra`: an algorithm given as Chakra traces, one for each rank, like the custom collectives of ASTRA-sim 2.x."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class CustomCollectiveOptions:
     """Options of an algorithm in traces."""
 
     prefix: str = option(
-        help="the trace of rank N is the file PREFIX.N.et; its messages are as large as it says, whatever the collective is"
+        help="the trace of rank N is the file PREFIX.N.et; its messages keep their sizes, whatever the size of the collective"
     )
     dependencies: str = option("both", choices=DEPENDENCIES, help="what nodes wait for: control and data dependencies, or data alone")
 
 
 def custom_collective(request: Request, options: CustomCollectiveOptions) -> Schedule:
-    """The algorithm in the traces. A message has the bytes that its nodes say (comm_size); nothing is scaled.
+    """The algorithm in the traces. A message has the bytes of its nodes (comm_size); nothing is scaled.
 
-    Raises InputError, naming file and node, where a trace is wrong, and ScheduleError where there are traces of another number of ranks
-    or one cannot be said as a schedule: see `_Rank`.
+    Raises InputError, naming file and node, if a trace is wrong. Raises ScheduleError if the traces are for another number of ranks, or if
+    one cannot be written as a schedule: see `_Rank`.
     """
-    found = len(find_ranks(options.prefix))
-    if found and found != request.ranks:
-        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {found} ranks")
+    trace_files = len(find_ranks(options.prefix))
+    if trace_files and trace_files != request.ranks:
+        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {trace_files} ranks")
     traces = load_ranks(options.prefix, request.ranks, dependencies=options.dependencies)
     ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
     _match(ranks)
@@ -53,7 +53,7 @@ def custom_collective(request: Request, options: CustomCollectiveOptions) -> Sch
 
 @attrs.define
 class _Group:
-    """Receives, and sends that wait for all of these and of the groups before."""
+    """Receives, and sends that wait for all of them and for those of the groups before."""
 
     receives: list[int]
     sends: list[int]
@@ -62,9 +62,9 @@ class _Group:
 class _Rank:
     """The nodes of a rank.
 
-    The kernel counts the messages that a rank has received and does not tell them apart, so that a send waits for all receives posted
-    so far. Hence the sets of receives that the sends wait for must lie in each other: then sends are done in the order of those sets, and
-    receives are posted just before the first send that waits for them.
+    The kernel counts the messages that a rank has received and does not tell them apart, so a send waits for all receives posted
+    so far. Hence the sets of receives that sends wait for must be nested: sends are then issued in the order of these sets, and receives
+    are posted just before the first send that waits for them.
     """
 
     def __init__(self, trace: Trace, number: int) -> None:
@@ -74,18 +74,18 @@ class _Rank:
         """For each send and receive the rank and row of its counterpart."""
         self.groups: list[_Group] = []
         self.compute_ps: dict[int, int] = {}
-        """For each receive how long is computed on it."""
+        """For each receive, how long the rank computes on its message."""
         for row in trace.order:
             self._check(row)
         if not self.rows(NodeType.COMM_SEND_NODE) and not self.rows(NodeType.COMM_RECV_NODE):
-            raise InputError(f"{trace.path}: the trace neither sends nor receives; at least one of the two is right")
+            raise InputError(f"{trace.path}: the trace neither sends nor receives; expected at least one of the two")
 
     def rows(self, kind: NodeType) -> list[int]:
         """The nodes of a type, in the order of their ids."""
         return sorted((row for row in range(len(self.trace)) if self.trace.type[row] == kind), key=self.trace.id.__getitem__)
 
     def peer(self, row: int) -> int:
-        """To whom a send goes, from whom a receive comes."""
+        """The destination of a send, or the source of a receive."""
         trace = self.trace
         peer: int = (trace.comm_dst if trace.type[row] == NodeType.COMM_SEND_NODE else trace.comm_src)[row]
         return peer
@@ -104,16 +104,16 @@ class _Rank:
                 self._attach(row)
             return
         if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
-            raise self.error(row, f"its type is {kind.name}; COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE are right in a collective")
+            raise self.error(row, f"its type is {kind.name}; expected COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE in a collective")
         name = "comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"
         for column, value in (("comm_size", trace.comm_size[row]), (name, self.peer(row))):
             if value < 0:
                 raise self.error(row, f"{column} is missing")
         if self.peer(row) == self.number:
-            raise self.error(row, f"{name} is the rank itself; another one is right")
+            raise self.error(row, f"{name} is the rank itself; expected another one")
 
     def _attach(self, row: int) -> None:
-        """Computing on one message that was received is part of handling it."""
+        """Turn compute that waits for one receive into a part of handling its message."""
         waits = list(self.waits[row])
         if len(waits) != 1 or self.trace.type[waits[0]] != NodeType.COMM_RECV_NODE:
             raise self.impossible(row, f"takes {self.trace.duration_ns[row]} ns (duration_micros) and does not wait for one receive alone")
@@ -123,7 +123,7 @@ class _Rank:
         self.compute_ps[waits[0]] = self.trace.duration_ns[row] * PS_PER_NS
 
     def _needs(self) -> dict[int, int]:
-        """A bit for each receive that a node waits for, directly or not; that of a receive also for itself."""
+        """For each node, a bit for every receive that it waits for, directly or not. A receive also has its own bit."""
         bits = {row: 1 << place for place, row in enumerate(self.rows(NodeType.COMM_RECV_NODE))}
         needs: dict[int, int] = {}
         for row in self._order():
@@ -199,10 +199,10 @@ def _match(ranks: Sequence[_Rank]) -> None:
 
 
 def _resolve_waits_for_sends(ranks: Sequence[_Rank], alike: bool) -> None:
-    """What waits for a send waits for its arrival, of which a sender is told nothing.
+    """A node that waits for a send waits for its arrival, which the sender is not told.
 
-    Where all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
-    wait for something that follows from the arrival in any case.
+    If all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
+    also wait for something that can only happen after the arrival.
     """
     for one in ranks:
         for row, waits in enumerate(one.waits):
@@ -233,7 +233,7 @@ def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, in
 
 
 def _put_in_order(ranks: Sequence[_Rank]) -> None:
-    """Order what is in each group so that messages meet: the k-th send to a rank the k-th receive from its sender."""
+    """Order the sends and receives of each group so that the k-th send to a rank meets the k-th receive from its sender there."""
     group_of = {(one.number, row): place for one in ranks for place, group in enumerate(one.groups) for row in group.receives}
     place_of: dict[tuple[int, int], int] = {}
     for one in ranks:

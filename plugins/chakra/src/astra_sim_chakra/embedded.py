@@ -1,4 +1,4 @@
-"""A workload of astra inside the traces that were made of it: two attributes of the GlobalMetadata.
+"""A workload of astra inside the traces that it was converted to: two attributes of the GlobalMetadata.
 
 `astra_workload` is the table of the workload in JSON, `astra_nodes` the SHA-256 of the nodes as they stand in the file, which shows
 whether they are still those of the workload.
@@ -12,23 +12,23 @@ from typing import IO, Any
 
 from astra_sim import InputError
 
+from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.reader import open_trace, read_metadata
 from astra_sim_chakra.schema import VERSION
 from astra_sim_chakra.trace import Metadata
-from astra_sim_chakra.wire import Attribute
 
 WORKLOAD, NODES = "astra_workload", "astra_nodes"
 
 
 def workload_metadata(workload: dict[str, Any], nodes: bytes) -> Metadata:
-    """The metadata of a trace with these nodes, made of that workload. Raises ValueError where the workload is not plain data."""
+    """The metadata of a trace with these nodes, which holds the workload. Raises ValueError if the workload is not plain data."""
     text = json.dumps(workload, allow_nan=False, ensure_ascii=False)
     digest = hashlib.sha256(nodes).hexdigest()
     return Metadata(VERSION, (Attribute(WORKLOAD, "string_val", text), Attribute(NODES, "string_val", digest)))
 
 
 def embedded_workload(path: str) -> dict[str, Any]:
-    """The table of the workload that a trace was made of. Raises InputError where the trace does not hold it."""
+    """The table of the workload that a trace was converted from. Raises InputError if the trace does not hold it."""
     with open_trace(path) as stream:
         metadata, _ = read_metadata(stream)
         text, digest = metadata.get(WORKLOAD), metadata.get(NODES)
@@ -47,7 +47,7 @@ def embedded_workload(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {WORKLOAD} in the metadata is not JSON: {error}") from None
     if not isinstance(workload, dict):
-        raise InputError(f"{path}: {WORKLOAD} in the metadata is {text[:100]!r}; a table of options is right")
+        raise InputError(f"{path}: {WORKLOAD} in the metadata is {text[:100]!r}; expected a table of options")
     return workload
 
 

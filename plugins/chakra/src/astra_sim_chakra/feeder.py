@@ -38,22 +38,22 @@ class Feeder:
         return list(self._ready)
 
     def node(self, id: int) -> Node:
-        """A node. Raises KeyError where there is none of that id."""
+        """The node of an id. Raises KeyError if no node has it."""
         return self.trace.node(self.trace.row(id))
 
     def take(self, id: int | None = None) -> int:
-        """Take a ready node, that of the lowest id unless told which, and return its id. Raises ValueError where it is not ready."""
+        """Take a ready node, by default that of the lowest id, and return its id. Raises ValueError if it is not ready."""
         if not self._ready:
             raise ValueError(f"no node is ready; {len(self._taken)} are taken and not done, {self._left} are not done")
         place = 0 if id is None else bisect_left(self._ready, id)
         if id is not None and (place == len(self._ready) or self._ready[place] != id):
             raise ValueError(f"node {id} is not ready")
-        found = self._ready.pop(place)
-        self._taken.add(found)
-        return found
+        taken = self._ready.pop(place)
+        self._taken.add(taken)
+        return taken
 
     def done(self, id: int) -> list[int]:
-        """Say that a node which was taken has ended. Returns the ids that are ready now for that reason, ascending. Raises ValueError."""
+        """End a node that was taken. Returns the ids that became ready, ascending. Raises ValueError if the node was not taken."""
         if id not in self._taken:
             raise ValueError(f"node {id} is not taken, or is done already")
         self._taken.remove(id)
@@ -68,7 +68,7 @@ class Feeder:
         return sorted(released)
 
     def waiting_for(self, id: int) -> list[int]:
-        """The ids that a node still waits for, ascending. Raises KeyError where there is none of that id."""
+        """The ids that a node still waits for, ascending. Raises KeyError if no node has this id."""
         row = self.trace.row(id)
         return sorted(self.trace.id[other] for other in self.trace.dependencies(row) if not self._is_done(other))
 

@@ -16,7 +16,7 @@ import re
 
 import attrs
 from astra_sim import InputError
-from astra_sim.specs import read_text
+from astra_sim.files import read_text
 
 from astra_sim_chakra.schema import MAX_32, NodeType
 from astra_sim_chakra.trace import Node
@@ -31,7 +31,7 @@ _LABEL = re.compile(r'label\s*=\s*"\{(.*)\}"')
 
 @attrs.frozen
 class _Task:
-    """A node of the graph: what each rank that takes part does."""
+    """A task of the graph: one node for each rank that takes part."""
 
     line: int
     nodes: dict[int, Node]
@@ -54,7 +54,7 @@ def read_flexflow(path: str, time_unit: str = "s") -> list[list[Node]]:
             if task in tasks:
                 raise InputError(f"{where}: node{task} is there already, in line {tasks[task].line}")
             if task >= 2**64:
-                raise InputError(f"{where}: node{task}: a number below 2^64 is right")
+                raise InputError(f"{where}: node{task}: expected a number below 2^64")
             tasks[task] = _Task(number, _task(task, match[2], where, time_unit))
         elif line not in ("", "}", "{"):
             raise InputError(f"{where}: {line[:80]!r} is neither a node nor an edge of a task graph")
@@ -93,7 +93,7 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         made = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
         return {_whole(values, "device_id", where, 2**16): made}
     if node_type != "COMM_SEND_RECV_NODE":
-        raise InputError(f"{where}: node{id_} has the type {node_type!r}; COMP_NODE and COMM_SEND_RECV_NODE are right")
+        raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE and COMM_SEND_RECV_NODE")
     source, target = (_whole(values, key, where, 2**16) for key in ("src_device_id", "dst_device_id"))
     if source == target:
         raise InputError(f"{where}: node{id_} sends from device {source} to itself")
@@ -113,7 +113,7 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
 def _whole(values: dict[str, str], key: str, where: str, limit: int) -> int:
     value = values.get(key, "")
     if not value.isascii() or not value.isdecimal() or len(value) > 20 or int(value) >= limit:
-        raise InputError(f"{where}: {key} is {value!r}; a whole number from 0 to {limit - 1} is right")
+        raise InputError(f"{where}: {key} is {value!r}; expected a whole number from 0 to {limit - 1}")
     return int(value)
 
 
@@ -124,5 +124,5 @@ def _seconds(values: dict[str, str], where: str) -> float:
     except ValueError:
         seconds = -1.0
     if not math.isfinite(seconds) or seconds < 0:
-        raise InputError(f"{where}: simulated_run_time is {value!r}; a time of at least 0 is right")
+        raise InputError(f"{where}: simulated_run_time is {value!r}; expected a time of at least 0")
     return seconds

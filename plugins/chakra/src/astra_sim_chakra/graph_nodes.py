@@ -1,4 +1,4 @@
-"""An execution graph as Chakra nodes: computing, collectives and memory; what waits becomes dependencies."""
+"""An execution graph as Chakra nodes: compute, collectives and memory accesses. Waits become dependencies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COLLECTIVES = {
     Collective.ALL_TO_ALL: CollectiveType.ALL_TO_ALL,
 }
 URGENT = 1
-"""The `comm_priority` of a collective that goes before all others."""
+"""The `comm_priority` of an urgent collective, which goes before all others."""
 
 
 @attrs.define(eq=False)
 class GraphNodes:
-    """The nodes that all ranks have in common, and the process groups: ranks of each group by its name, as ASTRA-sim 2.x reads them.
+    """The nodes that all ranks share, and the ranks of each process group by its name, as ASTRA-sim 2.x reads them.
 
-    A collective over parts of a platform's dimensions runs in groups; there `nodes_of` gives each rank the name of its own.
+    A collective over parts of a platform's dimensions runs in groups; `nodes_of` writes the name of the rank's group into it.
     """
 
     nodes: list[Node] = attrs.field(factory=list)
@@ -43,20 +43,20 @@ class GraphNodes:
 
 
 def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
-    """The nodes of a graph whose NPUs all run the same program. Raises InputError where Chakra has no node for an operation.
+    """The nodes of a graph whose NPUs all run the same program. Raises InputError if Chakra has no node for an operation.
 
-    A computing time of 0 and a collective over no dimension become no node; those that wait for them wait for what they wait for. The time
-    in which a layer uses the result of a collective becomes an operation of the CPU, since it runs beside the computing of the NPU.
+    Compute of 0 ps and a collective over no dimension become no node; operations that wait for them wait for their dependencies instead.
+    The time in which a layer uses the result of a collective becomes compute of the CPU, since it runs beside the compute of the NPU.
     """
-    made = GraphNodes()
+    shared = GraphNodes()
     names = _Names(graph)
     partitions: dict[tuple[int, ...], list[str]] = {}
-    ends: list[tuple[int, ...]] = []  # of each operation: the nodes that must be done
+    ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
     for operation in graph.operations:
         if not isinstance(operation, (Compute, Communicate, MemoryAccess, Wait)):
             raise InputError(f"operation {len(ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
         before = _merged(ends, operation.after)
-        id_ = len(made.nodes)
+        id_ = len(shared.nodes)
         if isinstance(operation, Wait):
             ends.append(tuple(dict.fromkeys(before + _merged(ends, operation.pending))))
             continue
@@ -65,7 +65,7 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             if not duration:
                 ends.append(before)
                 continue
-            made.nodes.append(
+            shared.nodes.append(
                 Node(id=id_, name=names.of(operation), type=NodeType.COMP_NODE, duration_ns=duration, data=before, is_cpu_op=False)
             )
         elif isinstance(operation, Communicate):
@@ -76,9 +76,9 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             involved = _involved(dimensions, graph.dimensions, platform)
             if involved is None:
                 if dimensions not in partitions:
-                    partitions[dimensions] = _partition(dimensions, graph.dimensions, platform.npus, made.groups)
-                made._group_of[id_] = partitions[dimensions]
-            made.nodes.append(
+                    partitions[dimensions] = _partition(dimensions, graph.dimensions, platform.npus, shared.groups)
+                shared._group_of[id_] = partitions[dimensions]
+            shared.nodes.append(
                 Node(
                     id=id_,
                     name=names.of(operation),
@@ -94,17 +94,19 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
             update = round(operation.update_ps / PS_PER_NS)
             if update:
                 name = f"{names.of(operation)} update"
-                made.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
+                shared.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
         else:
-            kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
-            made.nodes.append(Node(id=id_, name=names.of(operation), type=kind, data=before, is_cpu_op=False, tensor_size=operation.bytes))
-        ends.append((len(made.nodes) - 1,))
-    return made
+            node_type = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
+            shared.nodes.append(
+                Node(id=id_, name=names.of(operation), type=node_type, data=before, is_cpu_op=False, tensor_size=operation.bytes)
+            )
+        ends.append((len(shared.nodes) - 1,))
+    return shared
 
 
 @attrs.frozen
 class _Names:
-    """Names of nodes: layer, pass and kind."""
+    """Names of nodes: layer, pass, and collective or compute."""
 
     graph: ExecutionGraph
 
@@ -123,7 +125,7 @@ def _merged(ends: list[tuple[int, ...]], operations: tuple[int, ...]) -> tuple[i
 
 
 def _involved(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], platform: Platform) -> tuple[bool, ...] | None:
-    """Which of the platform's dimensions a collective involves; None where it involves parts of one."""
+    """For each of the platform's dimensions, whether a collective involves it; None if it involves only a part of one."""
     if any(logical[d].physical is None for d in used):
         return (True,) * len(platform.dimensions)
     covered = [1] * len(platform.dimensions)
@@ -135,7 +137,7 @@ def _involved(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], plat
 
 
 def _partition(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], npus: int, groups: dict[str, list[int]]) -> list[str]:
-    """Adds the groups of a collective to `groups`; returns the name of each rank's."""
+    """Add the groups of a collective to `groups`. Returns the name of each rank's group."""
     names: dict[int, str] = {}
     of_rank = []
     for rank in range(npus):

@@ -23,9 +23,9 @@ def astra_collectives() -> list[CollectiveProvider]:
     factory, options = f"{_CUSTOM}:custom_collective", f"{_CUSTOM}:CustomCollectiveOptions"
     examples = "astra_sim_chakra.examples:collective"
     return [
-        CollectiveProvider(name, summary, factory, options, whole_platform=whole, scales=False, examples=examples)
+        CollectiveProvider(name, summary, factory, options, whole_platform=whole, scales=False, carries_delays=True, examples=examples)
         for name, whole, summary in (
-            ("chakra", False, "From Chakra traces, one of every rank, with messages as large as they say"),
+            ("chakra", False, "From Chakra traces, one for each rank; messages keep the sizes of the traces"),
             ("one_chakra", True, "The same over the whole platform, whatever its dimensions are"),
         )
     ]
@@ -36,7 +36,7 @@ def astra_workloads() -> list[Provider]:
     return [
         Provider(
             "chakra",
-            "Chakra execution traces, one of every rank",
+            "Chakra execution traces, one for each rank",
             "astra_sim_chakra.workload:chakra",
             "astra_sim_chakra.workload:ChakraOptions",
             examples="astra_sim_chakra.examples:workload",

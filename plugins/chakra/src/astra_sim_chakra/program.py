@@ -1,4 +1,4 @@
-"""The nodes of a trace as a program: in an order in which each comes after what it waits for, and by what they are like.
+"""The nodes of a trace as a program: in an order in which each comes after what it waits for, grouped into kinds of nodes that are alike.
 
 Nodes that compute are alike if they do it on the same device; what they compute is their work. Others are alike if nothing but their names,
 ids, dependencies and durations differ. `native/program.cpp` does the same.
@@ -22,10 +22,10 @@ _WORK = (*_DEVICE, "duration_ns", "num_ops", "tensor_size")
 
 @attrs.frozen(eq=False)
 class ProgramColumns:
-    """Places in the program: `rows` are the rows of the trace, `kind_of` says which of `kinds` each is like, `after` what it waits for.
+    """The program in columns: `rows` holds the row of each node in the trace, `kind_of` its kind, `after` the nodes it waits for.
 
-    `work_of` says which of `works` a node computes; where it does not, their number. `kinds` and `works` are rows, the first in the program
-    that is like this. Columns have 32 bits (code I).
+    `work_of` holds the work that a node computes; the number of works if it computes none. `kinds` and `works` hold the row of the first
+    node of each kind and of each work. Columns have 32 bits (code I).
     """
 
     rows: Sequence[int]
@@ -37,10 +37,10 @@ class ProgramColumns:
 
 
 def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = (), *, compiled: bool | None = None) -> ProgramColumns:
-    """The columns of a program; `computing` has a byte for each row, which says whether the node computes.
+    """The columns of a program; `computing` has a byte for each row: whether the node computes.
 
-    `apart`: further columns of the trace in which nodes are alike that do not compute. `compiled`: use the compiled part (None: where it
-    is installed).
+    `apart`: further columns of the trace in which nodes of one kind are equal, unless they compute. `compiled`: use the
+    compiled part (None: if it is installed).
     """
     core = compiled_part() if compiled is not False else None
     if core is None:
@@ -62,7 +62,7 @@ def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = ()
 
 
 def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
-    """In which columns nodes that compute are alike, the others, and works."""
+    """The columns in which nodes of one kind are equal: for nodes that compute, for the others, and for works."""
     device, others, work = ([getattr(trace, name) for name in names] for names in (_DEVICE, _OTHERS, _WORK))
     return [device, [*others, *apart], work]
 
@@ -90,14 +90,14 @@ def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> Progr
 
 
 class _Numbers:
-    """Numbers things as they come, and keeps the first row of each."""
+    """Numbers values in the order in which they come, and keeps the first row of each."""
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, what: tuple[int, ...], row: int) -> int:
-        """The number of what is in a row."""
+        """The number of a row's value."""
         number = self._numbers.setdefault(what, len(self.firsts))
         if number == len(self.firsts):
             self.firsts.append(row)
@@ -105,7 +105,7 @@ class _Numbers:
 
 
 def _places(rows: Sequence[int]) -> Sequence[int]:
-    """Where each row stands among `rows`."""
+    """The index of each row in `rows`."""
     if isinstance(rows, range):
         return rows
     place = [0] * len(rows)

@@ -1,6 +1,7 @@
-"""Reads the nodes of a trace into columns, in Python: used where the package was installed without its compiled part.
+"""Reads the nodes of a trace into columns, with protobuf's runtime: used where the package was installed without its compiled part.
 
-`native/reader.cpp` does the same, with the same messages.
+`native/reader.cpp` does the same, some thirty times faster and without protobuf. For damage inside a message it names the
+field, where protobuf says only that the message is damaged; and it skips damage in fields that have no column.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from astra_sim_chakra.schema import LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, MEMBERS, NodeType
-from astra_sim_chakra.wire import LENGTH, VARINT, Broken, Field, expect, fields, packed_varints, raw_attribute, read_varint, text, utf8
-from astra_sim_chakra.wire import whole_number as whole_number_of
+from astra_sim_chakra.messages import Broken, NodeMessage, check_fields, parsed, read_varint
+from astra_sim_chakra.schema import ATTRIBUTES, LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, NodeType
 
 COLUMNS = {
     "id": "Q",
@@ -40,6 +41,8 @@ COLUMNS = {
 
 _UNSET = {"is_cpu_op": -1, "num_ops": -1, "tensor_size": -1, "comm_type": -1, "comm_priority": 0, "comm_size": -1, "comm_src": -1}
 _UNSET |= {"comm_dst": -1, "comm_tag": 0, "group": -1, "involved": -1}
+_FIELDS_WITH_COLUMNS = ("id", "name", "type", "ctrl_deps", "data_deps", "duration_micros")
+_NO_VALUE = "attribute without a value"
 _CYCLE_SHOWN = 10
 _KINDS = ("control", "data")
 
@@ -47,13 +50,11 @@ _KINDS = ("control", "data")
 class Reader:
     """Takes the bytes of a file, from `offset` on, piece by piece. Everything it raises is a Broken.
 
-    `keep`: keep the fields for which there is no column. `lenient`: leave out control dependencies on nodes that are not in the file;
+    `keep`: keep the fields for which there is no column. `lenient`: drop control dependencies on nodes that are not in the file;
     `left_out` counts them. `control`: follow control dependencies; else nodes have none.
     """
 
     def __init__(self, offset: int, keep: bool, lenient: bool, control: bool) -> None:
-        self.groups: list[str] = []
-        self.involved_dims: list[list[bool]] = []
         self._offset = offset
         self._keep = keep
         self._lenient = lenient
@@ -74,14 +75,14 @@ class Reader:
         begin = 0
         while True:
             try:
-                found = read_varint(data, begin)
+                length = read_varint(data, begin)
             except Broken:
                 raise Broken(f"byte {self._offset}: the length of a message is a varint of more than 64 bits") from None
-            if found is None:
+            if length is None:
                 break
-            size, at = found
+            size, at = length
             if size > MAX_MESSAGE_BYTES:
-                raise Broken(f"byte {self._offset}: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+                raise Broken(f"byte {self._offset}: a message of {size} bytes; expected at most {MAX_MESSAGE_BYTES}")
             if len(data) - at < size:
                 break
             self._node(data[at : at + size])
@@ -102,100 +103,79 @@ class Reader:
             self._columns[name] = self._resolved(name, ids, rows)
         self._columns["order"] = self._order()
 
+    @property
+    def groups(self) -> list[str]:
+        """The names of process groups."""
+        return list(self._group_index)
+
+    @property
+    def involved_dims(self) -> list[tuple[bool, ...]]:
+        """The different values of `involved_dim`."""
+        return list(self._involved_index)
+
     def columns(self) -> dict[str, bytes]:
         """The columns as bytes."""
-        made = {name: column.tobytes() for name, column in self._columns.items()}
-        return {**made, "names": bytes(self._names), "others": bytes(self._others)}
+        arrays = {name: column.tobytes() for name, column in self._columns.items()}
+        return {**arrays, "names": bytes(self._names), "others": bytes(self._others)}
 
-    def _node(self, message: bytes) -> None:
-        id_ = kind = micros = 0
-        name = ""
-        known: list[tuple[str, Field | None]] = []
+    def _node(self, data: bytes) -> None:
         try:
-            for field in fields(message):
-                other = False
-                match field.number:
-                    case 1:
-                        expect(field, VARINT, "id")
-                        id_ = field.value
-                    case 2:
-                        name = text(field, "name")
-                    case 3:
-                        expect(field, VARINT, "type")
-                        kind = field.value
-                    case 4:
-                        self._control_ids.extend(_dependencies(field, "ctrl_deps"))
-                    case 5:
-                        self._data_ids.extend(_dependencies(field, "data_deps"))
-                    case 7:
-                        expect(field, VARINT, "duration_micros")
-                        micros = field.value
-                    case 10:
-                        expect(field, LENGTH, "attr")
-                        found = raw_attribute(field.value)
-                        other = found[0] not in LIMITS and found[0] not in ("pg_name", "involved_dim")
-                        if not other:
-                            known.append(found)
-                    case _:
-                        other = True
-                if other and self._keep:
-                    self._others += message[field.begin : field.end]
+            node = parsed(NodeMessage, data)
         except Broken as broken:
-            raise Broken(f"byte {self._offset}: node of {len(message)} bytes: {broken}") from None
+            raise Broken(f"byte {self._offset}: node of {len(data)} bytes: {broken}") from None
         columns = self._columns
         row = len(columns["id"])
-        columns["id"].append(id_)
-        self._names += name.encode()
+        columns["id"].append(node.id)
+        self._names += node.name.encode()
         columns["name_end"].append(len(self._names))
         try:
-            if kind > max(NodeType):
-                raise Broken(f"type is {(kind + 2**31) % 2**32 - 2**31}; 0 to {max(NodeType):d} are right")
-            if micros > MAX_MICROSECONDS:
-                raise Broken(f"duration_micros is {micros}; at most {MAX_MICROSECONDS} is right")
-            columns["type"].append(kind)
-            columns["duration_ns"].append(micros * 1000)
+            if not 0 <= node.type <= max(NodeType):
+                raise Broken(f"type is {node.type}; expected 0 to {max(NodeType):d}")
+            if node.duration_micros > MAX_MICROSECONDS:
+                raise Broken(f"duration_micros is {node.duration_micros}; expected at most {MAX_MICROSECONDS}")
+            columns["type"].append(node.type)
+            columns["duration_ns"].append(node.duration_micros * 1000)
+            self._control_ids.extend(node.ctrl_deps)
             columns["control_end"].append(len(self._control_ids))
+            self._data_ids.extend(node.data_deps)
             columns["data_end"].append(len(self._data_ids))
             for column, unset in _UNSET.items():
                 columns[column].append(unset)
-            if self._keep:
-                columns["other_end"].append(len(self._others))
             given = set()
-            for attribute, value in known:
-                if attribute in given:
-                    raise Broken(f"{attribute} is given twice")
-                given.add(attribute)
-                self._attribute(row, attribute, value)
+            for attribute in node.attr:
+                name = attribute.name
+                if name not in ATTRIBUTES:
+                    continue
+                if name in given:
+                    raise Broken(f"{name} is given twice")
+                given.add(name)
+                self._attribute(row, name, attribute)
         except Broken as broken:
             raise Broken(f"{self._label(row)}: {broken}") from None
+        if self._keep:
+            self._others += _others(node)
+            columns["other_end"].append(len(self._others))
 
-    def _attribute(self, row: int, name: str, field: Field | None) -> None:
-        member = MEMBERS[field.number] if field is not None else "attribute without a value"
-        if name == "pg_name":
-            if field is None or member != "string_val":
-                raise Broken(f"pg_name is a {member}; a string_val is right")
-            group = utf8(field.value, "pg_name")
-            self._columns["group"][row] = self._group_index.setdefault(group, len(self.groups))
-            if len(self._group_index) > len(self.groups):
-                self.groups.append(group)
+    def _attribute(self, row: int, name: str, attribute: Any) -> None:
+        member = attribute.WhichOneof("value")
+        value: Any = getattr(attribute, member) if member else None
+        if name in ("pg_name", "involved_dim"):
+            if member != ATTRIBUTES[name]:
+                raise Broken(f"{name} is a {member or _NO_VALUE}; expected a {ATTRIBUTES[name]}")
+            if name == "pg_name":
+                self._columns["group"][row] = self._group_index.setdefault(value, len(self._group_index))
+            else:
+                check_fields(value)
+                self._columns["involved"][row] = self._involved_index.setdefault(tuple(value.values), len(self._involved_index))
             return
-        if name == "involved_dim":
-            if field is None or member != "bool_list":
-                raise Broken(f"involved_dim is a {member}; a bool_list is right")
-            dims = tuple(_bools(field.value))
-            self._columns["involved"][row] = self._involved_index.setdefault(dims, len(self.involved_dims))
-            if len(self._involved_index) > len(self.involved_dims):
-                self.involved_dims.append(list(dims))
+        if name == "is_cpu_op" and member == "bool_val":
+            self._columns[name][row] = value
             return
-        if name == "is_cpu_op" and field is not None and member == "bool_val":
-            self._columns[name][row] = field.value != 0
-            return
-        value = whole_number_of(field) if field is not None else None
         least, most = LIMITS[name]
-        if value is None:
-            raise Broken(f"{name} is a {member}; a whole number is right")
+        if type(value) is not int:  # a bool is not an integer here
+            raise Broken(f"{name} is a {member or _NO_VALUE}; expected a whole number")
         if not least <= value <= most:
-            raise Broken(f"{name} is {value}; {least} to {most:d} are right")
+            raise Broken(f"{name} is {value}; expected {least} to {most:d}")
         if name != "astra_duration_rest_ns":
             self._columns[name][row] = value
             return
@@ -237,7 +217,7 @@ class Reader:
             yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
 
     def _order(self) -> array[int]:
-        """An order in which every node comes after what it depends on; empty where that of the file is one."""
+        """An order in which every node comes after what it depends on; empty if the order of the file is one."""
         ids = self._columns["id"]
         if all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
             return array("I")
@@ -247,7 +227,7 @@ class Reader:
         return order
 
     def _sorted(self, kinds: Sequence[str]) -> tuple[array[int], list[int]]:
-        """Rows in an order of these kinds of dependencies, as far as there is one, and how many each row then still waits for."""
+        """Rows in an order that respects these types of dependencies, as far as possible, and how many each row then still waits for."""
         ids = self._columns["id"]
         children: list[list[int]] = [[] for _ in ids]
         waits = [0] * len(ids)
@@ -268,7 +248,7 @@ class Reader:
         return order, waits
 
     def _circle(self, waits: list[int]) -> str:
-        """What is left waits for a cycle: from the first of it, dependencies that are left lead there."""
+        """A circle among the rows that still wait: follow their remaining dependencies from the first of them until one repeats."""
         row = next(row for row, count in enumerate(waits) if count)
         path: list[int] = []
         seen: dict[int, int] = {}
@@ -296,20 +276,11 @@ def node_label(id_: int, name: str) -> str:
     return f"node {id_} '{''.join(max(letter, ' ') for letter in name)}'"
 
 
-def _dependencies(field: Field, name: str) -> list[int]:
-    if field.type == VARINT:
-        return [field.value]
-    expect(field, LENGTH, name)
-    return packed_varints(field.value, f"{name} ends")
-
-
-def _bools(data: bytes) -> Iterator[bool]:
-    for field in fields(data):
-        if field.number != 1:
-            continue
-        if field.type == VARINT:
-            yield field.value != 0
-            continue
-        expect(field, LENGTH, "the values of a bool_list")
-        for value in packed_varints(field.value, "the values of a bool_list end"):
-            yield value != 0
+def _others(node: Any) -> bytes:
+    """The fields of a node without a column, encoded. Removes the other fields from the message."""
+    for name in _FIELDS_WITH_COLUMNS:
+        node.ClearField(name)
+    for place in reversed(range(len(node.attr))):
+        if node.attr[place].name in ATTRIBUTES:
+            del node.attr[place]
+    return bytes(node.SerializeToString())

@@ -15,8 +15,8 @@ _INSTALL = "pip install 'astra-sim-chakra[pytorch]'"
 def convert_pytorch(host_trace: str, kineto: str | None, rank: int, target: str) -> None:
     """Write the Chakra trace of a rank.
 
-    With `kineto`, the file of the profiler, `host_trace` is an execution trace, and the two are linked first; without, `host_trace`
-    is linked already (`chakra_trace_link`). Raises InputError where mlc-chakra is not installed, or fails.
+    With `kineto`, the file of the profiler, `host_trace` is an execution trace, and the two are linked first. Without it, `host_trace`
+    is already linked (`chakra_trace_link`). Raises InputError if mlc-chakra is not installed, or fails.
     """
     for path in (host_trace, kineto):
         if path is not None and not os.path.isfile(path):

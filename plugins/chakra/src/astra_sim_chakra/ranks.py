@@ -19,10 +19,10 @@ from astra_sim_chakra.trace import Trace
 class RankTraces:
     """The traces of `ranks` ranks.
 
-    `programs` are the different ones, in the order of the first rank that has each; `program_of[rank]` is the place of a rank's in it.
+    `programs` are the different programs, in the order of the first rank that has each; `program_of[rank]` is the index of its program.
     In a program peers are distances, `(peer - rank) % ranks`, and process groups are numbered by their first use: so the ranks of a
-    pipeline stage have the same one, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column
-    `group` holds places in that list (`programs[p].groups` are those of the first rank).
+    pipeline stage share a program, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column
+    `group` holds indices into that list (`programs[p].groups` are those of the first rank).
     """
 
     prefix: str
@@ -35,8 +35,8 @@ class RankTraces:
         """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
         program = self.programs[self.program_of[rank]]
         src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
-        own = program.with_peers(src, dst, relative=False)
-        return attrs.evolve(own, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
+        absolute = program.with_peers(src, dst, relative=False)
+        return attrs.evolve(absolute, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
@@ -49,23 +49,23 @@ def rank_path(prefix: str, rank: int) -> str:
 
 
 def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both") -> RankTraces:
-    """The traces of all ranks: files `<prefix>.<rank>.et`, rank 0 and on.
+    """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on.
 
-    `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError:
-    as `load_trace`, where a file is missing or there are too many, and where a peer is no rank.
+    `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError
+    like `load_trace`, and if a file is missing, there are too many, or a peer is not a rank.
     """
     prefix = os.fspath(prefix)
-    found = find_ranks(prefix)
-    count = (max(found) + 1 if found else 0) if ranks is None else ranks
-    if not found:
-        raise InputError(f"{prefix}: there are no traces; {rank_path(prefix, 0)} and so on are right, one for each rank")
+    present = find_ranks(prefix)
+    count = (max(present) + 1 if present else 0) if ranks is None else ranks
+    if not present:
+        raise InputError(f"{prefix}: there are no traces; expected {rank_path(prefix, 0)} and so on, one for each rank")
     for rank in range(count):
-        if rank not in found:
+        if rank not in present:
             raise InputError(
-                f"{rank_path(prefix, rank)} is missing; ranks 0 to {count - 1} are right, and {max(found)} is the last there is"
+                f"{rank_path(prefix, rank)} is missing; expected ranks 0 to {count - 1}, and {max(present)} is the last there is"
             )
-    if max(found) >= count:
-        raise InputError(f"{rank_path(prefix, max(found))}: there are traces for {max(found) + 1} ranks; {count} are right")
+    if max(present) >= count:
+        raise InputError(f"{rank_path(prefix, max(present))}: there are traces for {max(present) + 1} ranks; expected {count}")
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []
@@ -93,7 +93,7 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
 
 
 def find_ranks(prefix: str) -> set[int]:
-    """The ranks for which there is a file. Raises InputError where the folder cannot be read."""
+    """The ranks for which there is a file. Raises InputError if the folder cannot be read."""
     folder, name = os.path.split(prefix)
     pattern = re.compile(re.escape(name) + r"\.(0|[1-9][0-9]{0,8})\.et")
     try:
@@ -118,13 +118,13 @@ def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
         column: Column = getattr(trace, name)
         for row in range(len(trace)) if max(column) >= ranks else ():
             if column[row] >= ranks:
-                raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; 0 to {ranks - 1} are right")
+                raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; expected 0 to {ranks - 1}")
         columns.append(_shifted(column, -rank, ranks))
     return trace.with_peers(columns[0], columns[1], relative=True)
 
 
 def _shifted(peers: Column, distance: int, ranks: int) -> Column:
-    """Peers a distance further on, around all ranks; -1 stays."""
+    """Peers shifted by a distance, modulo the number of ranks; -1 stays."""
     if not len(peers) or max(peers) < 0:
         return peers
     return memoryview(array("i", [(peer + distance) % ranks if peer >= 0 else peer for peer in peers])).toreadonly()

@@ -14,12 +14,12 @@ from typing import IO, Any
 from astra_sim import InputError
 
 from astra_sim_chakra import pure
+from astra_sim_chakra.messages import Broken, GlobalMetadata, attribute_of, parsed
 from astra_sim_chakra.schema import MAX_MESSAGE_BYTES
 from astra_sim_chakra.trace import Metadata, Trace, make_trace
-from astra_sim_chakra.wire import LENGTH, Broken, expect, fields, read_attribute, text
 
 DEPENDENCIES = ("both", "data")
-"""What of a trace is followed: control and data dependencies, as ASTRA-sim 2.x does, or data alone, as Chakra 1.0.0's feeder does."""
+"""The dependencies that are followed: control and data, as ASTRA-sim 2.x does, or data alone, as Chakra 1.0.0's feeder does."""
 
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -29,9 +29,9 @@ _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
 def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
     """The trace in a file.
 
-    `keep`: keep fields and attributes for which there is no column, so that they can be written again. `dependencies`: "both", or
-    "data" to leave out control dependencies. `compiled`: use the compiled reader (None: where it is installed).
-    Raises InputError, naming the file, the node and what would be right.
+    `keep`: keep fields and attributes without a column, so that they can be written again. `dependencies`: "both", or
+    "data" to ignore control dependencies. `compiled`: use the compiled reader (None: where it is installed).
+    Raises InputError, naming the file, the node and what was expected.
     """
     name = os.fspath(path)
     with open_trace(name) as stream:
@@ -39,14 +39,14 @@ def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies
 
 
 def parse_trace(data: bytes, name: str, *, keep: bool = False, compiled: bool | None = None) -> Trace:
-    """The trace in the bytes of a file; `name` stands for the file in messages. Raises InputError."""
+    """The trace in the bytes of a file; `name` is the name of the file in messages. Raises InputError."""
     with _translated(name):
         return _read(_unpacked(io.BytesIO(data)), name, keep, "both", compiled)
 
 
 @contextmanager
 def open_trace(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a trace file, unpacked. Everything that is wrong with it becomes an InputError that names it."""
+    """The bytes of a trace file, unpacked. An error in the file becomes an InputError that names it."""
     with _translated(path), open(path, "rb") as file:
         yield _unpacked(file)
 
@@ -55,22 +55,16 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     """The GlobalMetadata at the beginning of a trace, and where the nodes begin. Raises Broken."""
     size, offset = _read_length(stream)
     if size > MAX_MESSAGE_BYTES:
-        raise Broken(f"byte 0: a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are right")
+        raise Broken(f"byte 0: a message of {size} bytes; expected at most {MAX_MESSAGE_BYTES}")
     data = stream.read(size)
     if len(data) < size:
         raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
-    version, attributes = "", []
     try:
-        for field in fields(data):
-            if field.number == 1:
-                version = text(field, "version")
-            elif field.number == 2:
-                expect(field, LENGTH, "attr")
-                attributes.append(read_attribute(field.value))
+        message = parsed(GlobalMetadata, data)
+        metadata = Metadata(message.version, tuple(map(attribute_of, message.attr)))
     except Broken as broken:
         raise Broken(f"byte 0: the first message is no GlobalMetadata: {broken}") from None
-    metadata = Metadata(version, tuple(attributes))
-    _check_version("version", version)
+    _check_version("version", metadata.version)
     schema = metadata.get("schema")
     if isinstance(schema, str) and "-chakra." in schema:
         _check_version("schema", schema.partition("-chakra.")[2])
@@ -96,10 +90,10 @@ def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled:
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")
     metadata, offset = read_metadata(stream)
-    # MLCommons' converter from PyTorch leaves nodes out that nothing waits for, and forgets them in the control dependencies of others.
+    # MLCommons' converter from PyTorch drops nodes that nothing waits for, but leaves their ids in some control dependencies.
     from_pytorch = metadata.get("schema") is not None and metadata.get("pid") is not None
     if dependencies not in DEPENDENCIES:
-        raise InputError(f"dependencies is {dependencies!r}; {' or '.join(DEPENDENCIES)} is right")
+        raise InputError(f"dependencies is {dependencies!r}; expected {' or '.join(DEPENDENCIES)}")
     reader = (pure if core is None else core).Reader(offset, keep, from_pytorch, dependencies == "both")
     while piece := stream.read(_PIECE):
         reader.feed(piece)
@@ -147,4 +141,4 @@ def _check_version(name: str, version: str) -> None:
         return
     numbers = tuple(int(part) for part in version.split(".")) if _VERSION.fullmatch(version) else ()
     if not (0, 0, 4) <= numbers < (2,):
-        raise Broken(f"{name} is {version[:100]!r}; Chakra 0.0.4 to 1 are right")
+        raise Broken(f"{name} is {version[:100]!r}; expected Chakra 0.0.4 to 1")

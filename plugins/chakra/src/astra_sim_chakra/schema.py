@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 
 VERSION = "0.0.4"
 """The schema version that is written; 0.0.4 and all of 1 can be read, they are encoded alike."""
@@ -36,41 +37,9 @@ class CollectiveType(enum.IntEnum):
     BARRIER = 9
 
 
-MEMBERS = {
-    3: "double_val",
-    4: "double_list",
-    5: "float_val",
-    6: "float_list",
-    7: "int32_val",
-    8: "int32_list",
-    9: "int64_val",
-    10: "int64_list",
-    11: "uint32_val",
-    12: "uint32_list",
-    13: "uint64_val",
-    14: "uint64_list",
-    15: "sint32_val",
-    16: "sint32_list",
-    17: "sint64_val",
-    18: "sint64_list",
-    19: "fixed32_val",
-    20: "fixed32_list",
-    21: "fixed64_val",
-    22: "fixed64_list",
-    23: "sfixed32_val",
-    24: "sfixed32_list",
-    25: "sfixed64_val",
-    26: "sfixed64_list",
-    27: "bool_val",
-    28: "bool_list",
-    29: "string_val",
-    30: "string_list",
-    31: "bytes_val",
-    32: "bytes_list",
-}
-"""The members of AttributeProto's oneof, by field number."""
-
-MEMBER_NUMBERS = {name: number for number, name in MEMBERS.items()}
+_SCALARS = "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes".split()
+MEMBERS = {3 + place: f"{scalar}_{form}" for place, (scalar, form) in enumerate(itertools.product(_SCALARS, ("val", "list")))}
+"""The members of AttributeProto's oneof, by field number: double_val is 3, double_list 4, ..., bytes_list 32."""
 
 ATTRIBUTES = {
     "is_cpu_op": "bool_val",
@@ -86,7 +55,7 @@ ATTRIBUTES = {
     "involved_dim": "bool_list",
     "astra_duration_rest_ns": "int32_val",
 }
-"""Attributes with a column of their own, and the member each is written in (that which ASTRA-sim 2.x reads).
+"""Attributes with a column of their own, and the member in which each is written (the one that ASTRA-sim 2.x reads).
 
 `astra_duration_rest_ns` is ours: nanoseconds to add to `duration_micros`, which is whole microseconds.
 """

@@ -32,7 +32,7 @@ _LONGEST = 10**18 - 1
 
 
 def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
-    """The text of a layered workload, and a line about each thing that it leaves out. Raises InputError, saying what has no words there."""
+    """The text of a layered workload, and a line about each field that it drops. Raises InputError, naming what the text cannot express."""
     if workload.get("plugin", "layers") != "layers":
         raise InputError(f"{where}: the workload {workload['plugin']!r} cannot be written as text of ASTRA-sim 1.0; layers with a loop can")
     loop = workload.get("loop")
@@ -40,7 +40,7 @@ def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
         raise InputError(f"{where}: ASTRA-sim 1.0 has no loop {loop!r}; {suggestion(loop, _LOOPS)}")
     layers = workload.get("layers")
     if not isinstance(layers, list) or not layers or not all(isinstance(layer, dict) for layer in layers):
-        raise InputError(f"{where}: layers is {layers!r}; a list of at least one layer is right")
+        raise InputError(f"{where}: layers is {layers!r}; expected a list of at least one layer")
     lines = [_head(str(loop), workload.get("loop_options", {}), where), str(len(layers))]
     lines += [_layer(layer, str(loop), where) for layer in layers]
     return "\n".join(lines) + "\n", _left_out(workload, layers)
@@ -48,7 +48,7 @@ def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
 
 def _head(loop: str, options: Any, where: str) -> str:
     if not isinstance(options, dict):
-        raise InputError(f"{where}: loop_options is {options!r}; a table is right")
+        raise InputError(f"{where}: loop_options is {options!r}; expected a table")
     words = [loop.upper()]
     if loop.startswith("hybrid_transformer"):
         words += ["model_parallel_NPU_group:", _whole(options.get("model_parallel_npus"), "model_parallel_npus", where)]

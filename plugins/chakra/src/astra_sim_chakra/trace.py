@@ -10,20 +10,20 @@ from typing import Any
 import attrs
 from astra_sim.rows import Column, Dependencies, view
 
+from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
-from astra_sim_chakra.wire import Attribute
 
 
 @attrs.frozen
 class Metadata:
-    """The GlobalMetadata of a trace: schema version ("" where it says none) and attributes."""
+    """The GlobalMetadata of a trace: schema version ("" if it names none) and attributes."""
 
     version: str = ""
     attributes: tuple[Attribute, ...] = ()
 
     def get(self, name: str) -> Any:
-        """The value of the attribute of that name, None where there is none."""
+        """The value of the attribute of that name; None if there is no such attribute."""
         return next((attribute.value for attribute in self.attributes if attribute.name == name), None)
 
 
@@ -60,11 +60,11 @@ class Trace:
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
     (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
-    (place in `groups`, the names of process groups), `involved` (place in `involved_dims`); -1 where the trace does not say.
+    (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 where the trace has no value.
     `comm_priority` and `comm_tag` are 0 there.
 
     `order` lists the rows so that each comes after what it depends on. `left_out` counts control dependencies on nodes that are not in
-    the file; only in traces converted from PyTorch they are no error. With `relative_peers`, `comm_src` and `comm_dst` are distances:
+    the file; these are allowed only in traces converted from PyTorch. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.
     """
 
@@ -108,7 +108,7 @@ class Trace:
         return node_label(self.id[row], self.name(row))
 
     def row(self, id: int) -> int:
-        """The row of the node of that id. Raises KeyError."""
+        """The row of the node with this id. Raises KeyError if no node has it."""
         first = self.id[0] if len(self) else 0
         if 0 <= id - first < len(self) and self.id[id - first] == id:
             return id - first
@@ -210,7 +210,7 @@ def make_trace(
     involved: Sequence[Sequence[bool]],
     left_out: int,
 ) -> Trace:
-    """A trace from what a reader found."""
+    """A trace from the columns of a reader."""
     views: dict[str, Any] = {name: view(columns.pop(name), code) for name, code in COLUMNS.items()}
     views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
     control = Dependencies(views.pop("control_end"), views.pop("control"))
@@ -234,5 +234,5 @@ def make_trace(
 
 
 def given(value: int) -> int | None:
-    """A number of a column, None where the trace does not say."""
+    """A number of a column; None if the trace has no value."""
     return None if value < 0 else value

@@ -9,14 +9,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.boundary import Lazily, call, picoseconds
-from astra_sim.components import Context
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, RankProgram, Receive, Send, Unit, Wait
-from astra_sim.groups import members_of
-from astra_sim.models import MissingWork, Work
+from astra_sim.compute import MissingWork, Work
+from astra_sim.context import Context
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Pass, Receive, Send, Unit, Wait
+from astra_sim.providers import Lazily, call
 from astra_sim.rows import Column, Rows, column
 from astra_sim.schedule import Collective, shift
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import load_ranks, rank_path
@@ -41,8 +40,8 @@ class ChakraOptions:
     dependencies: str = option(
         "both",
         choices=DEPENDENCIES,
-        help="what nodes wait for: both, control and data dependencies, as in ASTRA-sim 2.x; "
-        "data: these alone, as with the feeder of Chakra 1.0.0",
+        help="what nodes wait for; both: control and data dependencies, as in ASTRA-sim 2.x; "
+        "data: data dependencies alone, as in the feeder of Chakra 1.0.0",
     )
 
 
@@ -55,7 +54,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
     programs = []
     for (number, groups), members in alike.items():
         operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
-        programs.append(RankProgram(operations, tuple(members)))
+        programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
 
@@ -66,18 +65,18 @@ def read_prefix(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 def recognises(text: str) -> bool:
-    """Never: a trace is binary, and there is one for every rank."""
+    """Always False: traces are binary, and are named by a prefix."""
     return False
 
 
 def _among(column: Column, values: Collection[int]) -> bytes:
-    """For each row of a column of bytes with a sign whether it has one of some values."""
+    """For each row of a column of signed bytes, whether its value is among `values`."""
     codes = {value % 256 for value in values}
     return column.tobytes().translate(bytes(code in codes for code in range(256)))
 
 
 class _Builder:
-    """Makes operations of the nodes of one trace, in an order in which each comes after what it depends on."""
+    """Turns the nodes of one trace into operations, each after those it depends on."""
 
     def __init__(self, trace: Trace, path: str, groups: Sequence[str], members: Sequence[int], context: Context) -> None:
         self._trace = trace
@@ -88,10 +87,10 @@ class _Builder:
         self._all = tuple(range(len(context.platform.dimensions)))
 
     def operations(self) -> Rows[Operation]:
-        """All operations, by id; where a node waits for one of a later id, in an order in which it comes after that."""
+        """All operations in the order of ids; if a node waits for one of a later id, it comes after that one."""
         trace = self._trace
         if not len(trace):
-            raise InputError(f"{self._path}: the trace has no nodes; at least one is right")
+            raise InputError(f"{self._path}: the trace has no nodes; expected at least one")
         computing = self._computing()
         algorithms = self._context.node_algorithms
         columns = program_columns(trace, computing, [self._chosen(algorithms)] if algorithms else ())
@@ -101,36 +100,36 @@ class _Builder:
 
         def make(kind: Operation, place: int, after: tuple[int, ...]) -> Operation:
             assert not isinstance(kind, Wait)
-            made = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
-            if isinstance(made, Compute) and times[place] >= 0:
-                made.duration_ps = times[place]
-            return made
+            operation = attrs.evolve(kind, after=after, name=trace.name(columns.rows[place]))
+            if isinstance(operation, Compute) and times[place] >= 0:
+                operation.duration_ps = times[place]
+            return operation
 
         return Rows(kinds, columns.kind_of, columns.after, make, times)
 
     def _computing(self) -> bytes:
-        """For each row whether its node computes, or takes the time that was recorded, as all do where the trace is replayed."""
+        """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
-        found = bytearray(_among(trace.type, kinds))
+        computes = bytearray(_among(trace.type, kinds))
         collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm_type, {-1, CollectiveType.BROADCAST})
         for row in compress(range(len(trace)), map(and_, collectives, suspects)):
-            found[row] = found[row] or self._takes_recorded_time(row)
-        return bytes(found)
+            computes[row] = computes[row] or self._takes_recorded_time(row)
+        return bytes(computes)
 
     def _takes_recorded_time(self, row: int) -> bool:
-        """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or the call of one on the host, which sends nothing."""
+        """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or only its call on the host, which sends nothing."""
         trace = self._trace
         is_call = trace.is_cpu_op[row] == 1 and trace.comm_type[row] < 0 and trace.comm_size[row] < 0
         return is_call or trace.comm_type[row] == CollectiveType.BROADCAST
 
     def _chosen(self, algorithms: Mapping[int, str]) -> Column:
-        """For each row which algorithm is chosen for that node alone: its number, from 1 on, or 0."""
+        """For each row, the number (from 1) of the algorithm chosen for this node alone, or 0."""
         numbers = {id_: number for number, id_ in enumerate(algorithms, 1)}
         return column((numbers.get(id_, 0) for id_ in self._trace.id), "I")
 
     def _unit(self, row: int) -> Unit:
-        """What a node keeps busy that takes a time of its own: a receive nothing, as in ASTRA-sim 2.x."""
+        """The unit that a node with a recorded time keeps busy: none for a receive, as in ASTRA-sim 2.x."""
         trace = self._trace
         if trace.is_cpu_op[row] == 1:
             return Unit.CPU
@@ -139,7 +138,7 @@ class _Builder:
         return Unit.NONE if trace.type[row] == NodeType.COMM_RECV_NODE else Unit.COMMUNICATION
 
     def _operation(self, row: int, computing: bytes) -> Operation:
-        """An operation, but for what it waits for and its name; if it computes, but for its time."""
+        """The operation of a node, without its dependencies, its name and, if it computes, its time."""
         trace, kind = self._trace, self._trace.type[row]
         if computing[row]:
             return Compute((), PS_PER_NS, unit=self._unit(row))
@@ -156,7 +155,7 @@ class _Builder:
         peer = "comm_dst" if sends else "comm_src"
         size, distance = self._needed(row, "comm_size", peer)
         if not distance:
-            raise self._error(row, f"{peer} is the rank itself; another one is right")
+            raise self._error(row, f"{peer} is the rank itself; expected another one")
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row])
 
     def _collective(self, row: int) -> Communicate:
@@ -164,11 +163,11 @@ class _Builder:
         if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
             kind = CollectiveType(trace.comm_type[row])
             known = ", ".join(known.name for known in (*_COLLECTIVES, CollectiveType.BROADCAST))
-            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); {known} are right (any with system.replay_only=true)")
+            raise self._error(row, f"comm_type is {kind.value} ({kind.name}); expected {known} (any with system.replay_only=true)")
         number, size = self._needed(row, "comm_type", "comm_size")
         scaled = int(size * self._context.run.comm_scale)
         group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
-        group = members_of(self._context.groups, group_name, f"{self._path}: {trace.label(row)}")
+        group = self._context.members_of(group_name, f"{self._path}: {trace.label(row)}")
         for npu in self._members if group is not None else ():
             if group is not None and npu not in group:
                 raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is no member")
@@ -177,34 +176,34 @@ class _Builder:
         involved = trace.involved_dims[trace.involved[row]] if trace.involved[row] >= 0 else None
         dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
         if not dimensions:
-            raise self._error(row, "involved_dim names no dimension of the platform; at least one is right")
+            raise self._error(row, "involved_dim names no dimension of the platform; expected at least one")
         algorithm = self._context.node_algorithms.get(trace.id[row], "")
         return Communicate((), _COLLECTIVES[CollectiveType(number)], scaled, dimensions, -1, Pass.FORWARD, group=group, algorithm=algorithm)
 
     def _durations(self, rows: Sequence[int]) -> list[int]:
-        """Picoseconds that nodes take: as recorded (0 is a nanosecond), or, if they compute, as the compute model says."""
+        """Picoseconds that nodes take: the recorded time (0 counts as 1 ns), or for nodes that compute the time of the compute model."""
         trace, context = self._trace, self._context
-        found: list[int] = []
-        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(found)])}")
+        durations: list[int] = []
+        here = Lazily(lambda: f"{self._path}: {trace.label(rows[len(durations)])}")
         model = Lazily(lambda: f"{here}: compute {type(context.compute).__name__}")
-        time = Lazily(lambda: f"{here}: the computing time")
+        time = Lazily(lambda: f"{here}: the compute time")
 
         def ask() -> None:
             for row in rows:
                 nanoseconds: float = trace.duration_ns[row] or 1
                 if trace.type[row] != NodeType.COMP_NODE:
-                    found.append(picoseconds(nanoseconds * PS_PER_NS, time))
+                    durations.append(picoseconds(nanoseconds * PS_PER_NS, time))
                     continue
                 if not context.replay_only and trace.is_cpu_op[row] != 1:
                     work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
                     nanoseconds = context.compute.duration_ns(work)
-                found.append(picoseconds(context.scaled_ps(nanoseconds), time))
+                durations.append(picoseconds(context.scaled_ps(nanoseconds), time))
 
         try:
             call(model, ask)
         except MissingWork as error:
             raise InputError(f"{here}: {error}") from None
-        return found
+        return durations
 
     def _needed(self, row: int, *columns: str) -> tuple[int, ...]:
         values: tuple[int, ...] = tuple(getattr(self._trace, column)[row] for column in columns)

@@ -11,10 +11,10 @@ from typing import IO, Any
 
 from astra_sim.files import FileSet
 
+from astra_sim_chakra.messages import GlobalMetadata, NodeMessage, attribute_message, delimited
 from astra_sim_chakra.reader import parse_trace
 from astra_sim_chakra.schema import ATTRIBUTES, VERSION, NodeType
 from astra_sim_chakra.trace import Metadata, Node, Trace
-from astra_sim_chakra.wire import attribute, bytes_field, number_field, varint
 
 DEFAULT_METADATA = Metadata(VERSION)
 _BUFFER = 1 << 20
@@ -25,21 +25,21 @@ def write_nodes(
 ) -> None:
     """Write a trace, node by node; `compress` with gzip. Ids and dependencies are not checked.
 
-    What was there stays until the trace is complete. Raises ValueError where a number is out of the range of its attribute, and RunError
-    where the file cannot be written.
+    An existing file stays until the trace is complete. Raises ValueError if a number is out of the range of its attribute, and RunError
+    if the file cannot be written.
     """
-    write_encoded(path, map(_delimited, map(encode_node, nodes)), metadata, compress=compress)
+    write_encoded(path, map(delimited, map(encode_node, nodes)), metadata, compress=compress)
 
 
 def encode_nodes(nodes: Iterable[Node]) -> bytes:
-    """Nodes as they follow each other in a file, after the metadata. Raises ValueError where a number is out of range."""
-    return b"".join(map(_delimited, map(encode_node, nodes)))
+    """The bytes of nodes in a file, after the metadata. Raises ValueError if a number is out of range."""
+    return b"".join(map(delimited, map(encode_node, nodes)))
 
 
 def write_encoded(
     path: str | os.PathLike[str], pieces: Iterable[bytes], metadata: Metadata, *, compress: bool = False, files: FileSet | None = None
 ) -> None:
-    """Write a trace whose nodes are encoded already; with `files`, as one of those. Raises RunError where it cannot be written."""
+    """Write a trace whose nodes are already encoded; with `files`, as one of those. Raises RunError if it cannot be written."""
     with FileSet() if files is None else contextlib.nullcontext(files) as chosen, chosen.open(path, "wb") as file:
         if compress:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
@@ -55,60 +55,50 @@ def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = 
     """
     if trace.relative_peers:
         raise ValueError("a trace with relative peers is that of no rank; RankTraces.trace(rank) makes one")
-    write_encoded(path, map(_delimited, map(encode_node, trace.nodes())), trace.metadata, compress=compress, files=files)
+    write_encoded(path, map(delimited, map(encode_node, trace.nodes())), trace.metadata, compress=compress, files=files)
 
 
 def trace_of(nodes: Iterable[Node], metadata: Metadata = DEFAULT_METADATA, name: str = "trace") -> Trace:
-    """A trace made of nodes, checked like one from a file. Raises InputError and ValueError."""
-    return parse_trace(_delimited(encode_metadata(metadata)) + encode_nodes(nodes), name, keep=True)
+    """A trace of these nodes, checked like one from a file. Raises InputError and ValueError."""
+    return parse_trace(delimited(encode_metadata(metadata)) + encode_nodes(nodes), name, keep=True)
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
     """A GlobalMetadata message."""
-    made = bytes_field(1, metadata.version.encode()) if metadata.version else b""
-    return made + b"".join(
-        bytes_field(2, attribute(name, member, value) if member else bytes_field(1, name.encode()))
-        for name, member, value in metadata.attributes
-    )
+    attributes = [attribute_message(*attribute) for attribute in metadata.attributes]
+    return bytes(GlobalMetadata(version=metadata.version, attr=attributes).SerializeToString())
 
 
 def encode_node(node: Node) -> bytes:
     """A Node message. Raises ValueError where a number is out of range."""
     if node.duration_ns < 0:
-        raise ValueError(f"node {node.id}: duration_ns is {node.duration_ns}; at least 0 is right")
+        raise ValueError(f"node {node.id}: duration_ns is {node.duration_ns}; expected at least 0")
     micros = (node.duration_ns + 500) // 1000
-    parts = [number_field(1, node.id)] if node.id else []
-    if node.name:
-        parts.append(bytes_field(2, node.name.encode()))
-    if node.type is not NodeType.INVALID_NODE:
-        parts.append(number_field(3, node.type))
-    for number, ids in ((4, node.control), (5, node.data)):
-        if ids:
-            parts.append(bytes_field(number, b"".join(map(varint, ids))))
-    if micros:
-        parts.append(number_field(7, micros))
+    try:
+        message = NodeMessage(
+            id=node.id, name=node.name, type=node.type, ctrl_deps=node.control, data_deps=node.data, duration_micros=micros
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"node {node.id}: {error}") from None
     rest = node.duration_ns - micros * 1000
-    for name, member in ATTRIBUTES.items():
+    parts = [message.SerializeToString()]
+    for name in ATTRIBUTES:
         value: Any = rest or None if name == "astra_duration_rest_ns" else getattr(node, name)
-        # ASTRA-sim 2.x takes no send or receive without a tag.
+        # ASTRA-sim 2.x refuses a send or receive without a tag.
         left_out = name == "comm_priority" or (name == "comm_tag" and node.type not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE))
         if value is not None and (value or not left_out):
-            parts.append(_attribute_field(name, member, value))
+            parts.append(_encoded_attribute(name, value))
     return b"".join(parts) + node.others
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
-def _attribute_field(name: str, member: str, value: Any) -> bytes:
-    """An attribute as it stands in a node; nodes have many alike."""
-    return bytes_field(10, attribute(name, member, value))
-
-
-def _delimited(message: bytes) -> bytes:
-    return varint(len(message)) + message
+def _encoded_attribute(name: str, value: Any) -> bytes:
+    """An encoded attribute of a node. Encodings can be concatenated field by field, and many nodes have equal attributes."""
+    return bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, pieces: Iterable[bytes], metadata: Metadata) -> None:
-    waiting, size = [_delimited(encode_metadata(metadata))], 0
+    waiting, size = [delimited(encode_metadata(metadata))], 0
     for piece in pieces:
         waiting.append(piece)
         size += len(piece)

@@ -1,4 +1,4 @@
-"""For which receptions an endpoint charges the pass through local memory, as ASTRA-sim 1.0 counts them."""
+"""The receptions for which an endpoint charges a pass through local memory, by ASTRA-sim 1.0's count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astra_sim.schedule import Collective
 def is_charged(collective: Collective, starts: int, rest: int, reception: int) -> bool:
     """Whether the reception of that number (from 0) is charged.
 
-    Credits come in cycles of `starts` that cost nothing and `rest` that do; the credits at the start are the first of them. A
+    Tokens come in cycles: `starts` tokens that cost nothing, then `rest` tokens that do. The tokens at the start are the first of them. A
     reduce-scatter charges those of every cycle, an all-reduce of every other cycle.
     """
     cycle, place = divmod(starts + reception, starts + rest)

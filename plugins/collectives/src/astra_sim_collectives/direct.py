@@ -1,4 +1,4 @@
-"""Direct: every rank sends to every other one, straight."""
+"""Direct: every rank sends straight to every other rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DirectOptions:
 
 
 def direct(request: Request, options: DirectOptions) -> Schedule:
-    """The direct algorithm: send j goes to the rank j + 1 further on. Blocks are bytes // n.
+    """The direct algorithm: send j goes to the rank at distance j + 1. Blocks are bytes // n.
 
     An all-reduce sends its second half when all blocks of the first have arrived. Raises ScheduleError on more than MAX_RANKS.
     """

@@ -57,16 +57,16 @@ def _in_order_tree(size: int) -> dict[int, _Node]:
 
 
 def _program(node: _Node, size: int, pieces: range) -> RankProgram:
-    """Collect from the children, hand up, and hand down what comes back. Receptions cost memory except at a leaf."""
+    """Reduce the children's data, send it to the parent, and pass its answer to the children. Receptions cost memory except at a leaf."""
     last = len(node.children) - 1
     steps: list[Step] = [
         receive(rank(child), size, after=0, reduce=True, returned=number == last) for number, child in enumerate(node.children)
     ]
-    credits = len(node.children) or 1
+    tokens = len(node.children) or 1
     if node.parent is not None:
-        steps.append(send(rank(node.parent), size, after=credits, pieces=pieces))
+        steps.append(send(rank(node.parent), size, after=tokens, pieces=pieces))
         inner = bool(node.children)
-        steps.append(receive(rank(node.parent), size, after=credits, memory_bytes=size if inner else 0, returned=inner))
-        credits += 1
-    steps += [send(rank(child), size, after=credits, pieces=pieces) for child in node.children]
+        steps.append(receive(rank(node.parent), size, after=tokens, memory_bytes=size if inner else 0, returned=inner))
+        tokens += 1
+    steps += [send(rank(child), size, after=tokens, pieces=pieces) for child in node.children]
     return RankProgram(tuple(steps), starts=0 if node.children else 1)

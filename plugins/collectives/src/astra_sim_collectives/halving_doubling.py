@@ -29,11 +29,11 @@ def halving_doubling(request: Request) -> Schedule:
         case Collective.ALL_GATHER:
             rounds, sizes = doubling, [request.bytes << bit for bit in range(bits)]
         case _:
-            # Between the halves the size is halved and doubled once more, so its last bit goes (ASTRA-sim 1.0).
+            # Between the two halves the size is halved and doubled once more, so its last bit is lost (ASTRA-sim 1.0).
             rounds, sizes = halving + doubling, halves + [halves[-1] // 2 * 2 << bit for bit in range(bits)]
     steps = []
     for number, ((mask, pieces, reduce), size) in enumerate(zip(rounds, sizes, strict=True)):
-        # What is charged is the size of the message that the reception makes way for.
+        # The endpoint charges the size of the message that the reception allows to be sent.
         charged = sizes[number + 1] if number + 1 < len(sizes) and is_charged(collective, 1, bits - 1, number) else 0
         steps.append(exchange(xor(mask), size, reduce=reduce, memory_bytes=charged, pieces=pieces))
     last = sizes[-1] // 2 if collective is Collective.REDUCE_SCATTER else sizes[-1] * 2

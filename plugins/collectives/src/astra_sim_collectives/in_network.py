@@ -1,4 +1,4 @@
-"""In the network: a switch adds up what all ranks send, and sends the result to them."""
+"""In the network: a switch reduces the data of all ranks, and sends them the result."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
 
 
 def in_network(request: Request) -> Schedule:
-    """Every rank sends what it has once, and gets its result once; one message through the switch to the next rank stands for both.
+    """Every rank sends its data once, and gets its result once; one message through the switch to the next rank stands for both.
 
-    Its size is that of the larger of the two: bytes, and for an all-gather what the n - 1 others have. Nothing is added up at the
-    endpoints. Raises ScheduleError for all-to-all, in which there is nothing to add up or to multiply.
+    Its size is that of the larger of the two: bytes, or for an all-gather the data of the n - 1 other ranks. Endpoints reduce nothing.
+    Raises ScheduleError for all-to-all, in which a switch has nothing to reduce or to multicast.
     """
     n, collective = request.ranks, request.collective
     if collective is Collective.ALL_TO_ALL:

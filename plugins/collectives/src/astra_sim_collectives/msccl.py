@@ -24,7 +24,7 @@ class MscclOptions:
 def msccl(request: Request, options: MscclOptions) -> Schedule:
     """The algorithm in the file. A chunk has buffer bytes / nchunksperloop bytes; a message of several is truncated once.
 
-    Raises InputError where the file is wrong or its algorithm does not do the collective that it names, ScheduleError where it is for
+    Raises InputError if the file is wrong or its algorithm does not do the collective that it names, ScheduleError if it is for
     another collective or number of ranks.
     """
     algorithm = read_algorithm(options.file)
@@ -48,7 +48,7 @@ def msccl(request: Request, options: MscclOptions) -> Schedule:
 
 
 def _sent(event: Event) -> int:
-    """When the message that a receive gets is sent: its place in the order of all events."""
+    """The place of a receive's send in the order of all events."""
     assert event.message is not None
     return event.message.place
 
@@ -56,7 +56,7 @@ def _sent(event: Event) -> int:
 class _Program:
     """The steps of a rank: sends in order, before each the receives that it needs.
 
-    A send waits for all receives posted so far, for the kernel counts messages and does not tell them apart. Two messages of a rank
+    A send waits for all receives posted so far, since the kernel counts messages and does not tell them apart. Two messages of a rank
     to another meet receives in the order in which they are sent.
     """
 
@@ -79,18 +79,18 @@ class _Program:
             yield self._receive(event)
 
     def _needed(self, needs: int) -> list[Event]:
-        """Takes from the receives that are left those needed, and those of messages sent before by the same ranks."""
+        """Take, from the receives that are left, those that `needs` names, and those of messages that the same ranks sent earlier."""
         missing = needs & ~self._posted
         end = 0
         while missing:
             missing &= ~self._bits[self._receives[end]]
             end += 1
         last = {event.peer: _sent(event) for event in self._receives[:end] if self._bits[event] & needs}
-        found = [event for event in self._receives[:end] if _sent(event) <= last.get(event.peer, -1)]
+        posted = [event for event in self._receives[:end] if _sent(event) <= last.get(event.peer, -1)]
         self._receives[:end] = [event for event in self._receives[:end] if _sent(event) > last.get(event.peer, -1)]
-        for event in found:
+        for event in posted:
             self._posted |= self._bits[event]
-        return found
+        return posted
 
     def _receive(self, event: Event) -> Step:
         return receive(rank(event.peer), self._bytes(event), after=0, reduce=event in self._flow.reduced)
@@ -99,7 +99,7 @@ class _Program:
         return self._size * event.step.count // self._algorithm.chunks
 
     def _pieces(self, chunk: Hashable) -> Iterable[Hashable]:
-        """The pieces that a chunk is, of a buffer of as many as both chunks and ranks divide."""
+        """The pieces of a chunk. A buffer has as many pieces as both the number of chunks and the number of ranks divide."""
         if not isinstance(chunk, int):
             return [chunk]
         each = math.lcm(self._algorithm.chunks, len(self._algorithm.gpus)) // self._algorithm.chunks

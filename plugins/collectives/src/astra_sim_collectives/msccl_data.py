@@ -15,7 +15,7 @@ _BASE = 1 << 32
 
 @attrs.frozen
 class Value:
-    """What a chunk of a buffer holds: the sum of what ranks had in `chunk`, each as often as its digit of `times` (in base `_BASE`) says.
+    """The contents of a chunk of a buffer: the sum of ranks' data in `chunk`, each as often as its digit of `times` (in base `_BASE`) says.
 
     `received` is the receive that brought it as it is.
     """
@@ -27,14 +27,14 @@ class Value:
 
 @attrs.frozen
 class DataFlow:
-    """The chunks that every send carries, and the receives that are added to what is there."""
+    """The chunks that every send carries, and the receives whose data are added to the buffer."""
 
     carried: dict[Event, list[Hashable]]
     reduced: set[Event]
 
 
 def follow(algorithm: Algorithm, events: Sequence[Event]) -> DataFlow:
-    """Do all events, in order. Raises InputError where a step reads what is not there, or the result is not that of the collective."""
+    """Do all events, in order. Raises InputError if a step reads an empty chunk, or the result is not that of the collective."""
     return _Follower(algorithm).follow(events)
 
 
@@ -51,13 +51,13 @@ class _Follower:
                 self._held[self._at(rank, Place("i", offset), 0)] = Value(self._name(rank, offset), _BASE**rank)
 
     def _name(self, rank: int, offset: int) -> Hashable:
-        """What chunk `offset` of the input of a rank is called."""
+        """The name of chunk `offset` of a rank's input."""
         if self._algorithm.collective is Collective.ALL_GATHER:
             return rank * self._share + offset
         return (rank, offset) if self._algorithm.collective is Collective.ALL_TO_ALL else offset
 
     def _at(self, rank: int, place: Place, further: int) -> tuple[int, Place]:
-        """A chunk of a buffer; in place the smaller one of input and output is a part of the larger one."""
+        """A chunk of a buffer. In place, the smaller of input and output is a part of the larger."""
         buffer, offset = place.buffer, place.offset + further
         if self._algorithm.in_place and buffer != "s":
             smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self._algorithm.collective)
@@ -132,7 +132,7 @@ class _Follower:
                 if held is None or (held.chunk, held.times) != right:
                     raise self._algorithm.error(
                         1,
-                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; {_words(Value(*right))} is right",
+                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(Value(*right))}",
                     )
 
 

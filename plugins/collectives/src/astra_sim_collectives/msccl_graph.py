@@ -13,9 +13,9 @@ from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, Algorithm, XmlSt
 
 @attrs.define(eq=False, slots=True)
 class Event:
-    """What a step does at one time: receive (and store or reduce), send, or something local. `kind` is "r", "s" or "l".
+    """An action of a step: a receive (with its store or reduction), a send, or a local action. `kind` is "r", "s" or "l".
 
-    A receive has in `message` the send that it meets. In a possible order of all events this one is number `place`. `needs` has a bit
+    `message` is the send that a receive meets. `place` is the event's place in a possible order of all events. `needs` has a bit
     for each receive of the rank that must have happened before, the receive itself included.
     """
 
@@ -31,9 +31,9 @@ class Event:
 
 
 def events_in_order(algorithm: Algorithm) -> list[Event]:
-    """All events, each after what it waits for and, of two that may come in either order, that first which fewer messages lead to.
+    """All events, each after those it waits for. Of two that may come in either order, the one that fewer messages lead to comes first.
 
-    Raises InputError where sends and receives do not match, or steps wait for each other.
+    Raises InputError if sends and receives do not match, or steps wait for each other.
     """
     events = _events(algorithm)
     _match(algorithm, events)
@@ -70,7 +70,7 @@ def events_in_order(algorithm: Algorithm) -> list[Event]:
 
 
 def _events(algorithm: Algorithm) -> list[Event]:
-    """The events of all steps, with what they wait for on their rank."""
+    """The events of all steps, with the events of their rank that they wait for."""
     events = []
     for rank, blocks in sorted(algorithm.gpus.items()):
         first: dict[tuple[int, int], Event] = {}
@@ -107,7 +107,7 @@ def _match(algorithm: Algorithm, events: list[Event]) -> None:
             raise _unmatched(algorithm, event, key, "receives from", "sends")
         event.message = sends[key].popleft()
         if event.message.step.count != event.step.count:
-            right = f"{event.message.step.count} is right, what gpu {key[0]} sends (line {event.message.step.line})"
+            right = f"expected {event.message.step.count}, what gpu {key[0]} sends (line {event.message.step.line})"
             raise algorithm.error(event.step.line, f"step: cnt is {event.step.count}; {right}")
     for key, left in sends.items():
         if left:

@@ -9,8 +9,8 @@ from xml.parsers import expat
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import read_text
 from astra_sim.schedule import Collective
-from astra_sim.specs import read_text
 
 MAX_CHUNKS = 1 << 20
 COLLECTIVES = {
@@ -79,7 +79,7 @@ class Algorithm:
 
 
 def read_algorithm(path: str) -> Algorithm:
-    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what would be right.
+    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what was expected.
 
     Document type declarations, and so entities, are refused.
     """
@@ -110,14 +110,14 @@ class _Reader:
 
     def finished(self) -> Algorithm:
         algorithm = self._algorithm
-        assert algorithm is not None  # expat has seen a root, and that can only be an algo
+        assert algorithm is not None  # expat has seen a root, which can only be an algo
         if set(algorithm.gpus) != set(range(self._declared)):
             ids = ", ".join(map(str, sorted(algorithm.gpus))) or "none"
-            raise InputError(f"{self._path}: algo: gpus are {ids}; 0 to {self._declared - 1} are right (ngpus is {self._declared})")
+            raise InputError(f"{self._path}: algo: gpus are {ids}; expected 0 to {self._declared - 1} (ngpus is {self._declared})")
         for blocks in algorithm.gpus.values():
             for block in blocks.values():
                 self._check_dependencies(algorithm, blocks, block)
-        # Where a file does not say it, what never uses the output buffer leaves its result in the input buffer.
+        # If a file does not say so, an algorithm that never uses the output buffer works in place.
         algorithm.in_place = self._says_in_place or not self._uses_output
         return algorithm
 
@@ -125,7 +125,7 @@ class _Reader:
         return InputError(f"{self._path}:{self.parser.CurrentLineNumber}: {what}")
 
     def _doctype(self, *_: object) -> None:
-        raise self._error("a document type declaration (<!DOCTYPE>); a file without one is right")
+        raise self._error("a document type declaration (<!DOCTYPE>); expected a file without one")
 
     def _end(self, name: str) -> None:
         self._open.pop()
@@ -137,7 +137,7 @@ class _Reader:
         if _PARENTS[name] != parent:
             where = f"in {parent}" if parent else "outermost"
             right = f"in {_PARENTS[name]}" if _PARENTS[name] else "outermost"
-            raise self._error(f"element {name} is {where}; {right} is right")
+            raise self._error(f"element {name} is {where}; expected {right}")
         self._open.append(name)
         {"algo": self._algo, "gpu": self._start_gpu, "tb": self._start_block, "step": self._step}[name](attributes)
 
@@ -145,13 +145,13 @@ class _Reader:
         name = attributes.get("coll", "")
         if name not in COLLECTIVES:
             given = f"is {name!r}" if name else "is missing"
-            raise self._error(f"algo: coll {given}; {', '.join(COLLECTIVES)} are right")
+            raise self._error(f"algo: coll {given}; expected {', '.join(COLLECTIVES)}")
         self._declared = self._number("algo", attributes, "ngpus", 1)
         chunks = self._number("algo", attributes, "nchunksperloop", 1, MAX_CHUNKS)
         self._says_in_place = self._number("algo", attributes, "inplace", 0, 1, default=0) == 1
         collective = COLLECTIVES[name]
         if collective is not Collective.ALL_REDUCE and chunks % self._declared:
-            raise self._error(f"algo: nchunksperloop is {chunks}; a multiple of ngpus ({self._declared}) is right for {name}")
+            raise self._error(f"algo: nchunksperloop is {chunks}; expected a multiple of ngpus ({self._declared}) for {name}")
         self._algorithm = Algorithm(self._path, collective, chunks, False)
 
     def _start_gpu(self, attributes: Mapping[str, str]) -> None:
@@ -169,7 +169,7 @@ class _Reader:
         to, source = (self._number("tb", attributes, key, -1, self._declared - 1) for key in ("send", "recv"))
         for key, peer in (("send", to), ("recv", source)):
             if peer == self._rank:
-                raise self._error(f"tb: {key} is {peer}, which is the gpu itself; another one or -1 is right")
+                raise self._error(f"tb: {key} is {peer}, which is the gpu itself; expected another one or -1")
         channel = self._number("tb", attributes, "chan", -1, default=0)
         self._block = self._gpu[number] = ThreadBlock(number, to, source, channel, self.parser.CurrentLineNumber)
 
@@ -178,13 +178,13 @@ class _Reader:
         assert block is not None
         number = self._number("step", attributes, "s", 0)
         if number != len(block.steps):
-            raise self._error(f"step: s is {number}; {len(block.steps)} is right, steps are in order")
+            raise self._error(f"step: s is {number}; expected {len(block.steps)}, steps are in order")
         kind = attributes.get("type", "")
         if kind not in _TYPES:
-            raise self._error(f"step: type is {kind!r}; {', '.join(_TYPES)} are right")
+            raise self._error(f"step: type is {kind!r}; expected {', '.join(_TYPES)}")
         for kinds, peer, key in ((SENDING, block.send, "send"), (RECEIVING, block.receive, "recv")):
             if kind in kinds and peer < 0:
-                raise self._error(f"step: type is {kind!r}, but {key} of its tb (line {block.line}) is -1; a gpu is right")
+                raise self._error(f"step: type is {kind!r}, but {key} of its tb (line {block.line}) is -1; expected a gpu")
         count = 0 if kind == "nop" else self._number("step", attributes, "cnt", 1, MAX_CHUNKS)
         source = self._place(attributes, "src", count) if kind in _READING else None
         target = self._place(attributes, "dst", count) if kind in _WRITING else None
@@ -195,7 +195,7 @@ class _Reader:
         assert self._algorithm is not None
         buffer = attributes.get(f"{end}buf", "")
         if buffer not in ("i", "o", "s"):
-            raise self._error(f"step: {end}buf is {buffer!r}; i, o and s are right")
+            raise self._error(f"step: {end}buf is {buffer!r}; expected i, o and s")
         size = MAX_CHUNKS if buffer == "s" else self._algorithm.chunks
         offset = self._number("step", attributes, f"{end}off", 0)
         if offset + count > size:
@@ -211,11 +211,11 @@ class _Reader:
         if text is None:
             if default is not None:
                 return default
-            raise self._error(f"{element}: {key} is missing; {right} is right")
+            raise self._error(f"{element}: {key} is missing; expected {right}")
         digits = text.strip().removeprefix("-")
         number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
         if number is None or number < low or (high is not None and number > high):
-            raise self._error(f"{element}: {key} is {text[:100]!r}; {right} is right")
+            raise self._error(f"{element}: {key} is {text[:100]!r}; expected {right}")
         return number
 
     def _check_dependencies(self, algorithm: Algorithm, blocks: Mapping[int, ThreadBlock], block: ThreadBlock) -> None:
@@ -227,4 +227,4 @@ class _Reader:
                 raise algorithm.error(step.line, f"step: depid is {other}; {suggestion(other, map(str, blocks))}")
             if not 0 <= number < len(blocks[other].steps):
                 right = f"0 to {len(blocks[other].steps) - 1}"
-                raise algorithm.error(step.line, f"step: deps is {number}; {right} are right, the steps of thread block {other}")
+                raise algorithm.error(step.line, f"step: deps is {number}; expected {right}, the steps of thread block {other}")

@@ -37,7 +37,7 @@ def astra_collectives() -> list[CollectiveProvider]:
     providers.append(
         CollectiveProvider(
             "in_network",
-            "In a switch that adds up what it passes on",
+            "In a switch that reduces data",
             f"{_HERE}.in_network:in_network",
             needs=("in_network_reduction",),
             pure=True,

@@ -11,7 +11,7 @@ from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
 def ring(request: Request) -> Schedule:
     """The ring algorithm: a reduce-scatter and an all-gather of n - 1 steps each make an all-reduce.
 
-    Blocks are bytes // n. The all-to-all hands every block on from rank to rank: a block of distance d takes d steps.
+    Blocks are bytes // n. The all-to-all passes every block on from rank to rank: a block of distance d takes d steps.
     """
     n, way = request.ranks, request.direction
     step = partial(exchange, shift(way))

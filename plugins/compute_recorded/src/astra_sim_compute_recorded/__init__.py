@@ -1,1 +1,1 @@
-"""The compute model of astra that takes times as the workload recorded them."""
+"""The compute model of astra that uses the times recorded in the workload."""

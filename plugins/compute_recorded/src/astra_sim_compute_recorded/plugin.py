@@ -7,4 +7,4 @@ from astra_sim import Provider, hookimpl
 
 @hookimpl
 def astra_computes() -> list[Provider]:
-    return [Provider("recorded", "The computing times that the workload records", "astra_sim_compute_recorded.recorded:Recorded")]
+    return [Provider("recorded", "The compute times recorded in the workload", "astra_sim_compute_recorded.recorded:Recorded")]

@@ -1,4 +1,4 @@
-"""Which share of the peak rate is reached, by the size of the work."""
+"""The share of the peak rate that is reached, by the size of the work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import attrs
 from astra_sim import InputError, PluginError, option
-from astra_sim.boundary import call
-from astra_sim.functions import named_function
+from astra_sim.providers import call, named_function
 
 
 @attrs.frozen
@@ -22,9 +21,9 @@ class EfficiencyPoint:
 
 
 def efficiency_of_size(table: Sequence[EfficiencyPoint], function: str) -> Callable[[float], float]:
-    """The share by number of operations: of a table, of a registered function, or 1. Raises InputError."""
+    """A function from the number of operations to the share: by a table, by a registered function, or always 1. Raises InputError."""
     if table and function:
-        raise InputError("efficiency_table and efficiency_function are given; one of the two is right")
+        raise InputError("efficiency_table and efficiency_function are given; expected one of the two")
     if function:
         return _checked(named_function(function, "efficiency_function"), function)
     return _interpolated(table) if table else lambda operations: 1.0
@@ -34,18 +33,18 @@ def _checked(function: Callable[[float], float], name: str) -> Callable[[float],
     def efficiency(operations: float) -> float:
         share = call(f"efficiency_function {name!r}", function, operations)
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-            raise PluginError(f"efficiency_function {name!r} gives {share!r} for {operations:g} operations; above 0 and at most 1 is right")
+            raise PluginError(f"efficiency_function {name!r} gives {share!r} for {operations:g} operations; expected above 0 and at most 1")
         return float(share)
 
     return efficiency
 
 
 def _interpolated(table: Sequence[EfficiencyPoint]) -> Callable[[float], float]:
-    """Straight lines over the logarithm of the operations; what lies beyond the first and last point is like them."""
+    """Straight lines over the logarithm of the operations. Beyond the first and the last point the share stays as it is there."""
     sizes = [point.operations for point in table]
     if any(left >= right for left, right in pairwise(sizes)):
         raise InputError(
-            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; each more than the one before is right"
+            f"efficiency_table has operations {', '.join(f'{size:g}' for size in sizes)}; expected each more than the one before"
         )
 
     def efficiency(operations: float) -> float:

@@ -1,4 +1,4 @@
-"""How long a systolic array takes for a product of matrices, in closed form.
+"""The cycles that a systolic array takes for a matrix product, in closed form.
 
 Formulas: SCALE-Sim v2 (Samajdar et al., ISPASS 2020). Everything here works on whole numbers and on NumPy arrays of them alike.
 """
@@ -28,7 +28,7 @@ class Dataflow(enum.StrEnum):
 
 
 class Mapping(NamedTuple):
-    """A product of matrices as an array sees it: spread over its rows and columns, and over time."""
+    """A matrix product mapped to an array: its dimensions along the rows, along the columns, and over time."""
 
     rows: Count
     columns: Count
@@ -59,7 +59,7 @@ class SystolicArray:
     dataflow: Dataflow
 
     def mapping(self, m: Count, n: Count, k: Count) -> Mapping:
-        """Which dimension of the product goes where."""
+        """The mapping of a product's dimensions to rows, columns and time."""
         if self.dataflow is Dataflow.OUTPUT_STATIONARY:
             return Mapping(m, n, k)
         if self.dataflow is Dataflow.WEIGHT_STATIONARY:
@@ -85,7 +85,7 @@ class SystolicArray:
         return folds.rows * folds.columns * self.fold_cycles(mapping.time) - 1
 
     def mapping_efficiency(self, m: Count, n: Count, k: Count) -> Count:
-        """Share of the array that has something to do, averaged over the fillings: 0 to 1."""
+        """Share of the units that are used, averaged over the fillings: 0 to 1."""
         mapping = self.mapping(m, n, k)
         folds = self.folds(mapping)
         return mapping.rows * mapping.columns / (folds.rows * folds.columns * self.rows * self.columns)

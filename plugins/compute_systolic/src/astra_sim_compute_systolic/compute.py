@@ -6,7 +6,8 @@ import functools
 
 import attrs
 from astra_sim import option
-from astra_sim.models import Compute, MissingWork, Shape, Work
+from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.shapes import Convolution, Gemm, GroupedGemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
@@ -29,7 +30,10 @@ class SystolicOptions:
 
 
 class Systolic(Compute):
-    """A pass takes the cycles that SCALE-Sim reports for its shape: the number of the last cycle, stalls included."""
+    """A pass takes the cycles that SCALE-Sim reports for its shape: the number of the last cycle, stalls included.
+
+    The products of a batch, or of experts, run one after another.
+    """
 
     def __init__(self, options: SystolicOptions) -> None:
         self._options = options
@@ -49,7 +53,14 @@ class Systolic(Compute):
         """Nanoseconds that the work takes. Raises MissingWork where it has no shape."""
         if work.shape is None:
             raise MissingWork("it has no shape, which the systolic model needs; give gemm = {m = ..., n = ..., k = ...} or a convolution")
-        return self.cycles(work.shape) / self._options.clock_ghz
+        shape = work.shape.batched if isinstance(work.shape, GroupedGemm) else work.shape
+        if not isinstance(shape, (Gemm, Convolution)):
+            raise MissingWork(
+                f"its shape, {shape.kind}, is no product of matrices, which the systolic model needs; give gemm or convolution"
+            )
+        if isinstance(shape, Gemm) and shape.batch > 1:
+            return shape.batch * self.cycles(attrs.evolve(shape, batch=1)) / self._options.clock_ghz
+        return self.cycles(shape) / self._options.clock_ghz
 
 
 @functools.lru_cache(maxsize=4096)

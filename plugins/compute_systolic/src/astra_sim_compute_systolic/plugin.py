@@ -24,7 +24,9 @@ def astra_computes() -> list[Provider]:
 def astra_commands() -> list[Provider]:
     return [
         Provider("systolic", "Cycles, stalls and traffic of layers on a systolic array.", f"{_HERE}.systolic_command:systolic"),
-        Provider("generate", "Make a workload from layers, a parallelisation and a compute model.", f"{_HERE}.generate.command:generate"),
+        Provider(
+            "generate", "Generate a workload from layers, a parallelisation and a compute model.", f"{_HERE}.generate.command:generate"
+        ),
     ]
 
 

@@ -1,9 +1,9 @@
-"""The SRAM of an operand that is fetched ahead: when does it lack what the array demands? (SCALE-Sim v2, `InterfaceBandwidth: USER`)
+"""The SRAM of a prefetched operand: when does it lack an element that the array demands? (SCALE-Sim v2, `InterfaceBandwidth: USER`)
 
 The SRAM is two halves. Elements come in the order of the stream, in *sets* of a hundredth of the SRAM. The array reads the sets of the
 active window, which is full when the layer begins. An element outside the window makes it slide by half an SRAM, round and round through
-the stream, until the element is in it. How often that happens in which cycle does not depend on time, only on the order of demands;
-what it costs does (`stalls.py`).
+the stream, until the element is in it. The number of slides in each cycle does not depend on time, only on the order of demands;
+the stalls that they cause do (`stalls.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from astra_sim_compute_systolic.streams import Numbers, Stream
 _BLOCK = 512
 _ROWS = 1 << 12
 _MAX_MISSING = 1 << 26
-"""Elements that are missing in a last tile, which are looked up one by one: 500 MB of memory."""
+"""Limit on elements missing in a last tile, which are looked up one by one: 500 MB of memory."""
 
 
 class Slides(NamedTuple):
-    """The window slides so many times for what is demanded in `cycle` of the layer."""
+    """The number of slides of the window for the demand of one `cycle` of the layer."""
 
     cycle: int
     times: int
@@ -73,12 +73,12 @@ class ReadBuffer:
             row += 1
 
     def _outside(self, first_set: Numbers, last_set: Numbers) -> NDArray[np.bool_]:
-        """Which spans of sets are not wholly in the window, which may lie around the end of the stream."""
+        """For each span of sets, whether it is not wholly in the window, which may wrap around the end of the stream."""
         first, last = (first_set - self._start) % self.sets, (last_set - self._start) % self.sets
         return (first >= self._window) | (last >= self._window) | (last < first)
 
     def _reach(self, first: int, last: int) -> int:
-        """Slide until each element of a span has been in the window, in turn. Returns how often."""
+        """Slide until each element of a span, in turn, has been in the window. Returns the number of slides."""
         count = 0
         position = first
         while position <= last:
@@ -93,7 +93,7 @@ class ReadBuffer:
         return count
 
     def _elsewhere(self, position: int, last: int) -> int:
-        """How many elements of a span, from its first on, lie at another position, too, that is in the window."""
+        """The number of elements of a span, from its first on, that also lie at another position which is in the window."""
         if not isinstance(self._ranks, LookedUpRanks):
             return 0
         if self._stamped != self._start:
@@ -119,13 +119,13 @@ class Ranks:
         self._missing: Numbers = np.empty(0, dtype=np.int64)
 
     def prepare(self) -> None:
-        """Note which elements of the last tile are missing. Raises InputError where they are too many."""
+        """Note which elements of the last tile are missing. Raises InputError if there are too many."""
         tiles = self._stream.tiles
         missing = tiles.padded - tiles.elements
         if missing > _MAX_MISSING:
             raise InputError(
                 f"an operand whose last tile has {tiles.height} rows and {tiles.last_width} of {tiles.width} columns is too large for its "
-                f"memory traffic to be simulated: {missing} elements are missing there; at most {_MAX_MISSING} are right"
+                f"memory traffic to be simulated: {missing} elements are missing there; expected at most {_MAX_MISSING}"
             )
         columns = np.arange(tiles.last_width, tiles.width)[None, :]
         self._missing = np.empty(missing, dtype=np.int64)
@@ -143,7 +143,7 @@ class Ranks:
 
 
 class LookedUpRanks:
-    """The same for streams in which an element may come several times, or lie beyond the input."""
+    """Like `Ranks`, for streams in which an element may come several times, or lie beyond the input."""
 
     def __init__(self, stream: Stream, addresses: NDArray[np.int32]) -> None:
         self._stream = stream
@@ -171,12 +171,12 @@ class LookedUpRanks:
         return cycles[demanded], first[demanded], last[demanded]
 
     def stamp(self, *window: slice) -> None:
-        """Remember which elements are in the window, given as parts of the stream."""
+        """Remember which elements are in the window. The window is passed as parts of the stream."""
         self._stamp += 1
         for part in window:
             self._stamps[self._addresses[part]] = self._stamp
 
     def count_stamped(self, first: int, last: int) -> int:
-        """How many elements of a span are among those, before the first that is not."""
+        """The number of elements of a span that are in the window, before the first that is not."""
         others = np.flatnonzero(self._stamps[self._addresses[first : last + 1]] != self._stamp)
         return int(others[0]) if len(others) else last + 1 - first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from astra_sim.models import Gemm, Shape
+from astra_sim.shapes import Gemm, Shape
 
 from astra_sim_compute_systolic.array import Accesses, Srams, SystolicArray
 from astra_sim_compute_systolic.stalls import Timing, simulate_stalls, simulate_without_stalls
@@ -34,7 +34,7 @@ class LayerReport:
 
 
 def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, bandwidth: int | None) -> LayerReport:
-    """A layer's report. `bandwidth`: elements per cycle of each interface to DRAM; None: as much as is needed (`CALC`)."""
+    """A layer's report. `bandwidth`: elements per cycle of each interface to DRAM; None: unlimited (`CALC`)."""
     gemm = shape.gemm
     timing = simulate_without_stalls(array, shape, srams) if bandwidth is None else simulate_stalls(array, shape, srams, bandwidth)
     mapping_efficiency, compute_utilisation = fold_averages(array, gemm)
@@ -52,7 +52,7 @@ def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, ba
 def fold_averages(array: SystolicArray, gemm: Gemm) -> tuple[float, float]:
     """Mapping efficiency and compute utilisation in per cent, averaged over the folds one by one as SCALE-Sim does it.
 
-    In exact arithmetic that is `array.mapping_efficiency` and its like; adding one by one gives the last digits that SCALE-Sim prints.
+    In exact arithmetic these equal `array.mapping_efficiency` and its like; adding fold by fold gives SCALE-Sim's last digits.
     """
     mapping = array.mapping(gemm.m, gemm.n, gemm.k)
     folds = array.folds(mapping)

@@ -42,7 +42,7 @@ def bandwidth_report(layers: Sequence[LayerReport]) -> str:
 
 
 def detailed_access_report(layers: Sequence[LayerReport]) -> str:
-    """DETAILED_ACCESS_REPORT.csv. Cycles have a decimal point, as they have there."""
+    """DETAILED_ACCESS_REPORT.csv. Cycles have a decimal point, as in SCALE-Sim."""
     rows = []
     for layer in layers:
         row: list[object] = []
@@ -56,7 +56,7 @@ def detailed_access_report(layers: Sequence[LayerReport]) -> str:
 
 
 def write_reports(layers: Sequence[LayerReport], folder: str) -> list[Path]:
-    """Write the three files into a folder, which is made if it is not there: all, or none. Returns their paths. Raises RunError."""
+    """Write the three files into a folder, which is created if needed: all, or none. Returns their paths. Raises RunError."""
     texts = {
         "COMPUTE_REPORT.csv": compute_report(layers),
         "BANDWIDTH_REPORT.csv": bandwidth_report(layers),

@@ -10,19 +10,19 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
 _KNOWN = frozenset(
     "run_name interfacebandwidth arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsramszkb dataflow bandwidth"
-    # What follows moves addresses and sizes of traces, or belongs to what `_ONLY_IN_3` switches on.
+    # The following keys move addresses and sizes of traces, or belong to features that `_ONLY_IN_3` switches on.
     " ifmapoffset filteroffset ofmapoffset memorybanks topologycsvloc readrequestbuffer writerequestbuffer"
     " ifmapsrambankbandwidth ifmapsrambanknum ifmapsrambankport filtersrambankbandwidth filtersrambanknum filtersrambankport"
     " sparserep optimizedmapping blocksize nonzeroelems randomnumbergeneratorseed".split()
 )
-"""Keys, as the parser gives them."""
+"""Keys, as the parser returns them."""
 _ONLY_IN_3 = {
     "sparsitysupport": "leave out operations on zeros",
     "useramulatortrace": "take DRAM times from a trace of Ramulator",
@@ -37,7 +37,7 @@ _MAX_NUMBER = 999_999_999
 
 @attrs.frozen
 class Configuration:
-    """A machine. `bandwidth`: elements per cycle of each interface to DRAM; None: as much as is needed."""
+    """An array with its SRAMs. `bandwidth`: elements per cycle of each interface to DRAM; None: unlimited."""
 
     name: str
     array: SystolicArray
@@ -61,10 +61,10 @@ def read_configuration(text: str, path: str) -> Configuration:
     reader = _Keys(parser, path)
     mode = reader.text("run_presets", "InterfaceBandwidth")
     if mode not in ("USER", "CALC"):
-        raise InputError(f"{path}: InterfaceBandwidth is {mode!r}; USER or CALC is right")
+        raise InputError(f"{path}: InterfaceBandwidth is {mode!r}; expected USER or CALC")
     dataflow = reader.text(_ARRAY, "Dataflow")
     if dataflow not in tuple(Dataflow):
-        raise InputError(f"{path}: Dataflow is {dataflow!r}; os, ws or is is right")
+        raise InputError(f"{path}: Dataflow is {dataflow!r}; expected os, ws or is")
     rows, columns = (reader.number(_ARRAY, key, _MAX_SIDE) for key in ("ArrayHeight", "ArrayWidth"))
     array = SystolicArray(rows, columns, Dataflow(dataflow))
     srams = Srams(*(1024 * reader.number(_ARRAY, key) for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB")))
@@ -74,7 +74,7 @@ def read_configuration(text: str, path: str) -> Configuration:
 
 
 def _warn_of_others(parser: configparser.ConfigParser, path: str) -> None:
-    """Name what would count in SCALE-Sim 3 and does not here, and what is not known."""
+    """Warn of keys that only SCALE-Sim 3 uses, and of unknown keys."""
     for section in parser.sections():
         for key, value in parser.items(section):
             if key in _ONLY_IN_3:
@@ -130,7 +130,7 @@ _CONVOLUTION_COLUMNS = ("IFMAP height", "IFMAP width", "filter height", "filter 
 
 
 def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
-    """The layers of a topology file: products of matrices, or convolutions. Raises InputError naming file, line and value.
+    """The layers of a topology file: matrix products, or convolutions. Raises InputError naming file, line and value.
 
     The first line is a heading. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise:
     one layer for each channel (SCALE-Sim).
@@ -145,7 +145,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
         if len(cells) <= len(columns) or "" in cells[1 : len(columns) + 1]:
             given = sum(1 for cell in cells[1 : len(columns) + 1] if cell)
             other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
-            raise InputError(f"{where}: {given} numbers follow the name; {len(columns)} are right: {', '.join(columns)}{other}")
+            raise InputError(f"{where}: {given} numbers follow the name; expected {len(columns)}: {', '.join(columns)}{other}")
         values = [_number(cell, f"{where}: {column}") for cell, column in zip(cells[1:], columns, strict=False)]
         layers += _gemm(cells[0], values) if gemm else _convolutions(cells, values, where)
     if not layers:
@@ -181,5 +181,5 @@ def _convolutions(cells: Sequence[str], values: Sequence[int], where: str) -> li
 
 def _number(text: str, where: str, maximum: int = _MAX_NUMBER) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 1 <= int(text) <= maximum:
-        raise InputError(f"{where} is {text!r}; a whole number from 1 to {maximum} is right")
+        raise InputError(f"{where} is {text!r}; expected a whole number from 1 to {maximum}")
     return int(text)

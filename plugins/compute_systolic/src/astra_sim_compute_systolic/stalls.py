@@ -1,8 +1,8 @@
 """Runs a layer against its SRAMs: stalls, and traffic to DRAM (SCALE-Sim v2).
 
-In each cycle the array asks for its operands and puts out results. What is missing makes it wait: for the last element of a half SRAM that
-is fetched ahead, or for outputs to drain. In one cycle the longest of the three waits counts. Only cycles in which something can happen are
-looked at: those in which a window slides, and those in which outputs drain or wait.
+In each cycle the array demands operands and puts out results. If an operand is missing, it waits for the last element of a prefetched
+half SRAM; if the SRAM of outputs is full, it waits for them to drain. In one cycle the longest of the three waits counts. Only
+cycles in which a wait can begin are simulated: those in which a window slides, and those in which outputs drain or wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import attrs
-from astra_sim.models import Shape
+from astra_sim.shapes import Shape
 
 from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray, ceil_div
 from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, ranks
@@ -30,7 +30,7 @@ class Active(NamedTuple):
 
 @attrs.frozen
 class Timing:
-    """How long a layer takes, and when its memories are busy. Cycles count from 0; `total` is the number of the last."""
+    """The cycles of a layer, and when its memories are busy. Cycles count from 0; `total` is the number of the last."""
 
     total: int
     stalls: int
@@ -67,7 +67,7 @@ def _elements(array: SystolicArray, shape: Shape) -> _Elements:
 
 
 class _Reader:
-    """An operand's buffer, with the time at which what it has fetched ahead is there."""
+    """An operand's buffer, with the cycle at which its prefetched elements have arrived."""
 
     def __init__(self, elements: Ranks | LookedUpRanks, padded: int, size: int, bandwidth: int) -> None:
         self.buffer = ReadBuffer(elements, size)
@@ -84,7 +84,7 @@ class _Reader:
         self._fetched += count * self._lines
 
     def traffic(self) -> DramTraffic:
-        """What was fetched."""
+        """The elements fetched so far."""
         return DramTraffic(self._first, self.ready, self._fetched * self._bandwidth)
 
 
@@ -108,10 +108,10 @@ class _Run:
         self._patterns: dict[tuple[int, int], OutputPattern] = {}
         self._stalls = 0
         self._stalled: list[tuple[int, int]] = [(-1, 0)]  # (cycle, stalls up to and including it)
-        self._waits: dict[tuple[int, int], int] = {}  # (operand, cycle): its own wait there
+        self._waits: dict[tuple[int, int], int] = {}  # (operand, cycle): the wait for this operand alone
 
     def run(self, fetched: tuple[DramTraffic, DramTraffic] | None = None) -> Timing:
-        """Go through all folds. `fetched`: traffic of the operands; not given: that of the readers."""
+        """Go through all folds. `fetched`: traffic of the operands; None: that of the readers."""
         for fold in range(self._folds.rows * self._folds.columns):
             self._fold(fold)
         if fetched is None:
@@ -139,7 +139,7 @@ class _Run:
             cycle = event + 1
 
     def _serve(self, cycle: int, outputs: int) -> None:
-        """Serve all that one cycle asks for; the longest wait makes what follows late."""
+        """Serve the demands of one cycle; the longest of the waits delays all later cycles."""
         now = cycle + self._stalls
         waits = [self._writer.write(outputs, now) - now]
         self._waits[_OFMAP, cycle] = waits[0]
@@ -163,7 +163,7 @@ class _Run:
         return self._patterns[used]
 
     def _next_write(self, pattern: OutputPattern, cycle: int, offset: int) -> int:
-        """The cycle of the fold, from `cycle` on, in which outputs begin to drain or to wait; its end if they do not any more.
+        """The cycle of the fold, from `cycle` on, in which outputs begin to drain or to wait; its end if they do neither.
 
         `offset` makes cycles of the fold cycles with stalls.
         """
@@ -197,7 +197,7 @@ class _Run:
         )
 
     def _active(self, operand: int) -> Active:
-        """The first and the last cycle in which what is demanded of an operand's SRAM is there."""
+        """The first and the last cycle in which a demand on an operand's SRAM is served."""
         elements = self._elements[operand]
         fold = self._folds.rows * self._folds.columns
         last = None
@@ -210,6 +210,6 @@ class _Run:
         return Active(self._served(operand, first, latency=1), self._served(operand, fold * self._fold_cycles + last, latency=1))
 
     def _served(self, operand: int, cycle: int, latency: int) -> int:
-        """The cycle, stalls included, in which what an operand's SRAM is asked for in a cycle is done."""
+        """The cycle, stalls included, in which an operand's SRAM serves the demand of a cycle."""
         before = next(stalls for when, stalls in reversed(self._stalled) if when < cycle)
         return cycle + before + self._waits.get((operand, cycle), 0) + latency

@@ -1,11 +1,11 @@
-"""In which order an array asks for its operands, and in which order they are fetched ahead (SCALE-Sim v2).
+"""The order in which an array demands its operands, and the order in which they are prefetched (SCALE-Sim v2).
 
 An operand is fetched in *tiles*, one below another, of which the array demands one in each fold. A *moving* operand flows through the
 array: it is demanded with a skew, element (row t, column c) of a tile in cycle t + c, and fetched ahead along the diagonals of all its
-tiles. A *stationary* operand is loaded row by row, last row first, and fetched ahead row by row. Either way what one cycle demands lies
-side by side in the order of fetching: a *span* of positions.
+tiles. A *stationary* operand is loaded row by row, last row first, and fetched ahead row by row. Either way the elements that one cycle
+demands lie side by side in the order of fetching: a *span* of positions.
 
-The last tile may be narrower than the array; what is missing is demanded and fetched by nobody.
+The last tile may be narrower than the array; its missing elements are neither demanded nor fetched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from astra_sim import InputError
-from astra_sim.models import Convolution, Shape
+from astra_sim.shapes import Convolution, Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import Dataflow, SystolicArray
@@ -23,7 +23,7 @@ Numbers = NDArray[np.int64]
 
 
 class Spans(NamedTuple):
-    """What one fold demands: in cycle cycles[i] of the fold the positions first[i] to last[i] of the order of fetching."""
+    """The demands of one fold: in cycle cycles[i] of the fold, the positions first[i] to last[i] of the order of fetching."""
 
     cycles: Numbers
     first: Numbers
@@ -40,7 +40,7 @@ class Tiles(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """Elements, with those that are missing in the last tile."""
+        """Elements, including those missing in the last tile."""
         return self.number * self.height * self.width
 
     @property
@@ -62,7 +62,7 @@ class Stream(Protocol):
         """What a fold demands, in padded positions, in order of time."""
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
-        """The padded position of elements, given by row (counted through all tiles) and column; shapes are broadcast."""
+        """The padded position of elements at a row (counted through all tiles) and a column; shapes are broadcast."""
 
     def tile_of(self, row_fold: int, column_fold: int) -> int:
         """The tile that a fold demands."""
@@ -93,7 +93,7 @@ class MovingStream:
         return np.asarray(self._origin(rows + columns) + columns)
 
     def _origin(self, diagonals: Numbers) -> Numbers:
-        """Where column 0 of diagonals would lie: the elements before them, less those columns of theirs that lie below the last tile."""
+        """The position of column 0 of diagonals: the number of elements before them, less their columns that lie below the last tile."""
         rows, columns = self.tiles.number * self.tiles.height, self.tiles.width
         short, long = min(rows, columns), max(rows, columns)
         left = rows + columns - 1 - diagonals
@@ -141,23 +141,23 @@ class Operands(NamedTuple):
 
 
 _MAX_FOLD = 1 << 23
-"""Cycles of a fold, which are held in memory at once: some 800 MB."""
+"""Limit on the cycles of a fold, which are held in memory at once: some 800 MB."""
 _MAX_CYCLES = 1 << 32
-"""Cycles of all folds, which are gone through: some 30 seconds. A short fold costs as much as one of _SHORT_FOLD cycles."""
+"""Limit on the cycles of all folds: some 30 seconds of run time. A short fold costs as much as one of _SHORT_FOLD cycles."""
 _SHORT_FOLD = 1 << 12
 
 
 def operands(array: SystolicArray, shape: Shape) -> Operands:
-    """The streams of a layer's operands. Raises InputError where the layer is too large."""
+    """The streams of a layer's operands. Raises InputError if the layer is too large."""
     gemm = shape.gemm
     mapping = array.mapping(gemm.m, gemm.n, gemm.k)
     cycles, folds = int(array.fold_cycles(mapping.time)), array.folds(mapping)
     too_large = f"{shape} is too large for its memory traffic to be simulated:"
     if cycles > _MAX_FOLD:
-        raise InputError(f"{too_large} a fold of the array takes {cycles} cycles; at most {_MAX_FOLD} are right")
+        raise InputError(f"{too_large} a fold of the array takes {cycles} cycles; expected at most {_MAX_FOLD}")
     if int(folds.rows * folds.columns) * max(cycles, _SHORT_FOLD) > _MAX_CYCLES:
         most = _MAX_CYCLES // max(cycles, _SHORT_FOLD)
-        raise InputError(f"{too_large} {folds.rows * folds.columns} folds of {cycles} cycles; at most {most} of them are right")
+        raise InputError(f"{too_large} {folds.rows * folds.columns} folds of {cycles} cycles; expected at most {most} of them")
     by_rows = (int(folds.rows), array.rows, int(mapping.rows - (folds.rows - 1) * array.rows))
     by_columns = (int(folds.columns), array.columns, int(mapping.columns - (folds.columns - 1) * array.columns))
 
@@ -177,14 +177,14 @@ def operands(array: SystolicArray, shape: Shape) -> Operands:
 
 
 _MAX_ADDRESSES = 1 << 27
-"""Elements of windows that are looked up one by one: some 2 GB of memory."""
+"""Limit on the elements of windows that are looked up one by one: some 2 GB of memory."""
 
 
 def ifmap_addresses(array: SystolicArray, shape: Shape) -> NDArray[np.int32] | None:
-    """Which input element lies where in the ifmap's tiles, row by row through all tiles: shape (rows, width), -1 where there is none.
+    """The input element at each position of the ifmap's tiles, row by row through all tiles: shape (rows, width), -1 beyond the input.
 
-    None where every element is used once only and there is nothing to look up: in products of matrices, and convolutions whose windows
-    neither overlap nor reach beyond the input. Raises InputError where there are too many.
+    None if every element is used only once and there is nothing to look up: in matrix products, and in convolutions whose windows
+    neither overlap nor reach beyond the input. Raises InputError if there are too many elements.
     """
     if not isinstance(shape, Convolution) or not _windows_meet(shape):
         return None
@@ -192,7 +192,7 @@ def ifmap_addresses(array: SystolicArray, shape: Shape) -> NDArray[np.int32] | N
     if elements > _MAX_ADDRESSES or shape.input_elements > _MAX_ADDRESSES:
         raise InputError(
             f"a convolution whose windows have {elements} elements is too large for its memory traffic to be simulated; at most "
-            f"{_MAX_ADDRESSES} are right (a smaller batch, or the product of matrices that it is: {shape.gemm})"
+            f"expected {_MAX_ADDRESSES} (a smaller batch, or the product of matrices that it is: {shape.gemm})"
         )
     windows = _window_addresses(shape)  # pixels x elements of a filter
     over_pixels = array.dataflow is Dataflow.WEIGHT_STATIONARY

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--config", required=True, metavar="F.cfg", type=click.Path(), help="SCALE-Sim configuration: array, SRAMs, bandwidth.")
 @click.option("--topology", required=True, metavar="F.csv", type=click.Path(), help="SCALE-Sim topology: layers.")
-@click.option("--gemm", is_flag=True, help="Layers are products of matrices (name, M, N, K), not convolutions.")
+@click.option("--gemm", is_flag=True, help="Layers are matrix products (name, M, N, K), not convolutions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports there.")
+@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
 def systolic(config: str, topology: str, gemm: bool, as_json: bool, output: str | None) -> None:
     """Cycles, stalls, utilisation and memory traffic of layers on a systolic array, as SCALE-Sim reports them.
 
     Traffic is counted in elements, bandwidth in elements per cycle. Total cycles is the number of the last cycle, counted from 0.
     """
-    from astra_sim.specs import read_text
+    from astra_sim.files import read_text
 
     from astra_sim_compute_systolic.report import report_layer
     from astra_sim_compute_systolic.reports_csv import write_reports
@@ -69,7 +69,7 @@ def _row(layer: LayerReport) -> dict[str, Any]:
 
 
 def _print(reports: Sequence[LayerReport], title: str) -> None:
-    from astra_sim.tables import console
+    from astra_sim.commands import console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")

@@ -1,7 +1,7 @@
-"""How much of an operand comes from DRAM when fetching never makes the array wait (SCALE-Sim v2, `InterfaceBandwidth: CALC`).
+"""The traffic of an operand from DRAM if fetching never makes the array wait (SCALE-Sim v2, `InterfaceBandwidth: CALC`).
 
-The SRAM holds what has been demanded since it was last emptied, and is emptied when half of it is full. Every element that is not in it
-when it is demanded is fetched. The bandwidth is what would have been needed to fetch each half while the one before it is used.
+The SRAM holds the elements demanded since it was last emptied, and is emptied when half of it is full. An element that is not in it
+when it is demanded is fetched. The bandwidth is the one needed to fetch each half while the half before it is used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from astra_sim import InputError
-from astra_sim.models import Shape
+from astra_sim.shapes import Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import SystolicArray, ceil_div
@@ -19,31 +19,31 @@ from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, if
 from astra_sim_compute_systolic.write_buffer import DramTraffic
 
 _FIRST_BANDWIDTH = 10
-"""Elements per cycle with which the first half is fetched, before the layer begins."""
+"""Elements per cycle at which the first half is fetched, before the layer begins."""
 
 
 def operand_traffic(array: SystolicArray, shape: Shape, ifmap_sram: int, filter_sram: int) -> tuple[DramTraffic, DramTraffic]:
-    """What is fetched for ifmap and filter, whose SRAMs have so many elements."""
+    """The elements fetched for ifmap and filter. `ifmap_sram` and `filter_sram` are the sizes of their SRAMs, in elements."""
     streams = operands(array, shape)
     folds = array.folds(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k))
     cycles = int(array.fold_cycles(array.mapping(shape.gemm.m, shape.gemm.n, shape.gemm.k).time))
-    found = []
+    traffic = []
     for stream, size, addresses in ((streams.ifmap, ifmap_sram, ifmap_addresses(array, shape)), (streams.filter, filter_sram, None)):
         demand = _Demand(stream, addresses)
-        found.append(_traffic(demand, size, int(folds.rows), int(folds.columns), cycles))
-    return found[0], found[1]
+        traffic.append(_traffic(demand, size, int(folds.rows), int(folds.columns), cycles))
+    return traffic[0], traffic[1]
 
 
 _BLOCK = 1 << 18
-"""Elements that are demanded at once; their order takes some 60 bytes each."""
+"""Elements of demand handled at once; their order takes some 60 bytes each."""
 _MAX_NUMBERS = 1 << 27
-"""Elements of an operand, each of which takes 8 bytes."""
+"""Limit on the elements of an operand, each of which takes 8 bytes."""
 _MAX_DEMANDED = 1 << 31
-"""Elements that all folds demand, which are gone through: about a minute."""
+"""Limit on the elements that all folds demand: about a minute of run time."""
 
 
 class _Demand:
-    """Which elements each fold demands, in order, by number: the address, or the place in the operand."""
+    """The elements that each fold demands, in order, by number: the address, or the position in the operand."""
 
     def __init__(self, stream: Stream, addresses: NDArray[np.int32] | None) -> None:
         self.stream = stream
@@ -111,7 +111,7 @@ def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold
     demanded = row_folds * column_folds * tiles.height * tiles.width if _moves(demand.stream) else tiles.padded
     for count, most, what in ((demand.numbers, _MAX_NUMBERS, "elements"), (demanded, _MAX_DEMANDED, "elements demanded over all folds")):
         if count > most:
-            raise InputError(f"an operand of {count} {what} is too large for its memory traffic to be simulated; at most {most} are right")
+            raise InputError(f"an operand of {count} {what} is too large for its memory traffic to be simulated; expected at most {most}")
     filled = _Filled(demand.numbers, half)
     for column_fold in range(column_folds):
         for row_fold in range(row_folds):
@@ -122,7 +122,7 @@ def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold
 
 
 class _Filled:
-    """What is in an SRAM that is emptied whenever `half` elements have been fetched into it."""
+    """The contents of an SRAM that is emptied whenever `half` elements have been fetched into it."""
 
     def __init__(self, numbers: int, half: int) -> None:
         self._half = half
@@ -134,7 +134,7 @@ class _Filled:
         self.last_emptied = 0
 
     def add(self, cycles: Numbers, numbers: NDArray[Any], begin: int) -> None:
-        """Fetch what is missing of the elements with these numbers, in turn. `begin` is added to the cycles."""
+        """Fetch the missing ones of the elements with these numbers, in turn. `begin` is added to the cycles."""
         done = 0
         while done < len(numbers):
             missing = done + np.flatnonzero(self._stamps[numbers[done:]] != self._stamp)

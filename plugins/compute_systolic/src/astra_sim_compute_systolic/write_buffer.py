@@ -1,7 +1,7 @@
 """The SRAM that collects outputs and drains them to DRAM (SCALE-Sim v2).
 
-Outputs gather until more than half of the SRAM is full; then half of it drains, a line of `bandwidth` elements in each cycle. Only when
-the SRAM is full while it drains does the array wait. Addresses do not matter, so outputs are counts.
+Outputs collect until more than half of the SRAM is full; then half of it drains, a line of `bandwidth` elements in each cycle. The array
+waits only if the SRAM is full while it drains. Addresses do not matter, so outputs are only counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from astra_sim_compute_systolic.streams import Numbers
 
 
 class DramTraffic(NamedTuple):
-    """What went over an interface to DRAM: the first and the last cycle, and elements. SCALE-Sim's counts include what it pads."""
+    """The traffic of an interface to DRAM: the first and the last cycle, and elements. As in SCALE-Sim, these include padding."""
 
     start: int
     stop: int
@@ -29,7 +29,7 @@ class DramTraffic(NamedTuple):
 
 
 class OutputPattern:
-    """How many outputs leave the array in each cycle of a fold that uses `rows` x `columns` of it."""
+    """The outputs that leave the array in each cycle of a fold that uses `rows` x `columns` of its units."""
 
     def __init__(self, array: SystolicArray, time: int, rows: int, columns: int) -> None:
         if array.dataflow is Dataflow.OUTPUT_STATIONARY:
@@ -54,7 +54,7 @@ class OutputPattern:
 
 
 class WriteBuffer:
-    """The SRAM of outputs: what is in it, and until when it drains. Cycles here include stalls."""
+    """The SRAM of outputs: its contents, and the cycle until which it drains. Cycles here include stalls."""
 
     def __init__(self, size: int, bandwidth: int) -> None:
         self._active = ceil_div(size, 2)
@@ -62,17 +62,17 @@ class WriteBuffer:
         self._bandwidth = bandwidth
         self._free = size
         self._unpacked = 0
-        self._lines: deque[tuple[int, int]] = deque()  # (how many, elements in each), oldest first
+        self._lines: deque[tuple[int, int]] = deque()  # (number of lines, elements in each), oldest first
         self.drain_end = 0
         self._first: int | None = None
         self._elements = 0
 
     def outputs_to_wait(self) -> int:
-        """Outputs up to and including that with which the array waits, as long as a drain is going on."""
+        """Outputs up to and including the one that makes the array wait, while a drain is going on."""
         return max(1, self._free)
 
     def outputs_to_drain(self) -> int:
-        """Outputs up to and including that with which the next drain begins, when none is going on."""
+        """Outputs up to and including the one that starts the next drain, when none is going on."""
         return max(1, self._free - self._active + 1)
 
     def put(self, outputs: int) -> None:
@@ -81,7 +81,7 @@ class WriteBuffer:
         self._unpacked += outputs
 
     def write(self, outputs: int, cycle: int) -> int:
-        """Store the outputs of one cycle, draining and waiting as need be. Returns the cycle in which the last is stored."""
+        """Store the outputs of one cycle; drain and wait as needed. Returns the cycle in which the last is stored."""
         while outputs:
             draining = cycle < self.drain_end
             step = self.outputs_to_wait() if draining else self.outputs_to_drain()
@@ -98,18 +98,18 @@ class WriteBuffer:
         return cycle
 
     def drain_rest(self, cycle: int) -> None:
-        """Drain what is left, when the layer has ended."""
+        """Drain the remaining outputs when the layer has ended."""
         self._pack()
         while self._lines:
             self.drain_end = self._drain(cycle)
             cycle = self.drain_end + 1
 
     def traffic(self) -> DramTraffic:
-        """What was drained."""
+        """The elements drained so far."""
         return DramTraffic(self._first or 0, self.drain_end, self._elements)
 
     def _pack(self) -> None:
-        """Put what is stored into lines; the last may stay partly empty."""
+        """Pack the stored outputs into lines; the last may stay partly empty."""
         full, rest = divmod(self._unpacked, self._bandwidth)
         self._lines.extend(line for line in ((full, self._bandwidth), (1, rest)) if line[0] and line[1])
         self._unpacked = 0
@@ -125,7 +125,7 @@ class WriteBuffer:
                 self._lines.appendleft((count - taken, elements))
             lines += taken
             empty = self._bandwidth - elements
-        # Of lines that are not full SCALE-Sim sees only the last.
+        # SCALE-Sim counts only the last of the lines that are not full.
         drained = lines * self._bandwidth - empty
         self._free += drained
         self._elements += drained

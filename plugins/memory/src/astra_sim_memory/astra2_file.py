@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 
 _ARRANGEMENTS = {
     "NO_MEMORY_EXPANSION": "none",
@@ -32,18 +32,18 @@ def recognises(text: str) -> bool:
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `memory`. Bandwidth is in bytes per ns. Raises InputError naming the key and value."""
     table = parse_json(text, path)
-    kind = table["memory-type"]
-    if kind not in _ARRANGEMENTS:
-        raise InputError(f"{path}: memory-type is {kind!r}; {suggestion(str(kind), _ARRANGEMENTS)}")
+    memory_type = table["memory-type"]
+    if memory_type not in _ARRANGEMENTS:
+        raise InputError(f"{path}: memory-type is {memory_type!r}; {suggestion(str(memory_type), _ARRANGEMENTS)}")
     known = {"memory-type": None, **_KEYS, **_PER_NODE}
-    section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[kind]}
+    section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[memory_type]}
     for key, value in table.items():
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, known)}")
         option = known[key]
         if option is not None and (key not in _PER_NODE or section["arrangement"] == "per_node"):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{path}: {key} is {value!r}; a number is right")
+                raise InputError(f"{path}: {key} is {value!r}; expected a number")
             section[option] = value
     if section["arrangement"] == "none":
         section.pop("bandwidth_gb_per_s", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import option
-from astra_sim.models import Memory
+from astra_sim.memory import Memory
 from astra_sim.units import GIB, PS_PER_NS
 
 
@@ -14,7 +14,7 @@ class LocalOptions:
 
     bandwidth_bytes_per_ns: float = option(500_000.0, above=0, help="bandwidth for reads and for writes", unit="bytes/ns = GB/s")
     latency_ns: float = option(0.0, minimum=0, help="latency of an access", unit="ns")
-    rounding: str = option("nanosecond", choices=("nanosecond", "picosecond"), help="nanosecond: cut to whole ns, as ASTRA-sim 1.0 does")
+    rounding: str = option("nanosecond", choices=("nanosecond", "picosecond"), help="nanosecond: rounded down, as in ASTRA-sim 1.0")
     capacity_gib: float | None = option(None, above=0, help="size, for checks that a model fits; none: not limited", unit="2^30 bytes")
 
 
@@ -30,5 +30,5 @@ class LocalMemory(Memory):
         return int(delay) * PS_PER_NS if self._options.rounding == "nanosecond" else round(delay * PS_PER_NS)
 
     def capacity_bytes(self) -> float | None:
-        """Bytes that it holds. None: it is not limited."""
+        """Bytes that it holds. None: unlimited."""
         return None if self._options.capacity_gib is None else self._options.capacity_gib * GIB

@@ -6,7 +6,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import warn
-from astra_sim.specs import parse_json
+from astra_sim.files import parse_json
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
 _PACKAGING = {"Tile": "tile", "Package": "package", "Node": "node", "Pod": "pod"}
@@ -31,7 +31,7 @@ _ONLY_NAME = "Hierarchical"
 
 
 def recognises(text: str) -> bool:
-    """A JSON object, or what wants to be one and speaks of dimensions."""
+    """Whether a text is a JSON object, or begins like one and mentions dimensions."""
     return text.lstrip().startswith("{") and '"all-reduce-implementation"' not in text and '"memory-type"' not in text
 
 
@@ -46,7 +46,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         warn(f"{path}: topology-name is {table['topology-name']!r:.80}: ASTRA-sim would stop, for it knows {_ONLY_NAME!r} alone")
     count = table.get("dimensions-count")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"{path}: dimensions-count is {count!r}; a whole number of at least 1 is right")
+        raise InputError(f"{path}: dimensions-count is {count!r}; expected a whole number of at least 1")
     dimensions: list[dict[str, Any]] = []
     for name in _list(table, "topologies-per-dim", count, path):
         if not isinstance(name, str) or name not in _TOPOLOGIES:
@@ -70,7 +70,7 @@ def _fill(dimensions: list[dict[str, Any]], option: str, values: list[Any]) -> N
 def _list(table: dict[str, Any], key: str, count: int, path: str) -> list[Any]:
     value = table.get(key)
     if not isinstance(value, list):
-        raise InputError(f"{path}: {key} is {'missing' if key not in table else repr(value)}; a list of {count} values is right")
+        raise InputError(f"{path}: {key} is {'missing' if key not in table else repr(value)}; expected a list of {count} values")
     if len(value) != count:
         raise InputError(f"{path}: {key} has {len(value)} values for {count} dimensions")
     return value
@@ -80,5 +80,5 @@ def _numbers(table: dict[str, Any], key: str, count: int, whole: bool, path: str
     values = _list(table, key, count, path)
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            raise InputError(f"{path}: {key} has {value!r}; {'whole numbers' if whole else 'numbers'} are right")
+            raise InputError(f"{path}: {key} has {value!r}; expected {'whole numbers' if whole else 'numbers'}")
     return values

@@ -18,7 +18,7 @@ _MAX_SCALAR = 1000
 
 
 def recognises(text: str) -> bool:
-    """A text in which one of the file's own keys begins a line, and which is neither JSON nor a network file of Garnet."""
+    """Whether a line of a text begins with a key of such a file, and the text is neither JSON nor a network file of Garnet."""
     if text.lstrip().startswith(("{", "[")) or re.search(r"^num-npus[ \t]*:", text, re.MULTILINE):
         return False
     return re.search(r"^(topology|npus_count)[ \t]*:", text, re.MULTILINE) is not None
@@ -32,9 +32,9 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, _KEYS)}")
     for key in _KEYS:
         if key not in table:
-            raise InputError(f"{path}: {key} is missing; a list with a value for every dimension is right")
+            raise InputError(f"{path}: {key} is missing; expected a list with a value for every dimension")
         if not isinstance(table[key], list) or not table[key]:
-            raise InputError(f"{path}: {key} is {table[key]!r}; a list with a value for every dimension is right")
+            raise InputError(f"{path}: {key} is {table[key]!r}; expected a list with a value for every dimension")
         if len(table[key]) != len(table["topology"]):
             raise InputError(f"{path}: {key} has {len(table[key])} values for {len(table['topology'])} dimensions")
     names, sizes, bandwidths, latencies = (table[key] for key in _KEYS)
@@ -49,12 +49,12 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
     if not isinstance(topology, str) or topology not in _TOPOLOGIES:
         raise InputError(f"{path}: topology has {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
     if isinstance(size, bool) or not isinstance(size, int) or size < 2:
-        raise InputError(f"{path}: npus_count has {size!r}; whole numbers of at least 2 are right")
+        raise InputError(f"{path}: npus_count has {size!r}; expected whole numbers of at least 2")
     gib_per_s, latency_ns = _number(bandwidth, "bandwidth", path), _number(latency, "latency", path)
     if gib_per_s <= 0:
-        raise InputError(f"{path}: bandwidth has {bandwidth!r}; numbers above 0 (GB/s, 2^30 bytes/s) are right")
+        raise InputError(f"{path}: bandwidth has {bandwidth!r}; expected numbers above 0 (GB/s, 2^30 bytes/s)")
     if latency_ns < 0:
-        raise InputError(f"{path}: latency has {latency!r}; numbers of at least 0 (ns) are right")
+        raise InputError(f"{path}: latency has {latency!r}; expected numbers of at least 0 (ns)")
     dimension = {
         "topology": _TOPOLOGIES[topology],
         "size": size,
@@ -68,30 +68,30 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
 
 
 def _number(value: Any, key: str, path: str) -> float:
-    """A number. YAML takes 1e3 for text, ASTRA-sim for a number."""
+    """A number. To YAML 1e3 is text, to ASTRA-sim a number."""
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
-            raise InputError(f"{path}: {key} has {value!r}; numbers are right") from None
+            raise InputError(f"{path}: {key} has {value!r}; expected numbers") from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
-        raise InputError(f"{path}: {key} has {value!r}; numbers are right")
+        raise InputError(f"{path}: {key} has {value!r}; expected numbers")
     return value
 
 
 def _mapping(text: str, path: str) -> dict[Any, Any]:
-    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are made."""
+    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are constructed."""
     if len(text) > _MAX_CHARACTERS:
-        raise InputError(f"{path}: {len(text)} characters are too many for a network file; at most {_MAX_CHARACTERS} are right")
+        raise InputError(f"{path}: {len(text)} characters are too many for a network file; expected at most {_MAX_CHARACTERS}")
     loader = None
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
-            raise InputError(f"{path}: not a YAML mapping; the keys {', '.join(_KEYS)} are right")
+            raise InputError(f"{path}: not a YAML mapping; expected the keys {', '.join(_KEYS)}")
         values = _count(node, {}, path)
         if values > _MAX_VALUES:
-            raise InputError(f"{path}: {values} values, aliases written out, are too many; at most {_MAX_VALUES} are right")
+            raise InputError(f"{path}: {values} values, aliases written out, are too many; expected at most {_MAX_VALUES}")
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -112,15 +112,15 @@ def _mapping(text: str, path: str) -> dict[Any, Any]:
 
 
 def _count(node: Any, known: dict[int, int | None], path: str) -> int:
-    """How many values a node of YAML stands for, those behind aliases and merge keys counted wherever they are used.
+    """The number of values that a YAML node expands to. Those behind aliases and merge keys count wherever they are used.
 
-    `known`: those of nodes by identity, None for those being counted. Raises InputError where a node contains itself, and for a scalar that
+    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself, and for a scalar that
     is too long.
     """
     if isinstance(node, yaml.ScalarNode):
         if len(node.value) > _MAX_SCALAR:
             where = f"{path}:{node.start_mark.line + 1}"
-            raise InputError(f"{where}: a value of {len(node.value)} characters; at most {_MAX_SCALAR} are right")
+            raise InputError(f"{where}: a value of {len(node.value)} characters; expected at most {_MAX_SCALAR}")
         return 1
     if id(node) not in known:
         known[id(node)] = None

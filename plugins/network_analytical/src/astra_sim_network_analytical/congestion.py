@@ -1,11 +1,11 @@
 """The congestion-aware network: every directed link carries one message after another. `native/fifo.hpp` is the same in C++.
 
-A message goes through the dimensions in which its ends differ, in ascending order, and in each over the links that its topology says. A
-link that is free takes a message at once; other messages wait in the order in which they came. It takes bytes / bandwidth to put a message
+A message crosses the dimensions in which its source and destination differ, in ascending order, and in each the links of its route. A
+free link takes a message at once; other messages wait in the order in which they came. It takes bytes / bandwidth to put a message
 on a link, and the link's latency more until it is at the other end.
 
-What happens in one instant happens in the order in which it was scheduled: the arrival of a message, and then the end of its transfer, when
-the transfer began. What is injected comes after all that.
+Events of one instant happen in the order in which they were scheduled. When a transfer begins, the message's arrival is scheduled first,
+and then the end of the transfer. Messages injected in that instant come after all of these.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.boundary import MAX_PICOSECONDS
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, Message
+from astra_sim.units import MAX_PICOSECONDS
 
 from astra_sim_network_analytical.link_figures import LinkFigures, statistics
 from astra_sim_network_analytical.link_map import LinkMap
@@ -29,7 +29,7 @@ LONGEST_HOP_PS = 1 << 53
 
 
 class _UnderWay:
-    """A message on its way: the NPU it is at or left last, and the dimension and node where it will be next.
+    """A message under way: the NPU that it is at or left last, and the dimension and node where it will be next.
 
     `fresh`: it has not left the NPU in this dimension yet. `bandwidth`: that of the slowest link so far.
     """
@@ -72,7 +72,7 @@ class FifoNetwork(EventNetwork):
         self.begin()
 
     def begin(self) -> int:
-        """Forget the messages and figures of the run before."""
+        """Clear the messages and figures of the last run."""
         self._order = 0
         self._now = 0
         # (time, order, a message that reaches a node, or a link that becomes free)
@@ -82,7 +82,7 @@ class FifoNetwork(EventNetwork):
         return 0
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
-        """Take messages. Raises InputError where one has no way."""
+        """Take messages. Raises InputError if one has no route."""
         self._run(time)
         self._now = time
         now = (time, self._order)
@@ -125,7 +125,7 @@ class FifoNetwork(EventNetwork):
                 self._go_on(what, (time, order))
 
     def _go_on(self, message: _UnderWay, now: tuple[int, int]) -> None:
-        """A message is at a node: it has arrived, or goes for its next link."""
+        """A message is at a node: it has arrived, or requests its next link."""
         if message.fresh and not self._enter(message):
             self._arrived.append((now[0], message.number))
             return
@@ -144,7 +144,7 @@ class FifoNetwork(EventNetwork):
             self._start(message, link, now[0])
 
     def _enter(self, message: _UnderWay) -> bool:
-        """Let a message at an NPU enter the next dimension in which it is not where it shall be; False where there is none."""
+        """Let a message at an NPU enter the next dimension in which it differs from its destination; False if there is none."""
         platform = self.platform
         for index in range(message.dimension + 1, len(platform.dimensions)):
             node, position = platform.coordinate(message.npu, index), platform.coordinate(message.destination, index)
@@ -156,8 +156,8 @@ class FifoNetwork(EventNetwork):
     def _start(self, message: _UnderWay, link: _Link, now: int) -> None:
         """Put a message on a link."""
         dimension = self._map.dimensions[message.dimension]
-        own = dimension.bandwidth_of(message.link)
-        bandwidth = message.bandwidth = min(message.bandwidth, own) if self._cut_through else own
+        link_bandwidth = dimension.bandwidth_of(message.link)
+        bandwidth = message.bandwidth = min(message.bandwidth, link_bandwidth) if self._cut_through else link_bandwidth
         transfer_ns = message.bytes / bandwidth
         router_ns = dimension.router_latency_ns if message.node >= dimension.size else 0.0
         interfaces_ns = dimension.nic_latency_ns if message.fresh else 0.0
@@ -165,7 +165,7 @@ class FifoNetwork(EventNetwork):
         last = message.fresh
         if last:
             interfaces_ns += dimension.nic_latency_ns
-        # Its head goes on before the rest, unless all of it must have arrived.
+        # The head moves on before the rest, unless this node needs the whole message.
         whole = not self._cut_through or message.npu == message.destination
         hop = delay_ps(self._rounding, dimension.latency_of(message.link), transfer_ns if whole else 0.0, interfaces_ns, router_ns)
         transfer = delay_ps(self._rounding, 0.0, transfer_ns)
@@ -179,7 +179,7 @@ class FifoNetwork(EventNetwork):
         link.busy_ps += transfer
 
     def _move(self, message: _UnderWay) -> None:
-        """Let a message be at the other end of its link. Where that is its position in the dimension, the next dimension is due."""
+        """Move a message to the other end of its link. If that is its destination in this dimension, it enters the next dimension."""
         dimension = self._map.dimensions[message.dimension]
         message.node = dimension.target(message.link)
         message.fresh = message.node == message.position
@@ -190,7 +190,7 @@ class FifoNetwork(EventNetwork):
 
 
 class CompiledFifoNetwork(TableNetwork):
-    """The network in C++. Raises ImportError where this package was installed without it."""
+    """The network in C++. Raises ImportError if this package was installed without it."""
 
     charged_dimension = "lowest"
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.files import parse_toml, read_text
 from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
-from astra_sim.specs import parse_toml, read_text
 
 from astra_sim_network_analytical.shortest_paths import shortest_paths
 
@@ -26,10 +26,10 @@ class GraphOptions:
 
 @attrs.frozen
 class LinkOptions:
-    """A link as a file gives it. Bandwidth in one of two units."""
+    """A link in a file. Bandwidth in one of two units."""
 
-    source: str = option(help="an NPU by its number, or a switch by another name")
-    target: str = option(help="the same")
+    source: str = option(help="where the link begins: an NPU by its number, or a switch by another name")
+    target: str = option(help="where the link ends")
     bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of each direction", unit="10^9 bytes/s")
     bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
     latency_ns: float = option(0.0, minimum=0, help="latency", unit="ns")
@@ -49,7 +49,7 @@ class GraphLink(NamedTuple):
 class Graph:
     """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
 
-    `distances` are the links on the way between two NPUs: entry source * size + destination.
+    `distances` are the numbers of links between two NPUs: entry source * size + destination.
     """
 
     size: int
@@ -74,33 +74,33 @@ class Graph:
         return 1
 
     def links_per_npu(self) -> int:
-        """Those of the NPU that has the fewest to send over."""
+        """The links on which the NPU with the fewest can send."""
         links = Counter(link.source for link in self.edges)
         return min(links[npu] for npu in range(self.size))
 
     def is_uniform(self) -> bool:
-        """Whether all links are alike."""
+        """Whether all links have the same bandwidth and latency."""
         return len({(link.bandwidth, link.latency_ns) for link in self.edges}) == 1
 
 
 def graph(options: GraphOptions) -> list[Dimension]:
-    """The dimension that a file describes. Raises InputError."""
+    """The dimension in a file. Raises InputError."""
     path = options.file
     text = read_text(path)
     links = _toml_links(text, path) if path.endswith(".toml") else _csv_links(text, path)
-    made = _graph(links, path)
-    slowest, longest = min(link.bandwidth for link in made.edges), max(link.latency_ns for link in made.edges)
-    return [Dimension(made, made.size, made.links_per_npu(), slowest, longest)]
+    topology = _graph(links, path)
+    slowest, longest = min(link.bandwidth for link in topology.edges), max(link.latency_ns for link in topology.edges)
+    return [Dimension(topology, topology.size, topology.links_per_npu(), slowest, longest)]
 
 
 def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
     table = parse_toml(text, path)
     for key in table:
         if key != "links":
-            raise InputError(f"{path}: unknown key {key!r}; a list of tables [[links]] is right")
+            raise InputError(f"{path}: unknown key {key!r}; expected a list of tables [[links]]")
     listed = table.get("links")
     if not isinstance(listed, list):
-        raise InputError(f"{path}: links is {'missing' if listed is None else repr(listed)}; a list of tables [[links]] is right")
+        raise InputError(f"{path}: links is {'missing' if listed is None else repr(listed)}; expected a list of tables [[links]]")
     return [_link(entry, f"{path}: link {number}") for number, entry in enumerate(listed, 1)]
 
 
@@ -124,7 +124,7 @@ def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
 
 def _link(entry: Any, where: str) -> tuple[str, LinkOptions]:
     if isinstance(entry, Mapping):
-        # A number is as good as its text.
+        # A node may be a number or its text.
         entry = {key: str(value) if key in ("source", "target") and type(value) is int else value for key, value in entry.items()}
     return where, structure(LinkOptions, entry, where)
 
@@ -140,7 +140,7 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
         bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
         ends = numbers[link.source], numbers[link.target]
         if ends[0] == ends[1]:
-            raise InputError(f"{where}: a link from {link.source} to itself; two nodes are right")
+            raise InputError(f"{where}: a link from {link.source} to itself; expected two nodes")
         for source, target in (ends, ends[::-1]) if link.both_ways else (ends,):
             if (source, target) in edges:
                 raise InputError(f"{where}: the link between {link.source} and {link.target} is there already, in this direction")
@@ -150,12 +150,12 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
 
 
 def _numbers(names: Iterable[str], path: str) -> dict[str, int]:
-    """The number of every node: NPUs have their own, switches the following ones, as they come."""
+    """The number of every node: NPUs have the numbers that name them, switches the following ones in the order of the file."""
     distinct = list(dict.fromkeys(names))
     npus = sorted((name for name in distinct if name.isdecimal()), key=int)
     if len(npus) < 2:
-        raise InputError(f"{path}: the links join {len(npus)} NPUs; at least 2, numbered from 0, are right")
+        raise InputError(f"{path}: the links join {len(npus)} NPUs; expected at least 2, numbered from 0")
     for number, name in enumerate(npus):
         if name != str(number):
-            raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; numbers from 0 without a gap are right")
+            raise InputError(f"{path}: there is an NPU {name}, but no NPU {number}; expected numbers from 0 without a gap")
     return {name: number for number, name in enumerate([*npus, *(name for name in distinct if not name.isdecimal())])}

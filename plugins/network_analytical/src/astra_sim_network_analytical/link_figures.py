@@ -1,4 +1,4 @@
-"""What the links of a congestion-aware network did in a run."""
+"""Figures of the links of a congestion-aware network in a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from astra_sim_network_analytical.link_map import LinkMap
 
 
 class LinkFigures(NamedTuple):
-    """What a link carried: messages, bytes, picoseconds in which it was busy, and the most messages that waited at a time."""
+    """The load of a link: messages, bytes, picoseconds in which it was busy, and the most messages that waited at a time."""
 
     number: int
     messages: int
@@ -21,7 +21,7 @@ class LinkFigures(NamedTuple):
 
 
 def statistics(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int, every_link: bool) -> dict[str, object]:
-    """The figures of the dimensions, and of every link that carried something if asked for. `until_ps`: when the last thing happened.
+    """The figures of the dimensions, and with `every_link` of every link that carried something. `until_ps`: the time of the last event.
 
     Utilisation is the share of this time in which a link was busy, over all links of a dimension.
     """

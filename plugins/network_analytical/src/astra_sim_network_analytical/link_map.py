@@ -1,4 +1,4 @@
-"""The directed links of a platform, and the way of a message over them.
+"""The directed links of a platform, and the routes of messages over them.
 
 A dimension is a small graph: nodes 0 to `size` - 1 are the NPUs of a group in order, further nodes are switches. Every group of NPUs
 that differ in that dimension only has links of its own. `native/link_map.hpp` is the same in C++.
@@ -22,11 +22,11 @@ LARGEST_FULLY_CONNECTED = 1 << 15
 
 @attrs.frozen
 class DimensionLinks:
-    """The links of one group of a dimension, and the next one on the way from a node to a position.
+    """The links of one group of a dimension, and the next link of the route from a node to a position.
 
-    `bandwidth` (bytes per nanosecond) and `latency_ns` hold one figure for every link, or a single one for all. The other two latencies
+    `bandwidth` (bytes per nanosecond) and `latency_ns` hold a figure for every link, or one for all. The other two latencies
     are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. `next_links` (entry
-    node * size + destination) and the ends of the links are given where `shape` is TABLE; elsewhere they follow from the shape.
+    node * size + destination) and the ends of the links are listed if `shape` is TABLE; else they follow from the shape.
     """
 
     shape: int
@@ -41,7 +41,7 @@ class DimensionLinks:
     targets: tuple[int, ...] = ()
 
     def next_link(self, node: int, destination: int) -> int:
-        """The link on which a message leaves `node` for a position. In a ring it goes the shorter way, and upwards where both are alike."""
+        """The link on which a message leaves `node` for a position. In a ring it takes the shorter direction; upwards in a tie."""
         if self.shape == RING:
             ahead = (destination - node) % self.size
             return node if 2 * ahead <= self.size else self.size + node
@@ -72,7 +72,7 @@ class DimensionLinks:
         return self.targets[link]
 
     def real_links(self) -> int:
-        """How many links a group has: of the numbers of a fully connected one, those from an NPU to itself stand for none."""
+        """The number of links of a group. In a fully connected one, the numbers of links from an NPU to itself are not links."""
         return self.links - self.size if self.shape == FULLY_CONNECTED else self.links
 
     def bandwidth_of(self, link: int) -> float:
@@ -85,7 +85,7 @@ class DimensionLinks:
 
 
 class LinkMap:
-    """All links of a platform, numbered: dimension by dimension, group by group. Raises InputError where a topology gives no links."""
+    """All links of a platform, numbered: dimension by dimension, group by group. Raises InputError if a topology lists no links."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -103,13 +103,13 @@ class LinkMap:
         return self._first_link[dimension] + group * self.dimensions[dimension].links + link
 
     def place(self, number: int) -> tuple[int, int, int]:
-        """Dimension, group and number there of a link."""
+        """The dimension and group of a link, and its number in the group."""
         dimension = max(index for index, first in enumerate(self._first_link) if first <= number)
         group, link = divmod(number - self._first_link[dimension], self.dimensions[dimension].links)
         return dimension, group, link
 
     def node_name(self, dimension: int, group: int, node: int) -> str:
-        """The name of a node: an NPU's number, or switch number, dimension and group."""
+        """The name of a node: the number of an NPU, or the number, dimension and group of a switch."""
         stride, size = self.platform.strides[dimension], self.dimensions[dimension].size
         if node >= size:
             return f"switch {node - size} of dimension {dimension}, group {group}"
@@ -119,7 +119,7 @@ class LinkMap:
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
-        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; congestion=aware has no memory behind the links, and 0 is right")
+        raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; expected 0: congestion=aware has no memory behind the links")
     interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
     latency = (float(dimension.link_latency_ns),)
     if isinstance(topology, Ring):
@@ -129,13 +129,13 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
     together = (dimension.link_bandwidth * topology.links_per_message(),)
     if isinstance(topology, FullyConnected):
         if size > LARGEST_FULLY_CONNECTED:
-            raise InputError(f"{where}: {size} fully connected NPUs have too many links; at most {LARGEST_FULLY_CONNECTED} are right")
+            raise InputError(f"{where}: {size} fully connected NPUs have too many links; expected at most {LARGEST_FULLY_CONNECTED}")
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
     if isinstance(topology, Switch):
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
     listed = getattr(topology, "links", None)
     if isinstance(listed, tuple):
-        # Links in units of the dimension's: as wide, and as long.
+        # Width and length of links, in units of the dimension's bandwidth and latency.
         wide, long = dimension.link_bandwidth, dimension.link_latency_ns
         wires = [(link.source, link.sink, wide * link.width, long * link.length) for link in listed]
         return _table(wires, dimension, f"{where}: topology {topology.name!r}")
@@ -145,14 +145,14 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
 
 
 def _table(listed: Iterable[Any], dimension: Dimension, where: str) -> DimensionLinks:
-    """Links as a topology lists them. A dimension of one NPU may have none."""
+    """The links that a topology lists. A dimension of one NPU may have none."""
     size = dimension.size
     links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency in listed]
     for source, target, bandwidth, latency in links:
         if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
             raise InputError(
                 f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; "
-                "two nodes, a bandwidth above 0 and a latency of at least 0 are right"
+                "expected two nodes, a bandwidth above 0 and a latency of at least 0"
             )
     nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
     ends = [(source, target) for source, target, _, _ in links]

@@ -14,9 +14,9 @@ from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 
 def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
-    """The network that the options ask for: the formula, or links that carry one message after another, in C++ where that is installed.
+    """The network of the options: the formula, or links that carry one message after another, in C++ if that is installed.
 
-    Raises InputError where the platform does not fit.
+    Raises InputError if the network cannot simulate the platform.
     """
     if options.congestion == "unaware":
         return AnalyticalNetwork(options, platform)
@@ -33,8 +33,8 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
 class AnalyticalNetwork(RouteDelayNetwork):
     """Every message takes hops * link latency + bytes / bandwidth + 2 * NIC latency (+ router latency at a switch).
 
-    Nothing contends. Bandwidth is that of the links that one message uses side by side. Where a dimension has an `hbm_scale`, a message
-    takes at least that share of the time to read it from memory.
+    Messages do not contend. Bandwidth is that of the links that one message uses side by side. In a dimension with an `hbm_scale`, a
+    message takes at least that share of the time to read it from memory.
     """
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
@@ -49,7 +49,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             if isinstance(dimension.topology, Graph) and not dimension.topology.is_uniform():
                 raise InputError(
                     f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
-                    "congestion=aware is right"
+                    "expected congestion=aware"
                 )
             self._bandwidth.append(dimension.link_bandwidth * links)
 
@@ -63,7 +63,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
         return max(picoseconds, round(memory_ns * PS_PER_NS))
 
     def function_table(self) -> object | None:
-        """The formula in C++; None where this package was installed without it, or a topology is too large to be written down."""
+        """The formula in C++; None if this package was installed without it, or a table of hops would be too large."""
         try:
             from astra_sim_network_analytical import _core
         except ImportError:
@@ -87,9 +87,9 @@ _LARGEST_MATRIX = 1024
 
 
 def _hops(dimension: Dimension) -> list[int] | None:
-    """Hops of a dimension by distance where that is all that counts, else by source and destination; None where that is too much.
+    """Hops of a dimension, by distance if nothing else matters, else by source and destination; None if that table is too large.
 
-    A topology of another package is asked for every pair, not whether it is symmetric: without symmetry nothing hangs on that word.
+    A topology of another package is asked for the hops of every pair, so that this does not depend on its `is_symmetric`.
     """
     topology, size = dimension.topology, dimension.size
     if isinstance(topology, (Ring, FullyConnected, Switch)):
@@ -109,7 +109,7 @@ _PRICES: dict[str, tuple[float, float | None, float | None]] = {
 
 
 def cost_usd(platform: Platform) -> float | None:
-    """What the links, switches and network interfaces cost; None where there is no price for a part (a switch on a tile)."""
+    """The cost of links, switches and network interfaces; None if a part has no price (a switch on a tile)."""
     total = 0.0
     below = 1
     for dimension in platform.dimensions:

@@ -25,7 +25,7 @@ class AnalyticalOptions:
     rounding: str = option(
         "nanosecond",
         choices=ROUNDINGS,
-        help="nanosecond: cut to whole ns after every term, as ASTRA-sim 1.0 does; nanosecond_sum: cut the sum, as 2.x does; "
+        help="nanosecond: round down to whole ns after every term (ASTRA-sim 1.0); nanosecond_sum: round down the sum (2.x); "
         "picosecond: round the sum",
     )
     charged_dimension: str = option(

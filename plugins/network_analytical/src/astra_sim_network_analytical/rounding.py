@@ -1,11 +1,11 @@
-"""How times become whole numbers: the roundings of ASTRA-sim, and that of a finer clock. `native/rounding.hpp` is the same in C++."""
+"""Rounding of times to whole numbers: the rules of ASTRA-sim, and picoseconds. `native/rounding.hpp` is the same in C++."""
 
 from __future__ import annotations
 
 from astra_sim.units import PS_PER_NS
 
 ROUNDINGS = ("nanosecond", "nanosecond_sum", "picosecond")
-"""Cut to whole ns after every term (ASTRA-sim 1.0), cut the sum to whole ns (2.x), round the sum to whole ps."""
+"""Round down to whole ns after every term (ASTRA-sim 1.0), round the sum down to whole ns (2.x), round the sum to whole ps."""
 
 
 def delay_ps(rounding: str, links_ns: float, transfer_ns: float, interfaces_ns: float = 0.0, router_ns: float = 0.0) -> int:

@@ -11,18 +11,18 @@ LARGEST_TABLE = 1 << 24
 
 
 def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]], where: str) -> tuple[list[int], list[int]]:
-    """Of every node and each destination, node * destinations + destination: the link on which to leave, and how many links it is away.
+    """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance in links.
 
-    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link. The way is one of the fewest links;
-    of several, the one whose next node has the lowest number. Raises InputError, beginning with `where`, if there is no way from a
+    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link. The path is a shortest one;
+    of several, the one whose next node has the lowest number. Raises InputError, beginning with `where`, if there is no path from a
     destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
-        raise InputError(f"{where}: the ways from {nodes} nodes to {destinations} NPUs are too many; at most {LARGEST_TABLE} are right")
+        raise InputError(f"{where}: the ways from {nodes} nodes to {destinations} NPUs are too many; expected at most {LARGEST_TABLE}")
     into: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         into[target].append((source, number))
-    # All destinations at once, a level of distance after the other: sets of them are bits of whole numbers.
+    # All destinations at once, one distance after another: sets of destinations are bits of integers.
     links, distances = [NO_WAY] * (nodes * destinations), [NO_WAY] * (nodes * destinations)
     reached = [1 << node if node < destinations else 0 for node in range(nodes)]
     for destination in range(destinations):
@@ -32,7 +32,7 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
     while frontier:
         distance += 1
         following: dict[int, int] = {}
-        for node in sorted(frontier):  # so that the first to lead somewhere is that of the lowest number
+        for node in sorted(frontier):  # so that the first link to reach a destination leads to the node of the lowest number
             for before, link in into[node]:
                 fresh = frontier[node] & ~(reached[before] | following.get(before, 0))
                 if fresh:
@@ -48,7 +48,7 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
 
 
 def _bits(number: int) -> Iterator[int]:
-    """The places of the bits that are set."""
+    """The positions of the bits that are set."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -56,7 +56,7 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def _check(reached: Sequence[int], where: str) -> None:
-    """Raise InputError if from some NPU another is not reached."""
+    """Raise InputError if some NPU cannot reach another."""
     everywhere = (1 << len(reached)) - 1
     missing = [everywhere & ~each for each in reached]
     if any(missing):

@@ -30,7 +30,7 @@ class RingOptions(DimensionOptions):
     """Options of a ring."""
 
     both_ways: bool = option(
-        True, help="a message has the bandwidth of both directions (ASTRA-sim 1.0); false: of the one it takes. With congestion always so"
+        True, help="a message has the bandwidth of both directions (ASTRA-sim 1.0); false, or with congestion: of the one it takes"
     )
 
 
@@ -38,7 +38,7 @@ class RingOptions(DimensionOptions):
 class SwitchOptions(DimensionOptions):
     """Options of a switched dimension. Bandwidth is given in one of two units."""
 
-    in_network_reduction: bool = option(False, help="the switch can add up data of all NPUs, and send the sum to them")
+    in_network_reduction: bool = option(False, help="the switch can reduce data of all NPUs, and send the result to them")
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class TorusOptions:
 
 @attrs.frozen
 class Ring:
-    """NPUs in a ring. Links come in pairs, one for each way round; an odd one is not used."""
+    """NPUs in a ring. Links come in pairs, one for each direction; an odd link is not used."""
 
     size: int
     links: int
@@ -63,12 +63,12 @@ class Ring:
     both_ways: bool = True
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on the shorter way round."""
+        """Links in the shorter direction."""
         distance = abs(source - destination)
         return min(distance, self.size - distance)
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """Any distance, and bit patterns of one bit, which are a distance one way or the other."""
+        """True for any distance, and for bit patterns of one bit, which are a distance in one direction or the other."""
         return peer.operator == "shift" or (peer.operator == "xor" and is_power_of_two(peer.value))
 
     def links_per_message(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from astra_sim import InputError
 from astra_sim.platform import Dimension, Platform
 
-from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet._core import Network, Shape, VnetChoice
 from astra_sim_network_packet.options import Settings
 from astra_sim_network_packet.topologies import Link, graph_of, link_count
 
@@ -18,16 +18,16 @@ MAX_NPUS = 1 << 20
 
 
 def check_size(platform: Platform) -> None:
-    """Raise InputError where a platform has too many NPUs or links for flits, as its sizes tell."""
+    """Raise InputError if a platform has too many NPUs or links for flits. Only the sizes of its dimensions are used."""
     if platform.npus > MAX_NPUS:
-        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; at most {MAX_NPUS} are right")
+        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; expected at most {MAX_NPUS}")
     links = sum(link_count(dimension) * (platform.npus // dimension.size) for dimension in platform.dimensions)
     if links > MAX_CHANNELS:
-        raise InputError(f"the platform has {links} links, too many for flits; at most {MAX_CHANNELS} are right")
+        raise InputError(f"the platform has {links} links, too many for flits; expected at most {MAX_CHANNELS}")
 
 
 def clock_of(settings: Settings, platform: Platform) -> int:
-    """The cycle in picoseconds: as given, or the time of a flit on the widest link."""
+    """The cycle in picoseconds: that of the options, or the time of a flit on the widest link."""
     if settings.clock_ps:
         return settings.clock_ps
     times = [
@@ -42,8 +42,8 @@ def clock_of(settings: Settings, platform: Platform) -> int:
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
     """The whole platform as one domain.
 
-    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses that of the last dimension in
-    which its ends differ. Raises InputError.
+    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses the virtual network of
+    the last dimension in which its source and destination differ. Raises InputError.
     """
     check_size(platform)
     dimensions = platform.dimensions
@@ -116,42 +116,48 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
 
 
 def _lanes(platform: Platform, links: Sequence[Sequence[Link]], lanes: int, by_dimension: bool) -> list[list[int]]:
-    """By NPU, how many lanes its interface has for each dimension (or in all): as given, or (0) one for each link. Raises InputError."""
+    """For each NPU, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
     virtual_networks = len(links) if by_dimension else 1
     if lanes:
-        found = [[lanes] * virtual_networks for _ in range(platform.npus)]
+        lanes_of = [[lanes] * virtual_networks for _ in range(platform.npus)]
     else:
         leaving = [collections.Counter(link.source for link in of_dimension) for of_dimension in links]
-        found = []
+        lanes_of = []
         for npu in range(platform.npus):
             counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
-            found.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
-    if sum(map(sum, found)) > MAX_CHANNELS:
-        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; a smaller interface_lanes is right")
-    return found
+            lanes_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
+    if sum(map(sum, lanes_of)) > MAX_CHANNELS:
+        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; expected a smaller interface_lanes")
+    return lanes_of
 
 
 def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int]) -> None:
-    """Raise InputError where what is to keep the network free from deadlock cannot."""
+    """Raise InputError if the chosen `deadlock_freedom` cannot keep this network free from deadlock."""
     for dimension, needed in zip(platform.dimensions, classes, strict=True):
         what = f"deadlock_freedom is {settings.deadlock_freedom!r}"
         where = f"the routes of a {dimension.topology.name} of {dimension.size} NPUs"
         if settings.deadlock_freedom == "bubble" and needed > 1:
-            raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; 'dateline' is right")
+            raise InputError(f"{what}, which is for rings, and {where} can wait for each other in a circle; expected 'dateline'")
         if settings.deadlock_freedom == "dateline" and needed > settings.vcs:
             raise InputError(
-                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, at least {needed} is right"
+                f"{what}, and {where} need {needed} classes of virtual channels; vcs is {settings.vcs}, expected at least {needed}"
             )
 
 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
-    """A network of that shape, at rest."""
+    """An idle network of a shape."""
     lanes_by_dimension = settings.allocation == "combined"
-    network = Network(platform.npus, len(platform.dimensions) if lanes_by_dimension else 1, clock_of(settings, platform), True)
+    vnets = len(platform.dimensions) if lanes_by_dimension else 1
+    network = Network(platform.npus, vnets, vnet_choice(platform, lanes_by_dimension), clock_of(settings, platform), True)
     network.add_domain(shape, list(range(platform.npus)))
-    if lanes_by_dimension:
-        network.choose_by_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
     return network
+
+
+def vnet_choice(platform: Platform, lanes_by_dimension: bool) -> VnetChoice:
+    """A message uses the virtual network of the last dimension in which its ends differ, or the only one there is."""
+    if not lanes_by_dimension:
+        return VnetChoice.single()
+    return VnetChoice.by_last_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
 
 
 class _Ports:
@@ -179,11 +185,11 @@ class _Time:
         """A link between routers. It takes a flit a cycle at most."""
         bandwidth = dimension.link_bandwidth * link.width
         if bandwidth <= 0:
-            raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; more links are right")
+            raise InputError(f"a {dimension.topology.name} of {dimension.size} NPUs has no link for a message; expected more links")
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
             slowest = f"a flit takes {flit_ps} ps on the slowest link"
-            raise InputError(f"{slowest}; with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that is right")
+            raise InputError(f"{slowest}; expected with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that")
         return {
             **self._latency(dimension.link_latency_ns * link.length),
             "flit_cycles": flit_ps // self._clock_ps,
@@ -191,12 +197,12 @@ class _Time:
         }
 
     def interface(self, dimension: Dimension | None) -> dict[str, int]:
-        """Between an NPU and its router."""
-        given = self._settings.options.interface_latency_ns
-        if given is None and self._settings.allocation == "staged":
-            given = self._clock_ps / 1000
+        """A link between an NPU and its router."""
+        latency_ns = self._settings.options.interface_latency_ns
+        if latency_ns is None and self._settings.allocation == "staged":
+            latency_ns = self._clock_ps / 1000
         return {
-            **self._latency(given if given is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
+            **self._latency(latency_ns if latency_ns is not None else dimension.nic_latency_ns if dimension is not None else 0.0),
             "flit_cycles": 1,
         }
 

@@ -30,18 +30,18 @@ _NUMBERS: dict[str, tuple[str, str, int | None]] = {
     "router-latency": ("network", "router_latency", 1),
     "buffers-per-vc": ("network", "buffers", 4),
 }
-# Read, and without effect on the answer, there as here.
+# Read, and without effect on the answer, as in Garnet.
 _WITHOUT_EFFECT = ("local-packet-size", "local-link-efficiency", "package-link-efficiency")
 _ONLY = {"torus3d": ("vertical_rings",), "nv_switch": ("links_per_tile",)}
 
 
 def recognises(text: str) -> bool:
-    """Whether some line names the number of NPUs, as only this file does."""
+    """Whether a line has the key for the number of NPUs, which no other format has."""
     return re.search(r"(^|\s)num-npus\s*:", text) is not None
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
-    """The sections `platform` and `network`, and `memory` as it is there. Raises InputError with the line."""
+    """The sections `platform`, `network`, and `memory` as in Garnet. Raises InputError with the line."""
     found = _values(text, path)
     topology, line = found.pop("topology", ("Torus3D", 0))
     if topology not in _TOPOLOGIES:
@@ -57,7 +57,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if name in found:
             value, line = found[name]
             if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
-                raise InputError(f"{path}:{line}: {name} is {value!r}; a whole number of at least 1 is right")
+                raise InputError(f"{path}:{line}: {name} is {value!r}; expected a whole number of at least 1")
             sections[section][key] = int(value)
         elif default is None:
             raise InputError(f"{path}: {name} is missing")
@@ -68,9 +68,9 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     network = sections["network"]
     bits = network.pop("flit_bits")
     if bits % 8:
-        raise InputError(f"{path}:{found['flit-width'][1]}: flit-width is {bits}; a multiple of 8 bits is right")
+        raise InputError(f"{path}:{found['flit-width'][1]}: flit-width is {bits}; expected a multiple of 8 bits")
     network["flit_bytes"] = bits // 8
-    # There, an access to memory takes 10 ns whatever its size.
+    # In Garnet a memory access takes 10 ns, whatever its size.
     sections["memory"] = {"plugin": "local", "latency_ns": 10.0, "bandwidth_bytes_per_ns": 1e18}
     return sections
 
@@ -86,7 +86,7 @@ def _values(text: str, path: str) -> dict[str, tuple[str, int]]:
         if not colon or name not in known:
             raise InputError(f"{path}:{number}: unknown name {(name if colon else line.strip())!r}; {suggestion(name, known)}")
         if not value or len(value.split()) > 1:
-            raise InputError(f"{path}:{number}: {name} has {'no value' if not value else f'the values {value!r}; one is right'}")
+            raise InputError(f"{path}:{number}: {name} has {'no value' if not value else f'the values {value!r}; expected one'}")
         if name in found:
             raise InputError(f"{path}:{number}: {name} is given again (first in line {found[name][1]})")
         found[name] = value, number

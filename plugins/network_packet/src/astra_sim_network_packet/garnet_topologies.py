@@ -14,14 +14,14 @@ from astra_sim import InputError, option
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
-from astra_sim_network_packet._core import Network, Shape
+from astra_sim_network_packet._core import Network, Shape, VnetChoice
 from astra_sim_network_packet.fabric import MAX_CHANNELS
 from astra_sim_network_packet.options import Settings
 
 
 @attrs.frozen
 class GarnetNetwork:
-    """What a Garnet network file says. Widths in bits, sizes in bytes, latencies in cycles of 1 ns."""
+    """The contents of a Garnet network file. Widths in bits, sizes in bytes, latencies in cycles of 1 ns."""
 
     topology: str
     npus: int
@@ -43,7 +43,7 @@ class GarnetNetwork:
 
     @property
     def queues(self) -> tuple[int, int, int]:
-        """Queues of each dimension, each a virtual network: rings of a torus in both directions, but local ones in one."""
+        """Queues of each dimension, each a virtual network: rings of a torus in both directions, local rings in one."""
         if self.topology == "NV_Switch":
             return self.local_rings, self.links_per_tile * self.horizontal_rings, 0
         return self.local_rings, 2 * self.horizontal_rings, 2 * self.vertical_rings
@@ -56,14 +56,14 @@ class GarnetNetwork:
 
 @attrs.frozen
 class GarnetDimension:
-    """One of the three dimensions of a Garnet network: rings of their own for every queue, or switches that all share."""
+    """One of the three dimensions of a Garnet network: separate rings for every queue, or switches that all queues share."""
 
     network: GarnetNetwork = attrs.field(repr=False)
     index: int
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """The name of the topology."""
         return "switch" if self.network.topology == "NV_Switch" and self.index > 0 else "ring"
 
     @property
@@ -73,27 +73,27 @@ class GarnetDimension:
 
     @property
     def queue_directions(self) -> tuple[int, ...]:
-        """For each queue of the system layer, which way round it goes: +1 clockwise, -1 anticlockwise."""
+        """The direction of each queue of the system layer: +1 clockwise, -1 anticlockwise."""
         count = self.network.queues[self.index]
         return (1,) * count if self.index == 0 else (1,) * (count // 2) + (-1,) * (count - count // 2)
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on the way: two by a switch, along the ring in its only or its shorter direction otherwise."""
+        """Links of the route: two through a switch, else along the ring in its only or its shorter direction."""
         if self.name == "switch":
             return 2
         ahead = (destination - source) % self.size
         return ahead if self.index == 0 else min(ahead, self.size - ahead)
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """Distances are, at a switch everything is."""
+        """True for distances; at a switch always."""
         return peer.operator == "shift" or (peer.operator == "xor" and self.name == "switch")
 
     def links_per_message(self) -> int:
-        """One: a message stays on its ring, and a packet takes one switch."""
+        """One link: a message stays on its ring, and a packet takes one switch."""
         return 1
 
     def links_per_npu(self) -> int:
-        """A ring, or a switch, for each queue."""
+        """A link for each queue: one ring or one switch each."""
         return self.network.queues[self.index]
 
 
@@ -137,15 +137,15 @@ def torus3d(options: Torus3dOptions) -> list[Dimension]:
 def nv_switch(options: NvSwitchOptions) -> list[Dimension]:
     """The two dimensions of an NV_Switch. Raises InputError for more than one row."""
     if options.package_rows > 1:
-        raise InputError(f"package_rows is {options.package_rows}; 1 is right for an NV_Switch, which has no queues for a third dimension")
+        raise InputError(f"package_rows is {options.package_rows}; expected 1 for an NV_Switch, which has no queues for a third dimension")
     return _dimensions("NV_Switch", options, 1, options.links_per_tile)
 
 
 def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rings: int, links_per_tile: int) -> list[Dimension]:
     if o.npus % o.packages:
-        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; a divisor of {o.npus} is right for packages")
+        raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; expected a divisor of {o.npus} for packages")
     if o.packages % o.package_rows:
-        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; a divisor of {o.packages} is right for package_rows")
+        raise InputError(f"{o.packages} packages do not make {o.package_rows} rows; expected a divisor of {o.packages} for package_rows")
     network = GarnetNetwork(
         topology,
         o.npus,
@@ -180,7 +180,7 @@ class Link(NamedTuple):
 
 
 class Ports:
-    """Numbers of ports: those of interfaces first, then as many that are idle, then links by the router at their other end."""
+    """Numbers of ports: first those of interfaces, then as many idle ones, then links in the order of the routers at their other end."""
 
     def __init__(self, links: Sequence[Link], nodes: int, vnets: int) -> None:
         self._at_sink: dict[Link, int] = {}
@@ -213,7 +213,7 @@ class Ports:
 
 
 def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
-    """Every ring: its virtual network, step (+1 or -1), whether it is local, and its NPUs in order."""
+    """Each ring: its virtual network, its step (+1 or -1), whether it is local, and its NPUs in order."""
     local, columns, _ = network.sizes
     directions = [(v, 1, 0) for v in range(network.local_rings)]
     if network.topology == "Torus3D":
@@ -235,12 +235,12 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
 
 
 def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
-    """The network, as domains. Raises InputError where it is too large."""
+    """The network, as domains. Raises InputError if it is too large."""
     of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
     if network.npus * of_npu > MAX_CHANNELS:
-        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; at most {MAX_CHANNELS} links are right for flits")
+        raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; expected at most {MAX_CHANNELS} links for flits")
     rules = settings.rules(network.vnets, clock_ps)
-    made = Network(network.npus, network.vnets, rules["clock_ps"], rules["representatives"])
+    made = Network(network.npus, network.vnets, vnet_choice(network), rules["clock_ps"], rules["representatives"])
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
@@ -254,7 +254,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     wires = _Wires(network, 8 * settings.flit_bytes)
     rules["credit_parts"] = True
     if rules["vc_classes"] == "at_entry":
-        # On a ring with one way round, which half a packet picks at entry does not keep it from the circle.
+        # On a one-way ring, choosing a half of the virtual channels at entry does not break the circle of waiting.
         rules["vc_classes"] = "at_crossing"
     parts = _Parts(ports, wires, rules, settings)
     known: dict[Any, Shape] = {}
@@ -270,28 +270,36 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     return made
 
 
+def vnet_choice(network: GarnetNetwork) -> VnetChoice:
+    """As in ASTRA-sim 1.0, every queue of the system layer is a virtual network, with rings of its own: those of the first dimension first.
+
+    A network of one ring has one for all queues.
+    """
+    return VnetChoice.by_queue(range(network.vnets)) if network.vnets > 1 else VnetChoice.single()
+
+
 class _Wires:
-    """Latency and width of links, as the core takes them."""
+    """Latency and width of links, in the core's terms."""
 
     def __init__(self, network: GarnetNetwork, flit_width: int) -> None:
         self._network = network
         self._flit_width = flit_width
 
     def link(self, local: bool) -> dict[str, int]:
-        """A link between routers. A narrower one than a flit takes the flit in parts, and has a serializer of 2 cycles at each end."""
+        """A link between routers. One narrower than a flit carries it in parts, and has a serializer of 2 cycles at each end."""
         width = self._network.tile_link_width if local else self._network.package_link_width
         latency = self._network.local_link_latency if local else self._network.package_link_latency
         parts = -(-self._flit_width // width)
         return {"latency_cycles": latency, "flit_cycles": max(1, parts), "serializer": 2 if parts > 1 else 0}
 
     def interface(self) -> dict[str, int]:
-        """Between an interface and its router."""
+        """A link between an interface and its router."""
         return {"latency_cycles": self._network.local_link_latency, "flit_cycles": 1}
 
 
 @attrs.frozen
 class _Parts:
-    """What all domains of a network have in common."""
+    """The settings that all domains of a network share."""
 
     ports: Ports
     wires: _Wires

@@ -1,4 +1,4 @@
-"""How loaded the links are: as text, and as pictures where matplotlib is installed."""
+"""The load of links, as text, and as pictures if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LoadedLink(Protocol):
 
     @property
     def load(self) -> float:
-        """How loaded it is."""
+        """The load."""
 
 
 def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:
@@ -61,7 +61,7 @@ def _pyplot() -> Any:
 
 
 def draw_curve(loads: Sequence[Load]) -> bytes | None:
-    """Latency against accepted traffic, as a picture in PNG. None where there is no matplotlib to draw it."""
+    """Latency against accepted traffic, as a PNG picture; None if matplotlib is not installed."""
     pyplot = _pyplot()
     if pyplot is None:
         return None
@@ -74,13 +74,13 @@ def draw_curve(loads: Sequence[Load]) -> bytes | None:
 
 
 def svg(links: Sequence[LoadedLink], unit: str) -> str | None:
-    """Load from router to router, as a picture in SVG. None where there is no matplotlib to draw it."""
+    """Load from router to router, as an SVG picture; None if matplotlib is not installed."""
     picture = draw_links(links, unit, "svg")
     return None if picture is None else picture.decode()
 
 
 def draw_links(links: Sequence[LoadedLink], unit: str = "flits per cycle", form: str = "png") -> bytes | None:
-    """Load from router to router, as a picture. None where there is no matplotlib to draw it, or no link."""
+    """Load from router to router, as a picture; None if matplotlib is not installed, or there is no link."""
     pyplot = _pyplot()
     if pyplot is None or not links:
         return None

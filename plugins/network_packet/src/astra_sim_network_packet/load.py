@@ -25,7 +25,7 @@ _BOUNDS = {
 
 @attrs.frozen
 class Measurement:
-    """How long to measure, in cycles: a warm-up, then periods of equal length whose means give the confidence interval."""
+    """The times of a measurement, in cycles: a warm-up, then periods of equal length, whose means give the confidence interval."""
 
     warm_up: int = 2500
     period: int = 2500
@@ -39,11 +39,11 @@ class Measurement:
     def __attrs_post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
             if not least <= getattr(self, name) <= most:
-                raise InputError(f"{name} is {getattr(self, name)}; a whole number from {least} to {most} is right")
+                raise InputError(f"{name} is {getattr(self, name)}; expected a whole number from {least} to {most}")
         if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}; a whole number from 0 to 2^63 - 1 is right")
+            raise InputError(f"seed is {self.seed}; expected a whole number from 0 to 2^63 - 1")
         if not 0 <= self.hot_share <= 1:
-            raise InputError(f"the share of the hot spot is {self.hot_share}; 0 to 1 is right")
+            raise InputError(f"the share of the hot spot is {self.hot_share}; expected 0 to 1")
 
 
 @attrs.frozen
@@ -60,11 +60,11 @@ class LinkLoad:
 
 @attrs.frozen
 class Load:
-    """What was measured at one rate. Rates in flits per node and cycle, latencies in cycles.
+    """The figures of one rate. Rates in flits per node and cycle, latencies in cycles.
 
-    Packet latency counts from when a packet is made, network latency from when its head leaves the source, both to the arrival of its
+    Packet latency counts from the generation of a packet, network latency from when its head leaves the source, both to the arrival of its
     tail; half widths are those of 95 % confidence intervals. `hops` counts links between routers. `drained`: all measured packets arrived;
-    `stable`: and what was offered was accepted.
+    `stable`: the network also accepted all offered traffic.
     """
 
     rate: float
@@ -86,15 +86,15 @@ class Load:
 
 
 def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement, tell: Callable[[int], None] | None = None) -> Load:
-    """Drive a network with random packets; `tell` hears now and then which cycle is reached.
+    """Drive a network with random packets; `tell` is called with the current cycle now and then.
 
-    Raises InputError for a rate that cannot be, DeadlockError where the network deadlocks.
+    Raises InputError for an impossible rate, DeadlockError if the network deadlocks.
     """
     if not 0 < rate <= how.packet_flits:
-        raise InputError(f"rate is {rate:g}; more than 0 and at most {how.packet_flits} flits per node and cycle is right")
+        raise InputError(f"rate is {rate:g}; expected more than 0 and at most {how.packet_flits} flits per node and cycle")
     nodes = len(targets)
     if not 0 <= how.hot_node < nodes:
-        raise InputError(f"the hot spot is NPU {how.hot_node}; 0 to {nodes - 1} are right")
+        raise InputError(f"the hot spot is NPU {how.hot_node}; expected 0 to {nodes - 1}")
     found = run_traffic(
         shape,
         {
@@ -121,7 +121,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     accepted, offered = sum(p[4] for p in periods) / cycles, sum(p[5] for p in periods) / cycles
     latency = sum(p[1] for p in periods) / packets if packets else None
     network = sum(p[2] for p in periods) / packets if packets else None
-    # An open source leaves it to chance how much is offered in a period; three standard deviations are no sign of saturation.
+    # The traffic that an open source offers in a period is random; a gap of three standard deviations is no sign of saturation.
     chance = 3 * math.sqrt(rate * how.packet_flits / cycles)
     links = tuple(
         LinkLoad(name, dimension, source, sink, flits, flits / max(1, found["cycles"]))
@@ -149,7 +149,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
 
 
 def _half_width(means: Sequence[float]) -> float | None:
-    """Half the width of the 95 % confidence interval of the mean of batch means; None of fewer than two."""
+    """Half the width of the 95 % confidence interval of the mean of batch means; None for fewer than two."""
     n = len(means)
     if n < 2:
         return None

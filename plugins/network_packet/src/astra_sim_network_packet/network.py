@@ -24,7 +24,7 @@ _UNIT = "of the time"
 class PacketNetwork(EventNetwork):
     """Messages as packets of flits through routers with virtual channels and credits.
 
-    Messages may also be put on it by hand: `inject` and `advance` without `begin`.
+    It can also be used without a kernel: `inject` and `advance` without `begin`.
     """
 
     charged_dimension = "lowest"
@@ -37,7 +37,7 @@ class PacketNetwork(EventNetwork):
         self._core = self._build()
 
     def begin(self) -> int:
-        """A run of the kernel's begins. Returns the time at which its workload starts (picoseconds)."""
+        """Begin a run of the kernel. Returns the time at which its workload starts (picoseconds)."""
         self._core = self._build()
         self._core.wake_senders()
         return self._start_ps
@@ -51,7 +51,7 @@ class PacketNetwork(EventNetwork):
                 raise InputError(str(error)) from None
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """Go on to the next instant at which messages arrive. Raises DeadlockError where they cannot."""
+        """Go on to the next instant at which messages arrive. Raises DeadlockError if none can arrive any more."""
         try:
             arrived: tuple[int, list[int]] | None = self._core.advance(until)
         except _core.Deadlock as error:
@@ -59,11 +59,11 @@ class PacketNetwork(EventNetwork):
         return arrived
 
     def watch(self, tell: Callable[[int], None] | None) -> None:
-        """Tell the simulated time now and then, also within a long `advance`."""
+        """Call `tell` with the simulated time now and then, also within a long `advance`."""
         self._core.watch(tell)
 
     def failure(self, why: str) -> AstraError:
-        """The error that the core reports: a deadlock, with a line for every channel that waits, or a message that has no way."""
+        """The error that the core reports: a deadlock, with a line for every channel that waits, or a message without a route."""
         first, *waiting = why.split("\n")
         return DeadlockError(why, [line.strip() for line in waiting]) if "deadlocked" in first else InputError(why)
 
@@ -78,7 +78,7 @@ class PacketNetwork(EventNetwork):
             raise AssertionError(problem)
 
     def dependencies(self) -> list[tuple[VcRange, VcRange]]:
-        """What packets may hold while they want something next: virtual channels of two links.
+        """The virtual channels that packets may hold, and those on the next link that they may request meanwhile.
 
         If they form no circle, the network cannot deadlock (Dally and Seitz 1987). With `deadlock_freedom = bubble` they do on rings.
         """
@@ -91,8 +91,8 @@ class PacketNetwork(EventNetwork):
     def statistics(self) -> dict[str, object]:
         """Figures of the run so far.
 
-        Latencies of packets, from when they are made: queueing until the head leaves the interface, network until the tail arrives.
-        Bucket b of a histogram counts packets of 2^(b-1) to 2^b - 1 cycles, bucket 0 those of none.
+        Latencies of packets from their generation: queueing until the head leaves the interface, network until the tail arrives.
+        Bucket b of a histogram counts packets of 2^(b-1) to 2^b - 1 cycles, bucket 0 those of 0 cycles.
         """
         figures = self._core.statistics()
         packets = max(1, figures["packets"])
@@ -115,7 +115,7 @@ class PacketNetwork(EventNetwork):
         }
 
     def link_loads(self) -> list[LinkUse]:
-        """What every link between routers has carried so far."""
+        """The load of every link between routers so far."""
         figures = self._core.statistics()
         cycles = max(1, figures["cycles"])
         return [
@@ -125,7 +125,7 @@ class PacketNetwork(EventNetwork):
         ]
 
     def reports(self) -> dict[str, str]:
-        """Files for a run's output folder, by name: `links.csv`, a heat map `links.txt`, and `links.svg` where matplotlib is installed."""
+        """Files for a run's output folder, by name: `links.csv`, a heat map `links.txt`, and `links.svg` if matplotlib is installed."""
         links = self.link_loads()
         header = ",".join(field.name for field in attrs.fields(LinkUse))
         rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in links]
@@ -145,7 +145,7 @@ class VcRange(NamedTuple):
 
 @attrs.frozen
 class LinkUse:
-    """A link between routers: its domain and ends there, and what it has carried.
+    """A link between routers: its domain, the routers at its ends, and its traffic.
 
     `utilisation` is the share of time in which its wires were busy, `buffer_occupancy` the mean number of flits in the buffers behind it.
     """
@@ -167,7 +167,7 @@ class LinkUse:
 
 
 def _side_by_side(links: Sequence[LinkUse]) -> list[LinkUse]:
-    """The same with routers numbered over all domains."""
+    """The same links, with routers numbered over all domains."""
     routers = 1 + max((max(link.source, link.sink) for link in links), default=0)
     return [attrs.evolve(link, source=link.source + link.domain * routers, sink=link.sink + link.domain * routers) for link in links]
 
@@ -183,20 +183,20 @@ def _heat_map(links: Sequence[LinkUse]) -> str:
 
 
 def _trimmed(histogram: Sequence[int]) -> list[int]:
-    """Without empty buckets at the end."""
+    """The histogram without empty buckets at the end."""
     last = max((bucket for bucket, count in enumerate(histogram) if count), default=-1)
     return list(histogram[: last + 1])
 
 
 def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
-    """What makes the core's network for a platform."""
+    """A function that builds the core's network for a platform."""
     settings = network.settings
     first = platform.dimensions[0].topology
     if isinstance(first, garnet_topologies.GarnetDimension):
         garnet = first.network
         if settings.options.router_clock_ps:
             raise InputError(
-                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; leaving it out is right"
+                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected leaving it out"
             )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 
-# What a preset sets. `combined`: a head gets its virtual channel together with the switch; `staged`: one after the other.
+# The values of presets. `combined`: a head gets its virtual channel together with the switch; `staged`: first one, then the other.
 _PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "allocation": "combined",
@@ -46,12 +46,12 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 MAX_DIVIDER = 10_000
-"""Cycles of the network in a cycle of a router, at most."""
+"""Largest number of cycles of the network in a cycle of a router."""
 
 
 @attrs.frozen
 class PacketOptions:
-    """Options of the packet network. What is not given is as the preset says."""
+    """Options of the packet network. The preset sets those that are not given."""
 
     preset: str = option("default", choices=tuple(_PRESETS), help="timing rules of routers and interfaces, and defaults of the rest")
     clock_ps: int | None = option(
@@ -61,7 +61,7 @@ class PacketOptions:
         (),
         minimum=1,
         maximum=10**9,
-        help="cycle of every router with its interfaces: NPUs' routers, then switches; clock_ps must divide them and is, if not given, "
+        help="cycle of every router with its interfaces: NPUs' routers, then switches; clock_ps must divide them and is by default "
         "their greatest common divisor; none: all run on clock_ps",
         unit="ps",
     )
@@ -89,23 +89,24 @@ class PacketOptions:
     )
     interface_latency_ns: float | None = option(None, minimum=0, help="latency between NPU and router; default: that of the NIC", unit="ns")
     flow_control: str = option(
-        "wormhole", choices=("wormhole", "cut_through"), help="cut_through: a packet goes on only where all of it finds room"
+        "wormhole", choices=("wormhole", "cut_through"), help="cut_through: a packet moves on only if there is room for all of it"
     )
     routing: str = option(
-        "dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of the shortest ways, the emptier port"
+        "dimension_order", choices=("dimension_order", "adaptive"), help="adaptive: of shortest routes, that with most free credits"
     )
     deadlock_freedom: str | None = option(
         None,
         choices=("none", "dateline", "bubble"),
-        help="classes of virtual channels where routes could wait for each other in a circle, or on rings a free buffer for who enters",
+        help="dateline: classes of virtual channels where routes could wait for each other in a circle; "
+        "bubble: a packet enters a ring only if another buffer stays free",
     )
     wait_for_tail_credit: bool = option(False, help="staged allocation: a virtual channel is free when its tail's credit is back")
-    speculative: bool = option(False, help="staged allocation: heads ask for the switch while they ask for a virtual channel")
-    allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: who chooses first")
+    speculative: bool = option(False, help="staged allocation: heads request the switch while they request a virtual channel")
+    allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: which ports choose first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
-    extrapolate: bool = option(True, help="pass over periods in which the network does the same again; the answers are equal")
-    representatives: bool = option(True, help="rings of Garnet's torus that do the same are simulated once; the answers are equal")
-    seed: int = option(1, minimum=0, maximum=2**62, help="for routes that are drawn")
+    extrapolate: bool = option(True, help="skip periods in which the network repeats itself; the answers are the same")
+    representatives: bool = option(True, help="rings of Garnet's torus that do the same are simulated once; the answers are the same")
+    seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
 
     def settings(self) -> Settings:
         """All values, checked against each other. Raises InputError."""
@@ -139,9 +140,9 @@ class Settings:
         return -(-self.packet_bytes // self.flit_bytes)
 
     def sized(self, round_trip: float, classes: int = 1) -> Settings:
-        """The same with enough virtual channels, where their number is open, for packets on a link of so many cycles there and back.
+        """The settings with the number of virtual channels filled in, if it is 0: enough to keep a link of `round_trip` cycles busy.
 
-        The routes divide them into so many classes.
+        The routes divide them into `classes` classes.
         """
         if self.vcs:
             return self
@@ -153,7 +154,7 @@ class Settings:
         """Raise InputError if the values do not go together."""
         options = self.options
         if self.packet_bytes < self.flit_bytes:
-            raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; at least that is right")
+            raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; expected at least that")
         if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
             raise InputError(
                 "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
@@ -167,35 +168,35 @@ class Settings:
         clocks = self.options.router_clock_ps
         if clocks and self.options.preset == "garnet":
             raise InputError(
-                "router_clock_ps is given with preset 'garnet', whose routers share one clock; preset default or booksim is right"
+                "router_clock_ps is given with preset 'garnet', whose routers share one clock; expected preset default or booksim"
             )
         common = math.gcd(*clocks)
         for router, clock in enumerate(clocks):
             if clock % self.clock_ps:
                 raise InputError(
                     f"router_clock_ps is {clock} for router {router}, and clock_ps is {self.clock_ps}, which does not divide it; "
-                    f"clock_ps = 0 or a divisor of {common} is right"
+                    f"expected clock_ps = 0 or a divisor of {common}"
                 )
             if clock > self.clock_ps * MAX_DIVIDER:
                 raise InputError(
                     f"router_clock_ps is {clock} for router {router}, more than {MAX_DIVIDER} times the cycle of {self.clock_ps} ps "
-                    f"that all clocks are multiples of; clocks with a greater common divisor are right"
+                    f"that all clocks are multiples of; expected clocks with a greater common divisor"
                 )
 
     def dividers(self, routers: int) -> list[int]:
-        """For each router, how many cycles of the network one of its own takes. Raises InputError for a wrong number of clocks."""
+        """For each router, the number of network cycles in one of its cycles. Raises InputError for a wrong number of clocks."""
         clocks = self.options.router_clock_ps
         if not clocks:
             return [1] * routers
         if len(clocks) != routers:
             raise InputError(
-                f"router_clock_ps has {len(clocks)} clocks, and the platform has {routers} routers; one for each is right, "
+                f"router_clock_ps has {len(clocks)} clocks, and the platform has {routers} routers; expected one for each, "
                 f"NPUs' routers first, then switches"
             )
         return [clock // self.clock_ps for clock in clocks]
 
     def rules(self, vnets: int, clock_ps: int) -> dict[str, Any]:
-        """The timing rules as the core takes them."""
+        """The timing rules, in the core's terms."""
         options = self.options
         staged = self.allocation == "staged"
         classes = "none" if self.deadlock_freedom != "dateline" else ("at_entry" if staged else "at_crossing")

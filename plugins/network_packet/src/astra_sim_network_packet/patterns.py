@@ -1,4 +1,4 @@
-"""Synthetic traffic patterns: for every source the destination of its packets; None: drawn from all nodes, itself among them."""
+"""Synthetic traffic patterns: for every source the destination of its packets; None: random among all nodes, the source included."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import read_text
 from astra_sim.platform import Platform, is_power_of_two
-from astra_sim.specs import read_text
 
 Targets = list[int | None]
 
@@ -18,7 +18,7 @@ def uniform(platform: Platform) -> Targets:
 
 
 def tornado(platform: Platform) -> Targets:
-    """In every dimension nearly half way round: ceil(k / 2) - 1 positions on."""
+    """In every dimension nearly half of the ring: ceil(k / 2) - 1 positions further on."""
     return _shifted(platform, lambda size: (size + 1) // 2 - 1)
 
 
@@ -34,7 +34,7 @@ def bit_complement(platform: Platform) -> Targets:
 
 
 def transpose(platform: Platform) -> Targets:
-    """The number with its upper and lower halves of bits exchanged."""
+    """The number with its upper and lower half of bits exchanged."""
     bits = _bits(platform, "transpose")
     if bits % 2:
         raise InputError(f"pattern transpose needs a number of NPUs with an even number of bits (4, 16, 64, ...), not {platform.npus}")
@@ -48,10 +48,10 @@ def permutation(platform: Platform, path: str) -> Targets:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         for word in line.partition("#")[0].replace(",", " ").split():
             if not word.isdecimal() or int(word) >= platform.npus:
-                raise InputError(f"{path}:{number}: {word!r} is no NPU; 0 to {platform.npus - 1} are right")
+                raise InputError(f"{path}:{number}: {word!r} is no NPU; expected 0 to {platform.npus - 1}")
             targets.append(int(word))
     if len(targets) != platform.npus:
-        raise InputError(f"{path}: {len(targets)} destinations for {platform.npus} NPUs; one for each is right")
+        raise InputError(f"{path}: {len(targets)} destinations for {platform.npus} NPUs; expected one for each")
     return targets
 
 
@@ -63,7 +63,7 @@ PATTERNS: dict[str, Callable[[Platform], Targets]] = {
     "neighbour": neighbour,
     "hot_spot": uniform,
 }
-"""By name. A hot spot is uniform but for the share of packets that go to one node."""
+"""Patterns by name. A hot spot is uniform traffic, but for the share of packets that go to one node."""
 
 OTHER_NAMES = {"uniform_random": "uniform", "bitcomp": "bit_complement", "neighbor": "neighbour", "hotspot": "hot_spot"}
 

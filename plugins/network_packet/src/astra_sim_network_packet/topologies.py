@@ -21,11 +21,11 @@ MAX_POSITIONS = 4096
 
 @attrs.frozen
 class Link:
-    """A link from one place of a graph to another. Factors on the dimension's bandwidth and latency.
+    """A link between two nodes of a graph. `width` and `length` are factors on the dimension's bandwidth and latency.
 
-    Routes take the way whose links' costs add up to least. `order` is a place in an order of the links: a packet that takes one that is not
-    later goes over to the next class of virtual channels. Where none (-1) is given and routes could wait for each other in a circle, the
-    core finds one.
+    A route minimises the sum of its links' costs. `order` is the place of the link in an order of links: a packet whose next link is not
+    later in it changes to the next class of virtual channels. With -1, the core finds an order if routes could wait for each other in a
+    circle.
     """
 
     source: int
@@ -56,15 +56,15 @@ class Graph:
         return leaving
 
     def hops(self, source: int, destination: int) -> int:
-        """Links on a shortest way (one of least cost)."""
+        """Links of a route of least cost."""
         return self._distances(source)[destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """What is known of the topology."""
+        """True where the topology is known to be symmetric."""
         return self.symmetric is not None and self.symmetric(peer)
 
     def links_per_message(self) -> int:
-        """A message takes one way."""
+        """One: a message takes one route."""
         return 1
 
     def links_per_npu(self) -> int:
@@ -73,9 +73,9 @@ class Graph:
         return max(counts.values(), default=0)
 
     def _distances(self, source: int) -> list[int]:
-        """From a place to every other, the links of a way of least cost, of those the one of fewest; -1 where there is no way.
+        """The number of links from a node to each other node, on the route of least cost, and of these with the fewest links; -1: no route.
 
-        Searched for when first asked for (Dijkstra's algorithm).
+        Computed at the first call for a source (Dijkstra's algorithm).
         """
         if source not in self._rows:
             distances = self._rows[source] = [-1] * len(self._leaving)
@@ -101,7 +101,7 @@ class Graph:
 
 @attrs.frozen
 class LinkOptions:
-    """What all links of a dimension have in common. Bandwidth is given in one of two units."""
+    """Options that all links of a dimension share. Bandwidth in one of two units."""
 
     link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
     link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
@@ -118,13 +118,13 @@ class LinkOptions:
 
 
 def check_size(name: str, size: int) -> None:
-    """Raise InputError where a topology has too many positions, before its links are made."""
+    """Raise InputError if a topology has too many positions. Called before its links are listed."""
     if size > MAX_POSITIONS:
-        raise InputError(f"a {name} of {size} NPUs; at most {MAX_POSITIONS} are right")
+        raise InputError(f"a {name} of {size} NPUs; expected at most {MAX_POSITIONS}")
 
 
 def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:
-    """Two links."""
+    """Two links, one in each direction."""
     return [Link(a, b, width, length, cost, order), Link(b, a, width, length, cost, order)]
 
 
@@ -162,7 +162,7 @@ class FatTreeOptions(LinkOptions):
 
 
 def fat_tree(options: FatTreeOptions) -> list[Dimension]:
-    """Switch w of level l is joined to those of level l + 1 whose numbers differ from w in digit l at most (Petrini and Vanneschi)."""
+    """Switch w of level l is joined to the switches of level l + 1 whose numbers equal w but for digit l (Petrini and Vanneschi)."""
     arity, levels = options.arity, options.levels
     size = arity**levels
     check_size("fat tree", size)
@@ -195,7 +195,7 @@ class DragonflyOptions(LinkOptions):
 def dragonfly(options: DragonflyOptions) -> list[Dimension]:
     """A dragonfly with minimal routes: one global link at most. Global links go round robin over the routers of a group.
 
-    Packets that have come by a global link take the links of a group in another class of virtual channels than those on their way to one.
+    On the links of a group, packets that have come by a global link use another class of virtual channels than those that have not.
     """
     a, p, h = options.routers, options.npus, options.global_links
     groups = options.groups if options.groups is not None else a * h + 1
@@ -214,7 +214,7 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
         for second in range(first + 1, groups):
             near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
             ends = size + first * a + near // h, size + second * a + far // h
-            # Two global links cost more than one with a link of the group at either end.
+            # Two global links cost more than one global link and a link of the group at either end of it.
             links += both_ways(*ends, length=options.global_latency_factor, cost=3, order=2)
     return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
 
@@ -223,7 +223,7 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
 
 
 def link_count(dimension: Dimension) -> int:
-    """How many links `graph_of` makes for a dimension of a known shape; 0 where only its links themselves can tell."""
+    """The number of links that `graph_of` lists for a dimension of a known shape; 0 if only the list itself can tell."""
     topology: Any = dimension.topology
     if isinstance(topology, Graph):
         return len(topology.links)
@@ -233,7 +233,7 @@ def link_count(dimension: Dimension) -> int:
 
 
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
-    """Switches and links of a dimension, and whether the links form a ring. Width in links that one message has."""
+    """Switches and links of a dimension, and whether the links form a ring. Widths are in units of the links that one message uses."""
     topology: Any = dimension.topology
     if isinstance(topology, Graph):
         return topology.switches, topology.links, False
@@ -244,7 +244,7 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     if topology.name == "ring":
         if size == 2:
             return 0, both_ways(0, 1, width), False
-        # The order of either direction begins at the link between the ends of the row of positions, the dateline.
+        # In either direction the order begins at the link between the first and the last position, the dateline.
         right = [Link(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size)]
         left = [Link(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size)]
         return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
@@ -260,7 +260,7 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
 
 
 def _wires(dimension: Dimension, listed: Iterable[tuple[int, int, float, float]]) -> tuple[int, Sequence[Link], bool]:
-    """Links of somebody else's topology: source, sink, bytes/ns, latency in ns. Nodes from the dimension's size on are switches."""
+    """Links of another package's topology: source, sink, bytes/ns, latency in ns. Nodes from the dimension's size on are switches."""
     nanoseconds = dimension.link_latency_ns
     links = [
         Link(source, sink, bandwidth / dimension.link_bandwidth, latency / nanoseconds if nanoseconds else 1.0)

@@ -12,13 +12,11 @@ from typing import Any
 
 import attrs
 import click
-from astra_sim import InputError, components
-from astra_sim.experiment import Experiment
+from astra_sim import InputError
+from astra_sim.commands import Experiment, Progress, build_platform, shared_plugins
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.plugins import shared_plugins
-from astra_sim.progress import Progress
 
 from astra_sim_network_packet import fabric, heat_map, patterns
 from astra_sim_network_packet.load import Load, Measurement, measure
@@ -33,7 +31,7 @@ MAX_RATES = 1000
     "--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options."
 )
 @click.option("--pattern", default="uniform", metavar="NAME", show_default=True, help=f"{', '.join(patterns.PATTERNS)} or permutation.")
-@click.option("--permutation", metavar="FILE", help="Destinations by source, for pattern permutation.")
+@click.option("--permutation", metavar="FILE", help="File with the destination of each source, for pattern permutation.")
 @click.option("--rate", "rates", required=True, metavar="R", help="Flits per node and cycle: 0.1, or 0.1,0.2, or FROM:TO:STEP.")
 @click.option("--packet-flits", type=int, default=1, show_default=True, help="Flits of a packet.")
 @click.option("--warm-up", type=int, default=2500, show_default=True, help="Cycles before measuring.")
@@ -41,10 +39,10 @@ MAX_RATES = 1000
 @click.option("--periods", type=int, default=4, show_default=True, help="Measured periods.")
 @click.option("--drain-limit", type=int, default=100_000, show_default=True, help="Cycles to wait for measured packets afterwards.")
 @click.option("--hot-node", type=int, default=0, show_default=True, help="The NPU that is the hot spot.")
-@click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets that go there, for pattern hot_spot.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of what is drawn.")
+@click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets to the hot spot, for pattern hot_spot.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of random numbers.")
 @click.option(
-    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv and traffic.json there, and pictures."
+    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -90,9 +88,7 @@ def read_platform(spec: str) -> Platform:
     plugins = shared_plugins()
     experiment = Experiment()
     experiment.use("platform", spec, plugins)
-    make = components.build_platform
-    platform: Platform = make(experiment, plugins)
-    return platform
+    return build_platform(experiment, plugins)
 
 
 def read_options(spec: str) -> PacketOptions:
@@ -101,7 +97,7 @@ def read_options(spec: str) -> PacketOptions:
     experiment.use("network", spec, shared_plugins())
     table = dict(experiment.sections["network"])
     if table.pop("plugin", "packet") != "packet":
-        raise InputError(f"{spec}: traffic is for the packet network; plugin:packet?key=value&... is right")
+        raise InputError(f"{spec}: traffic is for the packet network; expected plugin:packet?key=value&...")
     options: PacketOptions = structure(PacketOptions, table, experiment.where("network"))
     return options
 
@@ -110,16 +106,16 @@ def parse_rates(text: str) -> list[float]:
     """Rates of `0.1`, `0.1,0.2` or `FROM:TO:STEP`. Raises InputError."""
     number = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     if not re.fullmatch(f"{number}(,{number})*|{number}:{number}:{number}", text):
-        raise InputError(f"--rate {text}: a number, numbers with commas between them, or FROM:TO:STEP is right, such as 0.05:0.5:0.05")
+        raise InputError(f"--rate {text}: expected a number, numbers with commas between them, or FROM:TO:STEP, such as 0.05:0.5:0.05")
     if ":" not in text:
         rates = [float(part) for part in text.split(",")]
     else:
         first, last, step = map(float, text.split(":"))
         if step <= 0 or last < first or (last - first) / step > MAX_RATES:
-            raise InputError(f"--rate {text}: FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates, are right")
+            raise InputError(f"--rate {text}: expected FROM at most TO, and a STEP above 0 that makes no more than {MAX_RATES} rates")
         rates = [round(first + step * count, 12) for count in range(int((last - first) / step + 1e-9) + 1)]
     if len(rates) > MAX_RATES or any(rate <= 0 for rate in rates):
-        raise InputError(f"--rate {text}: at most {MAX_RATES} rates, all above 0, are right")
+        raise InputError(f"--rate {text}: expected at most {MAX_RATES} rates, all above 0")
     return rates
 
 
@@ -132,7 +128,7 @@ def sweep(
     permutation: str | None = None,
     progress: Progress | None = None,
 ) -> list[Load]:
-    """Measure every rate; `progress` is told how far that is. Raises InputError."""
+    """Measure every rate; `progress` is called with how far it has come. Raises InputError."""
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
     settings.check()
@@ -152,7 +148,7 @@ def _row(load: Load) -> dict[str, Any]:
 
 
 def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures where matplotlib is installed: all, or none.
+    """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures if matplotlib is installed: all, or none.
 
     Raises RunError.
     """
@@ -182,7 +178,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    from astra_sim.tables import console
+    from astra_sim.commands import console
     from rich.table import Table
 
     shown = Table(title=f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles")

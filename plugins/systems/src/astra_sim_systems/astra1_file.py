@@ -16,15 +16,15 @@ from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATI
 
 def _whole(value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", value):
-        raise ValueError("a whole number of at least 0 is right")
+        raise ValueError("expected a whole number of at least 0")
     return int(value)
 
 
 def _number(value: str) -> float:
     if not re.fullmatch(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", value):
-        raise ValueError("a number of at least 0 is right")
+        raise ValueError("expected a number of at least 0")
     if float(value) >= MAX_NUMBER:
-        raise ValueError(f"a number below {MAX_NUMBER:g} is right")
+        raise ValueError(f"expected a number below {MAX_NUMBER:g}")
     return float(value)
 
 

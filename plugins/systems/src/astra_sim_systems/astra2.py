@@ -1,4 +1,4 @@
-"""The system layer of ASTRA-sim 2.x: as that of 1.0, but NPUs go on by themselves, and each does one operation of a sort at a time."""
+"""The system layer of ASTRA-sim 2.x: NPUs go on by themselves, and each does one operation of a sort at a time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Algorithm, Context
+from astra_sim.context import Algorithm, Context
 from astra_sim.graph import Communicate
-from astra_sim.models import three_accesses
-from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
-from astra_sim.system import ChunkPlan, SystemSession
 from astra_sim.units import PS_PER_NS
 
-from astra_sim_systems.astra1 import Astra1Options, Astra1System, Session
+from astra_sim_systems.chunking import ChunkingSystem, Rules
+from astra_sim_systems.options import ChunkingOptions
+from astra_sim_systems.queues import Lane, all_lanes
 
 
 @attrs.frozen
-class Astra2Options(Astra1Options):
+class Astra2Options(ChunkingOptions):
     """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
 
     one_at_a_time: bool = option(
@@ -37,17 +36,15 @@ class Astra2Options(Astra1Options):
     )
 
 
-class Astra2System(Astra1System):
-    """Rules of ASTRA-sim 2.x."""
+class Astra2System(ChunkingSystem):
+    """Rules of ASTRA-sim 2.x. Every NPU goes on by itself where its part of a phase has ended."""
 
-    options: Astra2Options
     phases_end_together = False
 
     def __init__(self, options: Astra2Options, context: Context) -> None:
         super().__init__(options, context)
-        self.group_endpoint_ps = options.group_endpoint_delay_ns * PS_PER_NS
+        in_groups = {kind: _group_algorithm(options.group_algorithm, self.algorithms[kind], context) for kind in Collective}
         self.one_at_a_time = options.one_at_a_time
-        self.group_algorithms = {collective: self._group_algorithm(collective) for collective in Collective}
         self.replay_only = options.replay_only
         self.node_algorithms = {_node_id(key): value for key, value in options.node_algorithms.items()}
         for spec in options.node_algorithms.values():
@@ -55,64 +52,74 @@ class Astra2System(Astra1System):
         bandwidth = options.local_memory_gb_per_s
         if bandwidth is not None:
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)
+        self.rules = Rules(
+            chunk_sizes,
+            lanes=all_lanes if options.collective_optimization == "baseline" else halves,
+            group_algorithm=in_groups.__getitem__,
+            endpoint_ps=EndpointDelays(options.group_endpoint_delay_ns * PS_PER_NS),
+            check=check_involved,
+        )
 
-    def _group_algorithm(self, collective: Collective) -> Algorithm:
-        chosen, own = self.options.group_algorithm, self.algorithms[collective]
-        if chosen == "auto" and len(own) == 1:
-            return own[0]
-        return self.context.algorithm("ring" if chosen == "auto" else chosen, "group_algorithm")
 
-    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
-        """A new session."""
-        return _Session(self, dimensions)
+def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
+    """That of the only dimension; ring where there are several, for a group does not lie along them."""
+    if chosen == "auto" and len(own) == 1:
+        return own[0]
+    return context.algorithm("ring" if chosen == "auto" else chosen, "group_algorithm")
 
 
 def _node_id(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 20:
-        raise InputError(f"node_algorithms: {text!r} is no id of a node; a whole number of at least 0 is right")
+        raise InputError(f"node_algorithms: {text!r} is no id of a node; expected a whole number of at least 0")
     return int(text)
 
 
-class _Session(Session):
-    _system: Astra2System
+def three_accesses(size: int, gigabytes_per_s: float) -> int:
+    """Picoseconds of one write and two reads of `size` bytes, each cut to whole nanoseconds; 10^9 bytes are a gigabyte."""
+    return 3 * int(size / gigabytes_per_s) * PS_PER_NS
 
-    def chunk_sizes(self, operation: Communicate, npus: int) -> list[int]:
-        """Chunks of one size: at least a byte for each NPU, but for all-gathers; the last is not cut."""
-        splits = self._system.options.splits
-        size, total = operation.bytes // splits, operation.bytes
-        if operation.collective is not Collective.ALL_GATHER and size < npus:
-            size, total = npus, splits * npus
-        if size < 1:
-            raise InputError(f"{operation.bytes} bytes cannot be cut into {splits} chunks (system: splits)")
-        return [size] * -(-total // size)
 
-    def group_algorithm(self, collective: Collective) -> Algorithm:
-        """The algorithm of the only dimension; ring where there are several, for a group does not lie along them."""
-        return self._system.group_algorithms[collective]
+# -- Rules -------------------------------------------------------------------------------------------------------------
 
-    def queue_places(self, collective: Collective, kind: Collective, count: int) -> range:
-        """The queues that a phase may use: all, but in an all-reduce the first half, and the later one for its all-gathers."""
-        if collective is not Collective.ALL_REDUCE or count == 1 or self._system.options.collective_optimization == "baseline":
-            return range(count)
-        return range(count // 2, count) if kind is Collective.ALL_GATHER else range(count // 2)
 
-    def turns_round(self, collective: Collective, kind: Collective) -> bool:
-        """The only queue is that of the later half, whose way is anticlockwise, for the all-gathers of an all-reduce."""
-        return collective is Collective.ALL_REDUCE and kind is Collective.ALL_GATHER
+def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> list[int]:
+    """Chunks of one size: at least a byte for each NPU, but for all-gathers; the last is not cut. Raises InputError."""
+    each, total = size // splits, size
+    if collective is not Collective.ALL_GATHER and each < npus:
+        each, total = npus, splits * npus
+    if each < 1:
+        raise InputError(f"{size} bytes cannot be cut into {splits} chunks (system: splits)")
+    return [each] * -(-total // each)
 
-    def endpoint_ps_of(self, algorithm: Algorithm) -> int | None:
-        """A collective that is given as a trace has no endpoint delay."""
-        return None if algorithm.scales else 0
 
-    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
-        """Cut a collective into chunks and give each its phases."""
-        if not operation.dimensions:
-            raise InputError("no dimension is involved; at least one is right")
-        stage = self._stages[operation.collective][0]
-        apart = operation.group is not None or operation.algorithm
-        if not apart and stage.algorithm.whole_platform and stage.dimension not in operation.dimensions:
-            raise InputError(
-                f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(operation.dimensions)} without the first are"
-                " involved; an algorithm for each dimension is right"
-            )
-        return super().issue(operation, now_ps)
+def halves(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
+    """All queues, but in an all-reduce the first half, and the later one for its all-gathers.
+
+    An only queue is of either half: there, these all-gathers go anticlockwise, as the later half does.
+    """
+    lanes = all_lanes(collective, kind, directions)
+    if collective is not Collective.ALL_REDUCE:
+        return lanes
+    if len(lanes) == 1:
+        return [Lane(0, -1)] if kind is Collective.ALL_GATHER else lanes
+    middle = len(lanes) // 2
+    return lanes[middle:] if kind is Collective.ALL_GATHER else lanes[:middle]
+
+
+@attrs.frozen
+class EndpointDelays:
+    """Communicator groups have an endpoint delay of their own (ps); an algorithm that carries all delays itself has none."""
+
+    in_groups_ps: int
+
+    def __call__(self, algorithm: Algorithm, in_group: bool) -> int | None:
+        """The endpoint delay of a phase, None where it is that of the system."""
+        if algorithm.carries_delays:
+            return 0
+        return self.in_groups_ps if in_group else None
+
+
+def check_involved(operation: Communicate) -> None:
+    """Refuse a collective without dimensions. Raises InputError."""
+    if not operation.dimensions:
+        raise InputError("no dimension is involved; expected at least one")

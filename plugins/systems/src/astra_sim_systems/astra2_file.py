@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.specs import parse_json, read_text
+from astra_sim.files import parse_json, read_text
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
 from astra_sim_systems.node_file import read_text_mapping
@@ -24,19 +24,19 @@ _DIMENSION_ORDERS = {
 
 def _whole(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError("a whole number of at least 0 is right")
+        raise ValueError("expected a whole number of at least 0")
     return value
 
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not value >= 0:
-        raise ValueError("a number of at least 0 is right")
+        raise ValueError("expected a number of at least 0")
     return value  # type: ignore[no-any-return]
 
 
 def _flag(value: Any) -> bool:
     if value not in (0, 1):
-        raise ValueError("0 or 1 is right")
+        raise ValueError("expected 0 or 1")
     return bool(value)
 
 
@@ -51,7 +51,7 @@ def _choice(known: dict[str, str]) -> Callable[[Any], str]:
 
 def _algorithms(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError("a list of names is right")
+        raise ValueError("expected a list of names")
     return [algorithm(name) for name in value]
 
 
@@ -118,7 +118,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     if _PER_NODE in table:
         system["node_algorithms"] = _per_node(f"{path}: {_PER_NODE}", table[_PER_NODE])
     if system.get("local_memory_gb_per_s") == 0:
-        raise InputError(f"{path}: local-mem-bw is 0; more than 0 is right")
+        raise InputError(f"{path}: local-mem-bw is 0; expected more than 0")
     _warn_of_logs(others, path)
     sections = {"system": system}
     if others.get("replay-only"):
@@ -155,12 +155,12 @@ def _warn_of_logs(values: dict[str, Any], path: str) -> None:
 
 def _custom(where: str, value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
-        raise InputError(f"{where} is {value!r}; a list of one path prefix is right, whose traces run over all dimensions")
+        raise InputError(f"{where} is {value!r}; expected a list of one path prefix, whose traces run over all dimensions")
     return [f"one_chakra?prefix={value[0]}"]
 
 
 def _per_node(where: str, value: Any) -> dict[str, str]:
     """The algorithms in the YAML file of that name: the path prefix of an algorithm for ids of nodes. Raises InputError with the line."""
     if not isinstance(value, str):
-        raise InputError(f"{where} is {value!r}; the path of a YAML file is right")
+        raise InputError(f"{where} is {value!r}; expected the path of a YAML file")
     return {id_: f"chakra?prefix={prefix}" for id_, prefix in read_text_mapping(read_text(value), value).items()}

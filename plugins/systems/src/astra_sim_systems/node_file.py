@@ -7,7 +7,7 @@ import re
 import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
 
-_RIGHT = "the ids of nodes, each with the path prefix of an algorithm's traces, are right"
+_RIGHT = "expected the ids of nodes, each with the path prefix of an algorithm's traces"
 
 
 def read_text_mapping(text: str, path: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ def astra_systems() -> list[Provider]:
             "astra1",
             "Chunks, phases and queues of ASTRA-sim 1.0; a phase ends on all NPUs at once",
             factory=f"{_HERE}.astra1:Astra1System",
-            options=f"{_HERE}.astra1:Astra1Options",
+            options=f"{_HERE}.options:ChunkingOptions",
             examples=[{}, {"splits": 3, "all_reduce": "direct"}, {"collective_optimization": "baseline"}],
         ),
         Provider(

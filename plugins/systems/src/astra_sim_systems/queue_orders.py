@@ -5,8 +5,8 @@ A chunk in an all-reduce or all-to-all phase is always ordered by priority (ASTR
 
 from __future__ import annotations
 
-from astra_sim.engine import Rule, RuleOrder
 from astra_sim.schedule import Collective
+from astra_sim.system import Rule, RuleOrder
 
 _PAIR = Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 

@@ -69,7 +69,7 @@ class _Words:
     def number(self, what: str) -> int:
         word = self.next(what)
         if not word.text.isdecimal() or not word.text.isascii() or len(word.text) > 18:
-            raise self.error(word, f"{what} is {word.text!r}; a whole number of at least 0 is right")
+            raise self.error(word, f"{what} is {word.text!r}; expected a whole number of at least 0")
         return int(word.text)
 
     def expect(self, text: str) -> None:
@@ -114,7 +114,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     count_word = words.peek()
     count = words.number("the number of layers")
     if count < 1 and count_word is not None:
-        raise words.error(count_word, "the number of layers is 0; at least 1 is right")
+        raise words.error(count_word, "the number of layers is 0; expected at least 1")
     layers = [_layer(words, number, policy.text == "HYBRID_CUSTOMIZED") for number in range(1, count + 1)]
     extra = words.peek()
     if extra is not None:
@@ -136,7 +136,7 @@ def _layer(words: _Words, number: int, customized: bool) -> dict[str, Any]:
     words.next(f"the dependency of layer {name.text}")
     for training_pass in _PASSES:
         what = f"of layer {name.text}, {training_pass}"
-        entry: dict[str, Any] = {"compute_ns": words.number(f"the computing time {what}")}
+        entry: dict[str, Any] = {"compute_ns": words.number(f"the compute time {what}")}
         kind = words.next(f"the collective {what}")
         if kind.text not in _COLLECTIVES:
             raise words.error(kind, f"the collective {what} is {kind.text!r}; {suggestion(kind.text, _COLLECTIVES)}")

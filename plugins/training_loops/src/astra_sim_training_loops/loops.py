@@ -13,6 +13,7 @@ from astra_sim import InputError, option
 from astra_sim.graph import Pass
 from astra_sim.layers import LayeredProgram
 from astra_sim.schedule import Collective
+from astra_sim.units import PS_PER_NS
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
 
@@ -50,10 +51,10 @@ def data(program: LayeredProgram) -> None:
         for layer in _backwards(program):
             program.compute(layer, WEIGHT_GRADIENT)
             program.communicate(layer, WEIGHT_GRADIENT, everywhere)
-            program.step()
+            _step(program)
             if layer > 0:
                 program.compute(layer, INPUT_GRADIENT)
-                program.step()
+                _step(program)
     _finish(program)
 
 
@@ -134,16 +135,16 @@ def _transformer(program: LayeredProgram, group: int, recompute_from: Callable[[
         while layer >= 0:
             again = recompute_from(layer)
             if again is not None:
-                program.step()
+                _step(program)
                 for earlier in range(*again):
                     _forward_layer(program, earlier, within)
                 layer = again[1]
             program.compute(layer, INPUT_GRADIENT)
             program.communicate(layer, INPUT_GRADIENT, within, blocking=True)
-            program.step()
+            _step(program)
             program.compute(layer, WEIGHT_GRADIENT)
             program.communicate(layer, WEIGHT_GRADIENT, between)
-            program.step()
+            _step(program)
             layer -= 1
     _finish(program)
 
@@ -171,18 +172,18 @@ def _dlrm(program: LayeredProgram, options: DlrmOptions, wait_in_backward: bool)
                 program.communicate(layer, FORWARD, everywhere if layer == 0 else (), urgent=True)
             elif layer == last:
                 program.wait(0, FORWARD)
-            program.step()
+            _step(program)
         for layer in _backwards(program):
             program.compute(layer, WEIGHT_GRADIENT)
             program.communicate(layer, WEIGHT_GRADIENT, everywhere)
             if wait_in_backward:
                 program.wait(layer, INPUT_GRADIENT)
-            program.step()
+            _step(program)
             if layer > 0:
                 program.compute(layer, INPUT_GRADIENT)
                 if layer == last + 1:
                     program.communicate(0, INPUT_GRADIENT, everywhere, urgent=True)
-                program.step()
+                _step(program)
     _finish(program)
 
 
@@ -211,12 +212,12 @@ def _model_and_data(
             program.compute(layer, INPUT_GRADIENT)
             if layer > 0:
                 program.communicate(layer, INPUT_GRADIENT, activations(layer))
-            program.step()
+            _step(program)
             program.compute(layer, WEIGHT_GRADIENT)
             if weights:
                 program.communicate(layer, WEIGHT_GRADIENT, gradients(layer))
             program.wait(layer, INPUT_GRADIENT)
-            program.step()
+            _step(program)
     _finish(program)
 
 
@@ -231,11 +232,16 @@ def _forward_layer(program: LayeredProgram, layer: int, scope: Scope | None) -> 
     program.compute(layer, FORWARD)
     if scope is not None:
         program.communicate(layer, FORWARD, scope, blocking=True)
-    program.step()
+    _step(program)
 
 
 def _backwards(program: LayeredProgram) -> Sequence[int]:
     return range(len(program.layers) - 1, -1, -1)
+
+
+def _step(program: LayeredProgram) -> None:
+    """Go from one step of the loop to the next, which takes a tick of ASTRA-sim's clock."""
+    program.idle(PS_PER_NS)
 
 
 def _finish(program: LayeredProgram) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.components import Context, located, options_of
+from astra_sim.context import Context
+from astra_sim.errors import located
 from astra_sim.graph import ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
+from astra_sim.providers import options_of
 from astra_sim.schedule import Collective
+from astra_sim.units import scaled_float32
 
 from astra_sim_training_loops.loops import micro
 
@@ -38,10 +41,10 @@ class CollectiveOptions:
 def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
     """A layered workload. Raises InputError where loop and layers do not fit."""
     if not options.layers:
-        raise InputError("layers is empty; at least one layer is right")
+        raise InputError("layers is empty; expected at least one layer")
     provider = context.plugins.get("training_loop", options.loop)
     loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
-    program = LayeredProgram(options.layers, context, options.single_precision, f"loop {options.loop}")
+    program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled_float32 if options.single_precision else None)
     arguments = () if loop_options is None else (loop_options,)
     try:
         provider.create(None, program, *arguments)
@@ -54,6 +57,6 @@ def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
     """One collective over all NPUs, issued once per pass at time 0."""
     exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
     layer = LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
-    program = LayeredProgram([layer], context, False, Pass.WEIGHT_GRADIENT, smallest_collective=0)
+    program = LayeredProgram([layer], context, Pass.WEIGHT_GRADIENT, smallest_collective=0)
     micro(program)
     return program.build()

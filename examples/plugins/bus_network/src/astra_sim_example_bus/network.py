@@ -7,7 +7,7 @@ from astra_sim import option
 from astra_sim.function_table import TableNetwork
 from astra_sim.platform import Platform, bytes_per_ns
 
-from astra_sim_example_bus import _bus
+from astra_sim_example_bus import _bus  # type: ignore[attr-defined] # compiled, without a stub
 
 
 @attrs.frozen

@@ -26,7 +26,7 @@ _SYSTOLIC = "plugin:systolic"
 )
 @click.option("--datatype-bytes", "--datatype_size", "element_bytes", type=int, default=2, show_default=True, help="Bytes of an element.")
 @click.option("--batch", type=int, help="Samples of a model's batch, over all NPUs.")
-@click.option("--batch-per-npu", type=int, help="The same for each NPU.")
+@click.option("--batch-per-npu", type=int, help="Samples of a model's batch, for each NPU.")
 @click.option("--set", "changes", metavar="PARAMETER=NUMBER", multiple=True, help="Change a parameter of a model. Repeatable.")
 @click.option(
     "--compute",
@@ -38,17 +38,17 @@ _SYSTOLIC = "plugin:systolic"
     help="Compute model: plugin:NAME or a file.",
 )
 @click.option("--memory", metavar="S", help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.")
-@click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; not given: by --output.")
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there; not given: print.")
+@click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
 def generate(layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, **choices: Any) -> None:
-    """Make a workload from layers, a parallelisation and a compute model.
+    """Generate a workload from layers, a parallelisation and a compute model.
 
     \b
     astra generate --model resnet50 --parallel DATA --npus 64 --batch-per-npu 32 --output resnet50.toml
     astra generate --layers mlp.csv --parallel HYBRID_DATA_MODEL --npus 16 --packages 2 --compute google.cfg --format text
 
-    The text format holds whole nanoseconds: cycles, where the clock of the array is 1 GHz.
+    The text format holds whole nanoseconds, which are cycles if the clock of the array is 1 GHz.
     """
     if listing:
         from astra_sim_compute_systolic.generate.model_file import shipped_models
@@ -58,12 +58,12 @@ def generate(layers: str | None, model: str | None, listing: bool, output: str |
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
     text = form == "text" or (form is None and output is not None and not output.endswith(".toml"))
-    made = _generate(layers, model, text, **choices)
+    workload = _generate(layers, model, text, **choices)
     if output is None:
-        click.echo(made, nl=not made.endswith("\n"))
+        click.echo(workload, nl=not workload.endswith("\n"))
         return
     with FileSet() as files, files.open(output) as file:
-        file.write(made)
+        file.write(workload)
 
 
 def _generate(
@@ -81,10 +81,9 @@ def _generate(
     compute: str,
     memory: str | None,
 ) -> str:
-    from astra_sim.components import component
+    from astra_sim.commands import component, shared_plugins
     from astra_sim.errors import suggestion
-    from astra_sim.plugins import shared_plugins
-    from astra_sim.specs import read_text
+    from astra_sim.files import read_text
 
     from astra_sim_compute_systolic.generate.layers import read_csv
     from astra_sim_compute_systolic.generate.model_file import read_model
@@ -97,7 +96,7 @@ def _generate(
     if npus is None:
         raise InputError("--npus is missing")
     if element_bytes < 1:
-        raise InputError(f"--datatype-bytes is {element_bytes}; at least 1 is right")
+        raise InputError(f"--datatype-bytes is {element_bytes}; expected at least 1")
     machine = Machine(npus, packages)
     if layers is not None:
         if batch is not None or batch_per_npu is not None or changes:
@@ -124,7 +123,7 @@ def _batch(batch: int | None, batch_per_npu: int | None, npus: int) -> int:
         raise InputError("exactly one of --batch and --batch-per-npu must be given with a model")
     total = batch if batch is not None else (batch_per_npu or 0) * npus
     if total < 1:
-        raise InputError(f"a batch of {total} samples; at least 1 is right")
+        raise InputError(f"a batch of {total} samples; expected at least 1")
     return total
 
 
@@ -133,6 +132,6 @@ def _changes(changes: tuple[str, ...]) -> dict[str, int]:
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not value.strip().isdecimal():
-            raise InputError(f"--set {change}: PARAMETER=NUMBER is right, such as hidden=4096")
+            raise InputError(f"--set {change}: expected PARAMETER=NUMBER, such as hidden=4096")
         made[name.strip()] = int(value)
     return made

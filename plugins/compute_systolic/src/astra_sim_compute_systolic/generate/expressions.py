@@ -26,7 +26,7 @@ def evaluate(text: str, parameters: Mapping[str, int], where: str) -> int:
         value = _value(ast.parse(text.strip(), mode="eval").body, parameters)
     except (SyntaxError, ValueError, ZeroDivisionError) as error:
         reason = "not an expression" if isinstance(error, SyntaxError) else str(error)
-        raise InputError(f"{where}: {text!r}: {reason}; whole numbers, parameters, + - * // and brackets are right") from None
+        raise InputError(f"{where}: {text!r}: {reason}; expected whole numbers, parameters, + - * // and brackets") from None
     return value
 
 

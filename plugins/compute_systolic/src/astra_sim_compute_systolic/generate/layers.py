@@ -1,11 +1,11 @@
-"""The layers of a model, before anything is parallelised."""
+"""The layers of a model, before they are split over NPUs."""
 
 from __future__ import annotations
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.generate.parallelism import LAYER_POLICIES
 
@@ -24,12 +24,12 @@ class ModelLayer:
 
     @property
     def parameters(self) -> int:
-        """Elements that are trained."""
+        """Trained elements."""
         return self.shape.gemm.n * self.shape.gemm.k if self.weights else 0
 
 
 def with_batch(shape: Shape, batch: int) -> Shape:
-    """The shape for so many times the batch."""
+    """The shape for a batch of `batch` times as many samples."""
     if isinstance(shape, Convolution):
         return attrs.evolve(shape, batch=shape.batch * batch)
     return attrs.evolve(shape, m=shape.m * batch)
@@ -46,7 +46,7 @@ def read_csv(text: str, path: str) -> list[ModelLayer]:
         while cells and not cells[-1]:
             cells.pop()
         if len(cells) not in (4, 5) or not cells[0]:
-            raise InputError(f"{where}: {line.strip()!r} has {len(cells)} cells; name, m, n, k and perhaps a parallelisation are right")
+            raise InputError(f"{where}: {line.strip()!r} has {len(cells)} cells; expected name, m, n, k and perhaps a parallelisation")
         policy = cells[4] if len(cells) == 5 else None
         if policy is not None and policy not in LAYER_POLICIES:
             raise InputError(f"{where}: the parallelisation is {policy!r}; {suggestion(policy, LAYER_POLICIES)}")
@@ -59,5 +59,5 @@ def read_csv(text: str, path: str) -> list[ModelLayer]:
 
 def _size(text: str, where: str, column: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 12 or int(text) < 1:
-        raise InputError(f"{where}: {column} is {text!r}; a whole number of at least 1 is right")
+        raise InputError(f"{where}: {column} is {text!r}; expected a whole number of at least 1")
     return int(text)

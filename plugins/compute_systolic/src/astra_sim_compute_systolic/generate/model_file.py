@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import suggestion
-from astra_sim.models import Convolution, Gemm
+from astra_sim.files import parse_toml, read_text
 from astra_sim.options import structure
-from astra_sim.specs import parse_toml, read_text
+from astra_sim.shapes import Convolution, Gemm
 
 from astra_sim_compute_systolic.generate.expressions import evaluate
 from astra_sim_compute_systolic.generate.layers import ModelLayer, with_batch
@@ -26,16 +26,20 @@ class LayerTable:
     """A layer, for one sample of the batch."""
 
     name: str = option(help="name of the layer, without spaces")
-    gemm: Gemm | None = option(None, help="product of matrices: rows of one sample, outputs, inputs")
+    gemm: Gemm | None = option(None, help="matrix product: rows of one sample, outputs, inputs")
     convolution: Convolution | None = option(None, help="convolution of one sample")
     weights: bool = option(True, help="whether the second factor is trained")
-    parallelisation: str | None = option(None, choices=LAYER_POLICIES, help="for HYBRID_CUSTOMIZED")
+    parallelisation: str | None = option(None, choices=LAYER_POLICIES, help="parallelisation, for HYBRID_CUSTOMIZED")
 
     def __attrs_post_init__(self) -> None:
         if (self.gemm is None) == (self.convolution is None):
-            raise InputError(f"layer {self.name}: exactly one of gemm and convolution is right")
+            raise InputError(f"layer {self.name}: expected exactly one of gemm and convolution")
+        if self.gemm is not None and self.gemm != Gemm(m=self.gemm.m, n=self.gemm.n, k=self.gemm.k):
+            raise InputError(f"layer {self.name}: expected a gemm of m, n and k alone")
+        if self.convolution is not None and self.convolution.element_type is not None:
+            raise InputError(f"layer {self.name}: expected a convolution without an element_type")
         if not self.name or self.name.split() != [self.name]:
-            raise InputError(f"the layer's name is {self.name!r}; a name without spaces is right")
+            raise InputError(f"the layer's name is {self.name!r}; expected a name without spaces")
 
     def layer(self, batch: int, suffix: str) -> ModelLayer:
         """The layer for a batch."""
@@ -49,7 +53,7 @@ class BlockTable:
     """Layers that come one after another, several times."""
 
     layers: tuple[LayerTable, ...] = option(help="the layers")
-    repeat: int = option(1, minimum=0, help="how often they come")
+    repeat: int = option(1, minimum=0, help="number of repetitions")
 
 
 @attrs.frozen
@@ -58,7 +62,7 @@ class ModelTable:
 
     name: str = option("", help="name of the model")
     source: str = option("", help="where its sizes come from")
-    base: str = option("", help="model of this package whose blocks are used, with the parameters given here")
+    base: str = option("", help="model of this package whose blocks are used, with the parameters of this file")
     parameters: dict[str, Any] = option(factory=dict, help="whole numbers that sizes depend on")
     layers: tuple[LayerTable, ...] = option((), help="the layers")
     blocks: tuple[BlockTable, ...] = option((), help="blocks of layers")
@@ -71,7 +75,7 @@ def shipped_models() -> list[str]:
 
 
 def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[ModelLayer]:
-    """The layers of a model (one of this package, or a TOML file) for a batch. `changes` are to its parameters. Raises InputError."""
+    """The layers of a model (one of this package, or a TOML file) for a batch. `changes` are new parameter values. Raises InputError."""
     table, where = _table(model)
     parameters = _parameters(table, where)
     for name, value in changes.items():
@@ -81,22 +85,22 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
     evaluated = _evaluated(table, parameters, where)
     structured: ModelTable = structure(ModelTable, {**evaluated, "parameters": parameters}, where)
     if bool(structured.layers) == bool(structured.blocks):
-        raise InputError(f"{where}: exactly one of layers and blocks is right")
+        raise InputError(f"{where}: expected exactly one of layers and blocks")
     blocks: Sequence[BlockTable] = structured.blocks or (BlockTable(layers=structured.layers),)
     if sum(block.repeat * len(block.layers) for block in blocks) > _MAX_LAYERS:
         raise InputError(f"{where}: more than {_MAX_LAYERS} layers are too many")
-    made = []
+    layers = []
     for block in blocks:
         for number in range(block.repeat):
             suffix = f"_{number + 1}" if block.repeat > 1 else ""
-            made += [layer.layer(batch, suffix) for layer in block.layers]
-    if not made:
-        raise InputError(f"{where}: no layer is left; at least one is right")
-    return made
+            layers += [layer.layer(batch, suffix) for layer in block.layers]
+    if not layers:
+        raise InputError(f"{where}: no layer is left; expected at least one")
+    return layers
 
 
 def _table(model: str) -> tuple[dict[str, Any], str]:
-    """A model's table, with the blocks of its base, and what to call it."""
+    """A model's table, with the blocks of its base, and its name in messages."""
     if os.path.exists(model):
         table, where = parse_toml(read_text(model), model), model
     elif model in shipped_models():
@@ -108,7 +112,7 @@ def _table(model: str) -> tuple[dict[str, Any], str]:
     if base is None:
         return table, where
     if base not in shipped_models() or "layers" in table or "blocks" in table:
-        raise InputError(f"{where}: base is {base!r}; one of {', '.join(shipped_models())} is right, and no layers beside it")
+        raise InputError(f"{where}: base is {base!r}; expected one of {', '.join(shipped_models())}, and no layers beside it")
     inherited, _ = _table(base)
     inherited["parameters"] = {**_parameters(inherited, base), **_parameters(table, where)}
     return {**inherited, **{key: value for key, value in table.items() if key not in ("base", "parameters")}}, where
@@ -120,12 +124,12 @@ def _parameters(table: Mapping[str, Any], where: str) -> dict[str, int]:
         raise InputError(f"{where}: parameters is {parameters!r}, not a table")
     for name, value in parameters.items():
         if type(value) is not int:
-            raise InputError(f"{where}: parameter {name} is {value!r}; a whole number is right")
+            raise InputError(f"{where}: parameter {name} is {value!r}; expected a whole number")
     return dict(parameters)
 
 
 def _evaluated(part: Any, parameters: Mapping[str, int], where: str, size: bool = False) -> Any:
-    """The table with numbers in place of expressions, in sizes and in `repeat`."""
+    """The table with expressions replaced by numbers, in sizes and in `repeat`."""
     if isinstance(part, str) and size:
         return evaluate(part, parameters, where)
     if isinstance(part, list):

@@ -1,7 +1,7 @@
 """How layers are spread over NPUs: the rules of ASTRA-sim 1.0's workload generator.
 
 A layer multiplies its input (m x k) with weights (k x n). Data parallelism splits the batch m, model parallelism the outputs n. Of N
-NPUs in P packages, Q = N / P to a package, each holds a part of every layer; quotients are cut to whole numbers.
+NPUs in P packages, Q = N / P to a package, each holds a part of every layer; quotients are rounded down.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError
-from astra_sim.models import Convolution, Gemm, Shape
+from astra_sim.shapes import Convolution, Gemm, Shape
 
 LAYER_POLICIES = ("DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA")
 CUSTOMIZED = "HYBRID_CUSTOMIZED"
@@ -19,7 +19,7 @@ POLICIES = (*LAYER_POLICIES, CUSTOMIZED)
 
 @attrs.frozen
 class Machine:
-    """NPUs, and the packages they lie in."""
+    """The number of NPUs, and of the packages they lie in."""
 
     npus: int
     packages: int
@@ -27,10 +27,10 @@ class Machine:
     def __attrs_post_init__(self) -> None:
         for name in ("npus", "packages"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; at least 1 is right")
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
         if self.npus % self.packages:
             raise InputError(
-                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; a number that divides {self.npus} is right"
+                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; expected a number that divides {self.npus}"
             )
 
     @property
@@ -40,7 +40,7 @@ class Machine:
 
 
 class Exchange(NamedTuple):
-    """A collective, in the words of the text workload, and the bytes each NPU puts in. NONE has none."""
+    """A collective, as the text workload names it, and the bytes that each NPU puts in. NONE: no collective, 0 bytes."""
 
     collective: str
     size: int
@@ -50,7 +50,7 @@ NOTHING = Exchange("NONE", 0)
 
 
 class Share(NamedTuple):
-    """What one NPU does for a layer: what each pass multiplies, and what it exchanges."""
+    """One NPU's part of a layer: the matrix product and the collective of each pass."""
 
     forward: Shape
     input_gradient: Gemm
@@ -59,9 +59,9 @@ class Share(NamedTuple):
 
 
 def share_of(name: str, shape: Shape, weights: bool, policy: str, machine: Machine, element_bytes: int) -> Share:
-    """One NPU's share of a layer. Raises InputError where the layer is too small to be split.
+    """One NPU's share of a layer. Raises InputError if the layer is too small to split.
 
-    A layer without weights is split by rows over all NPUs, whatever the policy: samples and heads of attention need nothing of each other.
+    A layer without weights is split by rows over all NPUs, whatever the policy: samples and attention heads do not depend on each other.
     """
     npus, packages, inside = machine.npus, machine.packages, machine.npus_per_package
     if not weights:
@@ -86,7 +86,7 @@ def share_of(name: str, shape: Shape, weights: bool, policy: str, machine: Machi
 
 
 def _split(name: str, shape: Shape, data_ways: int, model_ways: int) -> Shape:
-    """The part of a shape that is left of the batch and of the outputs."""
+    """The part of a shape that one NPU keeps when batch and outputs are split."""
     if isinstance(shape, Convolution):
         batch = _quotient(name, "the batch", shape.batch, data_ways)
         return attrs.evolve(shape, batch=batch, filters=_quotient(name, "the filters", shape.filters, model_ways))
@@ -95,7 +95,7 @@ def _split(name: str, shape: Shape, data_ways: int, model_ways: int) -> Shape:
 
 def _quotient(name: str, what: str, size: int, ways: int) -> int:
     if size < ways:
-        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; at least {ways} is right")
+        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; expected at least {ways}")
     return size // ways
 
 

@@ -1,4 +1,4 @@
-"""From layers to what one NPU computes and exchanges."""
+"""From layers to the compute and the collectives of one NPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError
-from astra_sim.boundary import call, picoseconds
-from astra_sim.models import Compute, MissingWork, Shape, Work
-from astra_sim.units import PS_PER_NS
+from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.providers import call
+from astra_sim.shapes import Shape
+from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_compute_systolic.generate.layers import ModelLayer
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED, Exchange, Machine, share_of
@@ -18,7 +19,7 @@ PASSES = ("forward", "input_gradient", "weight_gradient")
 
 
 class GeneratedPass(NamedTuple):
-    """One pass: what it multiplies, how long that takes, what it exchanges."""
+    """One pass: its matrix product or convolution, the time for it, and its collective."""
 
     shape: Shape
     compute_ns: float
@@ -43,7 +44,7 @@ class GeneratedWorkload:
     layers: tuple[GeneratedLayer, ...]
 
     def footprint_bytes(self, element_bytes: int) -> int:
-        """What an NPU has to hold at least: weights, their gradients, and the input of every layer until its backward pass."""
+        """The least memory of an NPU: weights, their gradients, and the input of every layer until its backward pass."""
         elements = 0
         for layer in self.layers:
             forward = layer.passes[0].shape
@@ -57,14 +58,14 @@ def generate_workload(
     """Spread layers over the machine and time them. Raises InputError naming the layer."""
     generated = []
     for layer in layers:
-        own = layer.policy if policy == CUSTOMIZED else policy
-        if own is None:
+        layer_policy = layer.policy if policy == CUSTOMIZED else policy
+        if layer_policy is None:
             raise InputError(f"layer {layer.name}: it names no parallelisation, which {CUSTOMIZED} needs for every layer")
-        share = share_of(layer.name, layer.shape, layer.weights, own, machine, element_bytes)
+        share = share_of(layer.name, layer.shape, layer.weights, layer_policy, machine, element_bytes)
         shapes: tuple[Shape, Shape, Shape] = (share.forward, share.input_gradient, share.weight_gradient)
         times = [_time(compute, shape, f"layer {layer.name}, {name}") for shape, name in zip(shapes, PASSES, strict=True)]
         passes = tuple(GeneratedPass(*made) for made in zip(shapes, times, share.exchanges, strict=True))
-        generated.append(GeneratedLayer(layer.name, own, layer.weights, passes))  # type: ignore[arg-type]
+        generated.append(GeneratedLayer(layer.name, layer_policy, layer.weights, passes))  # type: ignore[arg-type]
     return GeneratedWorkload(policy, tuple(generated))
 
 

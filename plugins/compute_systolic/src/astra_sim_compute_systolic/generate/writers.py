@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import attrs
-from astra_sim import InputError
-from astra_sim.models import Convolution, Shape
+from astra_sim import InputError, toml_text
 
 from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED
 from astra_sim_compute_systolic.generate.workload import PASSES, GeneratedPass, GeneratedWorkload
 
 UPDATE_NS = 100
-"""Time to apply what a collective brings, in every layer (ASTRA-sim's generator)."""
+"""Time to apply the result of a collective, in every layer (ASTRA-sim's generator)."""
 
 _COLLECTIVES = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCATTER": "reduce_scatter"}
 
@@ -20,7 +19,7 @@ _COLLECTIVES = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCA
 def to_text(workload: GeneratedWorkload) -> str:
     """The text workload, character by character as ASTRA-sim's generator writes it. Times are whole nanoseconds.
 
-    Raises InputError where a name has spaces, which would end it.
+    Raises InputError if a name has spaces, which would end it in this format.
     """
     lines = [workload.policy, str(len(workload.layers))]
     for layer in workload.layers:
@@ -35,29 +34,18 @@ def to_text(workload: GeneratedWorkload) -> str:
 
 def to_toml(workload: GeneratedWorkload, name: str, footprint_bytes: int, comment: str) -> str:
     """A TOML workload with times and shapes, so that it runs under any compute model."""
-    lines = [*(f"# {line}".rstrip() for line in comment.split("\n")), "", f"name = {_quoted(name)}", f'loop = "{workload.policy.lower()}"']
-    lines.append(f"footprint_bytes = {footprint_bytes}")
+    table = {"name": name, "loop": workload.policy.lower(), "footprint_bytes": footprint_bytes}
+    layers = []
     for layer in workload.layers:
-        lines += ["", "[[layers]]", f"name = {_quoted(layer.name)}", f"update_ns = {UPDATE_NS}"]
-        if workload.policy == CUSTOMIZED:
-            lines.append(f'loop = "{layer.policy.lower()}"')
-        lines += [f"{key} = {{ {_pass(one)} }}" for key, one in zip(PASSES, layer.passes, strict=True)]
-    return "\n".join(lines) + "\n"
+        loop = {"loop": layer.policy.lower()} if workload.policy == CUSTOMIZED else {}
+        passes = {key: _pass(one) for key, one in zip(PASSES, layer.passes, strict=True)}
+        layers.append({"name": layer.name, "update_ns": UPDATE_NS, **loop, **passes})
+    return toml_text.to_toml({**table, "layers": layers}, comment)
 
 
-def _pass(one: GeneratedPass) -> str:
-    parts = [f"compute_ns = {one.compute_ns!r}", _shape(one.shape)]
+def _pass(one: GeneratedPass) -> dict[str, Any]:
+    sizes = attrs.asdict(one.shape, filter=lambda field, value: value != field.default)
+    entry = {"compute_ns": one.compute_ns, one.shape.kind: sizes}
     if one.exchange.size:
-        parts.append(f'collective = "{_COLLECTIVES[one.exchange.collective]}", collective_bytes = {one.exchange.size}')
-    return ", ".join(parts)
-
-
-def _shape(shape: Shape) -> str:
-    sizes = {key: value for key, value in attrs.asdict(shape).items() if value is not None}
-    kind = "convolution" if isinstance(shape, Convolution) else "gemm"
-    return f"{kind} = {{ {', '.join(f'{key} = {value}' for key, value in sizes.items())} }}"
-
-
-def _quoted(text: str) -> str:
-    """A TOML string: JSON's escapes are among TOML's."""
-    return json.dumps(text, ensure_ascii=False)
+        entry |= {"collective": _COLLECTIVES[one.exchange.collective], "collective_bytes": one.exchange.size}
+    return entry

@@ -1,0 +1,95 @@
+// What happens, and when: the clock, the events to come, and the order of what happens in one instant.
+//
+// What happens in one instant is put in order by its stage: messages arrive and endpoints make tokens of them; what these bring about in
+// the same instant follows, level by level; then tasks and phase steps end, and what that brings about in the same instant is another
+// round. Within a stage things happen in the order of their history: the times, latest first, at which what leads to them was scheduled.
+// An earlier history goes first, then what its NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a
+// port of memory), what any NPU scheduled earlier goes first, and the tokens of an NPU happen together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "errors.hpp"
+#include "event_queue.hpp"
+#include "histories.hpp"
+#include "ids.hpp"
+
+namespace astra::engine {
+
+class Events {
+ public:
+  Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), last_token_(npus, kNone) {}
+
+  Time now() const { return now_; }
+  HistoryId history() const { return history_; }        // of what happens now
+  std::uint64_t happened() const { return happened_; }  // events so far
+  Histories& histories() { return histories_; }
+  const Histories& histories() const { return histories_; }
+  void contend() { contended_ = true; }  // NPUs wait for each other
+  Time after(Time delay) const { return sum(now_, delay); }
+
+  // Let something happen that `npu` schedules, now or (`via`) at a time to come before it happens.
+  void push(Time time, NpuId npu, const Happening& what, Time via = -1);
+  // Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end.
+  void push_with(Time time, NpuId npu, const Happening& what, HistoryId history, HistoryId key);
+  // Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now.
+  void push_end(Time time, NpuId npu, const Happening& what, HistoryId history, std::uint32_t order);
+  // The history of what is scheduled now; whoever keeps it must hold it.
+  HistoryId next_history();
+  // Which of the tasks and steps that an NPU begins this is.
+  std::uint32_t next_end_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).ends; }
+  bool empty() const { return queue_.empty(); }
+  // When something happens next; ASTRA_NEVER where nothing does.
+  Time next_time() const;
+  // Go on to the next stage, and take what happens in it; where NPUs wait for each other, the tokens of each where its first one is.
+  const std::vector<Event>& next_level();
+  // Go on to an event of that stage.
+  void happens(const Event& event) {
+    history_ = event.history;
+    ++happened_;
+  }
+  // An event has happened: its histories are not needed any more.
+  void forget(const Event& event) {
+    histories_.drop(event.key);
+    histories_.drop(event.history);
+  }
+
+ private:
+  // How many events and ends were scheduled.
+  struct Orders {
+    std::uint32_t events = 0, ends = 0;
+  };
+
+  // The history that was made last, of what is scheduled at `at` after `of`: most of what is scheduled shares it.
+  struct Recent {
+    HistoryId made = 0;
+    HistoryId of = kNone;
+    Time at = -1;
+  };
+
+  // The history `of` with a time in front, from what was made last where that is it.
+  HistoryId prepend(Recent& recent, Time time, HistoryId of);
+  // Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.
+  std::uint32_t next_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).events; }
+  // Let the tokens of an NPU happen together, where the first of them does.
+  void join_tokens();
+
+  Time now_ = 0;
+  Stage stage_ = Stage::ends(0);
+  HistoryId history_ = 0;
+  std::uint64_t happened_ = 0;
+  bool contended_;
+
+  Histories histories_;
+  Recent next_, via_;
+  EventQueue queue_{histories_};
+  std::vector<Orders> orders_;  // of each NPU
+  Orders all_;                  // of all NPUs
+  std::vector<Event> level_, joined_;
+  std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
+  std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
+  std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_
+};
+
+}  // namespace astra::engine

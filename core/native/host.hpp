@@ -1,0 +1,38 @@
+// What a run asks of Python: how collectives are planned, what orders of queues say, and a network that has no function table.
+//
+// The engine itself knows no Python. module.cpp implements this with the functions that a run is given.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "astra_sim/network.h"
+#include "interface.hpp"
+#include "waiting.hpp"
+
+namespace astra::engine {
+
+// How the rules of a queue's order see a class of jobs: the number of the rule that places it, and its marks by each. Where a rule goes by
+// priority the job's priority counts, not the key.
+struct Standing {
+  std::uint32_t rule;
+  std::vector<Mark> marks;
+};
+
+// All but `delay`, `place` and the two of event networks are asked at most once per collective or class of jobs.
+class Host {
+ public:
+  virtual ~Host() = default;
+  // The chunks of a collective.
+  virtual std::vector<Chunk> issue(ProgramId program, std::uint32_t task, Time now) = 0;
+  virtual Standing standing(QueueId queue, JobClass job_class) = 0;
+  // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
+  virtual std::uint32_t place(QueueId queue, const std::deque<Job>& jobs, std::uint32_t running, const Job& job) = 0;
+  virtual Time delay(NpuId source, NpuId destination, std::int64_t bytes) = 0;
+  virtual void inject(Time now, const std::vector<astra_message>& messages) = 0;
+  // The next delivery between two times; false where there is none.
+  virtual bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) = 0;
+};
+
+}  // namespace astra::engine

@@ -1,0 +1,107 @@
+#include "machine.hpp"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "errors.hpp"
+
+namespace astra::engine {
+namespace {
+
+// One function for each kind of event.
+template <typename... Functions>
+struct Handlers : Functions... {
+  using Functions::operator()...;
+};
+
+Options checked(Options options) {
+  if (options.npus == 0) invalid("an engine without NPUs");
+  if (options.endpoint_ps < 0) invalid("a negative endpoint delay");
+  return options;
+}
+
+}  // namespace
+
+Machine::Machine(Options options, Host& host)
+    : options_(checked(std::move(options))),
+      events_(options_.npus, options_.network == NetworkKind::events),
+      transport_(events_, host, options_.network),
+      phases_(events_, transport_, options_.npus, options_.rendezvous, options_.bus.get()),
+      chunks_(events_, phases_, host, options_.npus, *this),
+      collectives_(events_, phases_, chunks_, host),
+      point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
+      tasks_(events_, collectives_, point_to_point_, options_.npus) {}
+
+// -- building ---------------------------------------------------------------------------------------------------------
+
+void Machine::add_queues(const std::vector<QueuePlan>& plans) {
+  if (tasks_.started() || chunks_.has_queues()) invalid("queues are given once, before the run");
+  chunks_.add_queues(plans);
+}
+
+void Machine::add_ports(const std::vector<std::int64_t>& ports) {
+  if (tasks_.add_ports(ports)) events_.contend();
+}
+
+GroupsId Machine::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
+  return phases_.add_groups(std::move(members), size, loop_back);
+}
+
+ScheduleId Machine::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
+  return phases_.add_schedule(std::move(programs), groups);
+}
+
+PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps) {
+  return phases_.add_phase(schedule, queue, together, endpoint_ps);
+}
+
+void Machine::observe(NpuId npu) {
+  if (tasks_.is_observed(npu)) return;
+  tasks_.observe(npu);
+  chunks_.observe(npu);
+}
+
+NpuId Machine::observed(NpuId npu) const {
+  if (!tasks_.is_observed(npu)) invalid("NPU " + std::to_string(npu) + " is not observed");
+  return npu;
+}
+
+// -- running ----------------------------------------------------------------------------------------------------------
+
+bool Machine::run(std::uint64_t events) {
+  tasks_.start_all();
+  const std::uint64_t limit = events ? events_.happened() + events : UINT64_MAX;
+  while (true) {
+    transport_.exchange();
+    if (events_.empty()) return false;
+    if (events_.happened() >= limit) return true;
+    for (const Event& event : events_.next_level()) {
+      events_.happens(event);
+      handle(event.what);
+      events_.forget(event);
+    }
+  }
+}
+
+void Machine::handle(const Happening& what) {
+  const Handlers handlers{
+      [this](const MessageArrival& event) { phases_.on_arrival(event.rank, event.receipt); },
+      [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },
+      [this](const TokenReady& event) { phases_.on_token(event.rank); },
+      [this](const Meeting& event) { phases_.on_meeting(event.rank, event.receipt); },
+      [this](const BusCall& event) { phases_.on_bus_call(event.npu, event.call); },
+      [this](const PointToPointArrival& event) { point_to_point_.on_arrival(event.mailbox, event.sender); },
+      [this](const PointToPointRequest& event) { point_to_point_.on_request(event.mailbox); },
+      [this](const StepEnd& event) { chunks_.finish(event.step); },
+      [this](const TaskEnd& event) { tasks_.finish(event.task); },
+  };
+  std::visit(handlers, what);
+}
+
+void Machine::chunk_ended(TaskId task, CollectiveId collective) {
+  collectives_.chunk_ended(collective);
+  tasks_.chunk_ended(task);
+}
+
+}  // namespace astra::engine

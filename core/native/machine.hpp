@@ -1,0 +1,80 @@
+// The engine: owns its parts, gives them what happens, and answers. Its meaning is that of astra_sim/engine/reference, which has the same
+// parts with the same names in Python. What it is given is described in astra_sim/engine/interface.py.
+//
+//   events           what happens, and in which order
+//   transport        messages on their way through the network
+//   shared_bus       the bus between an NPU and its memory, where endpoints share one
+//   phases           the ranks of a collective's phase, which run its schedule
+//   waiting, queues  the queues of an NPU, and what waits in them
+//   chunks           the chunks of a collective on an NPU, and the queues through which they pass
+//   collectives      which chunks a collective becomes, and who shares them
+//   point_to_point   messages between two tasks
+//   tasks            the programs of NPUs, and the units that their tasks need
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chunks.hpp"
+#include "collectives.hpp"
+#include "events.hpp"
+#include "host.hpp"
+#include "interface.hpp"
+#include "phases.hpp"
+#include "point_to_point.hpp"
+#include "tasks.hpp"
+#include "transport.hpp"
+
+namespace astra::engine {
+
+class Machine : private ChunkListener {
+ public:
+  Machine(Options options, Host& host);
+
+  Time now() const { return events_.now(); }
+  std::uint64_t events() const { return events_.happened(); }
+  std::uint64_t messages() const { return transport_.messages(); }
+  std::size_t undelivered() const { return transport_.undelivered(); }  // messages that an event network has
+
+  // These raise std::invalid_argument for what cannot be.
+  void set_table(const astra_network* table) { transport_.set_table(table); }
+  void add_queues(const std::vector<QueuePlan>& plans);
+  void add_ports(const std::vector<std::int64_t>& ports);
+  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }
+  GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
+  ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
+  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps);
+  void observe(NpuId npu);
+
+  // Answers; those about one NPU raise std::invalid_argument where it is not observed.
+  const TaskTimes& times(NpuId npu) const { return tasks_.times(observed(npu)); }
+  std::vector<SendRecord> sends(NpuId npu) const { return tasks_.sends(observed(npu)); }
+  std::vector<Time> ended_at() const { return tasks_.ended_at(); }
+  std::vector<PhaseStepRecord> phase_steps(NpuId npu) const { return chunks_.records(observed(npu)); }
+  std::vector<std::uint64_t> uses() const { return collectives_.uses(); }
+  const History& history(PhaseKindId phase) const { return phases_.history(phase); }
+  std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
+  std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
+  std::vector<RankState> stuck() const { return chunks_.stuck(); }
+
+  // Run until nothing is left (false), or for some events (0: without end) and the rest of their instant (true).
+  bool run(std::uint64_t events);
+
+ private:
+  // Give an event to the part that it belongs to.
+  void handle(const Happening& what);
+  // The one way back up: the last chunk of a collective lets its task end.
+  void chunk_ended(TaskId task, CollectiveId collective) override;
+  NpuId observed(NpuId npu) const;
+
+  Options options_;
+  Events events_;
+  Transport transport_;
+  Phases phases_;
+  Chunks chunks_;
+  Collectives collectives_;
+  PointToPoint point_to_point_;
+  Tasks tasks_;
+};
+
+}  // namespace astra::engine

@@ -1,0 +1,327 @@
+#include "phases.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "errors.hpp"
+
+namespace astra::engine {
+namespace {
+
+constexpr std::int64_t kPsPerNs = 1000;
+
+void check_peer(const Peer& peer, std::uint32_t ranks) {
+  if (!peer) return;
+  if (peer.kind != PeerKind::exclusive_or) {
+    if (peer.value >= ranks) invalid("a peer outside of its group");
+    return;
+  }
+  const bool power_of_two = (ranks & (ranks - 1)) == 0;
+  if (power_of_two && peer.value < ranks) return;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    if ((rank ^ peer.value) >= ranks) invalid("a peer outside of its group");
+  }
+}
+
+// That every message of a schedule meets a receive of its own.
+class Meetings {
+ public:
+  explicit Meetings(const std::vector<LoweredProgram>& programs) {
+    for (const LoweredProgram& program : programs) met_.emplace_back(program.after_ps.size());
+  }
+
+  void add(std::uint32_t program, ReceiptId receipt) {
+    if (receipt >= met_[program].size() || met_[program][receipt]) invalid("a message that meets no receive of its own");
+    met_[program][receipt] = true;
+  }
+
+ private:
+  std::vector<std::vector<bool>> met_;  // the receives of each program
+};
+
+void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t ranks, bool has_bus) {
+  if (programs.size() != 1 && programs.size() != ranks) invalid("a schedule with a wrong number of programs");
+  Meetings meetings(programs);
+  for (std::uint32_t rank = 0; rank < programs.size(); ++rank) {
+    const LoweredProgram& program = programs[rank];
+    const std::uint32_t receives = next_id(program.after_ps);
+    if (program.starts < 0 || program.tokens != program.starts + narrow<std::int64_t>(receives)) {
+      invalid("a program whose tokens do not add up");
+    }
+    if (has_bus && program.carriages.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
+    std::uint32_t received = 0;
+    for (const Action& action : program.actions) {
+      if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
+      check_peer(action.to, ranks);
+      check_peer(action.from, ranks);
+      if (action.to) meetings.add(programs.size() == 1 ? 0 : action.to.of(rank, ranks), action.receipt);
+      if (action.from && action.own_receipt != received++) invalid("receives out of order");
+    }
+    if (received != receives) invalid("a program whose receives do not add up");
+  }
+}
+
+}  // namespace
+
+Phases::Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options)
+    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), bus_options_(bus_options) {
+  if (bus_options) buses_.resize(npus);
+}
+
+GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
+  if (size < 1 || members.empty() || members.size() % size) invalid("members that make no groups of one size");
+  Groups groups{std::move(members), std::vector<std::uint32_t>(npus_, kNone), size, loop_back};
+  for (std::uint32_t place = 0; place < groups.ranks(); ++place) {
+    const NpuId npu = groups.members[place];
+    if (npu >= npus_) invalid("a group with NPU " + std::to_string(npu) + ", which does not exist");
+    if (groups.place_of[npu] != kNone) invalid("NPU " + std::to_string(npu) + " is in a group twice");
+    groups.place_of[npu] = place;
+  }
+  groups_.push_back(std::move(groups));
+  return next_id(groups_) - 1;
+}
+
+ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
+  if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
+  check_schedule(programs, groups_[groups].size, bus_options_);
+  schedules_.push_back({std::move(programs), next_id(schedules_), groups_[groups]});
+  return schedules_.back().number;
+}
+
+PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps) {
+  if (endpoint_ps < 0) invalid("a negative endpoint delay");
+  if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
+  kinds_.push_back({schedules_[schedule], queue, together, endpoint_ps});
+  return next_id(kinds_) - 1;
+}
+
+// -- answers ----------------------------------------------------------------------------------------------------------
+
+const History& Phases::history(PhaseKindId kind) const {
+  if (kind >= kinds_.size()) invalid("a phase that does not exist");
+  return events_.histories().times(kinds_[kind].history);
+}
+
+const Measured& Phases::measured(PhaseId number, NpuId npu) const {
+  const Phase& phase = phases_[number];
+  return phase.ranks[phase.groups().place_of[npu]].measured;
+}
+
+void Phases::fill(RankState& state, PhaseId number, NpuId npu) const {
+  const Phase& phase = phases_[number];
+  state.schedule = phase.schedule().number;
+  state.place = phase.groups().place_of[npu];
+  const Rank& rank = phase.ranks[state.place];
+  state.tokens = rank.tokens;
+  state.arrivals = rank.measured.received;
+  state.next_action = rank.next_action;
+  rank.receipts.each_posted([&state](ReceiptId receipt) { state.posted.push_back(receipt); });
+}
+
+// -- a phase begins and ends ------------------------------------------------------------------------------------------
+
+PhaseId Phases::happen(PhaseKindId kind) {
+  Phase phase;
+  phase.kind = &kinds_[kind];
+  phase.open = phase.ending = phase.groups().ranks();
+  return phases_.add(std::move(phase));
+}
+
+void Phases::begin(PhaseId number, NpuId npu, StepId step, std::uint32_t order) {
+  const RankId id{number, phases_[number].groups().place_of[npu]};
+  if (id.place == kNone) invalid("NPU " + std::to_string(npu) + " has no part in a phase that it runs");
+  Rank& rank = rank_of(id);
+  if (rank.step != kNone) invalid("a phase that is a step of two chunks");
+  rank.step = step;
+  rank.order = order;
+  for (std::int32_t start = rank.program->starts; start > 0; --start) handle(id, rank, kStart);
+  advance(id, rank);
+}
+
+Measured Phases::end(PhaseId number, NpuId npu) {
+  Phase& phase = phases_[number];
+  Rank& rank = phase.ranks[phase.groups().place_of[npu]];
+  const Measured measured = rank.measured;
+  events_.histories().replace(rank.last_history, 0);
+  if (--phase.ending == 0) {
+    events_.histories().replace(phase.history, 0);
+    phase.ranks.reset();
+    phases_.release(number);
+  }
+  return measured;
+}
+
+// -- what happens to a rank -------------------------------------------------------------------------------------------
+
+void Phases::on_token(RankId id) {
+  Rank& rank = rank_of(id);
+  const HistoryId history = events_.history();
+  if (rank.last_token_at != events_.now() || events_.histories().less(rank.last_history, history)) {
+    events_.histories().replace(rank.last_history, history);
+  }
+  rank.last_token_at = events_.now();
+  ++rank.tokens;
+  advance(id, rank);
+}
+
+void Phases::on_arrival(RankId id, ReceiptId receipt) {
+  Rank& rank = rank_of(id);
+  Receipt& state = rank.receipts.at(receipt);
+  if (state.state & kPosted) return receive(id, rank, receipt, state);
+  state.state |= kArrived;
+}
+
+void Phases::on_meeting(RankId id, ReceiptId receipt) {
+  Rank& rank = rank_of(id);
+  receive(id, rank, receipt, rank.receipts.at(receipt));
+}
+
+void Phases::on_request(RankId id, ReceiptId receipt) {
+  Receipt& state = rank_of(id).receipts.at(receipt);
+  state.state |= kGranted;
+  if (!(state.state & kOffered)) return;
+  Phase& phase = phases_[id.phase];
+  const auto found = phase.offers.find(pair_key(id.place, receipt));
+  const Offer offer = found->second;
+  phase.offers.erase(found);
+  transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.kind->queue, offer.delay);
+}
+
+void Phases::on_bus_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
+
+// -- steps of a rank --------------------------------------------------------------------------------------------------
+
+Rank& Phases::rank_of(RankId id) {
+  Phase& phase = phases_[id.phase];
+  if (!phase.ranks) make_ranks(phase);
+  return phase.ranks[id.place];
+}
+
+void Phases::make_ranks(Phase& phase) {
+  if (phase.ending == 0) throw std::logic_error("something happens to a phase that has ended");
+  const Groups& groups = phase.groups();
+  phase.ranks = std::make_unique<Rank[]>(groups.ranks());
+  for (std::uint32_t place = 0; place < groups.ranks(); ++place) {
+    Rank& rank = phase.ranks[place];
+    rank.npu = groups.members[place];
+    rank.rank = place % groups.size;
+    rank.program = &phase.schedule().program(rank.rank);
+    events_.histories().hold(0);
+  }
+}
+
+void Phases::advance(RankId id, Rank& rank) {
+  const LoweredProgram& program = *rank.program;
+  while (rank.next_action < program.actions.size()) {
+    const Action& action = program.actions[rank.next_action];
+    if (rank.tokens < action.after || narrow<std::int32_t>(rank.measured.received) < action.after_arrivals) return;
+    ++rank.next_action;
+    if (action.to) send(id, rank, action);
+    if (action.from) post(id, rank, action);
+  }
+  if (rank.tokens == program.tokens) finish(id, rank);
+}
+
+void Phases::send(RankId id, const Rank& rank, const Action& action) {
+  Phase& phase = phases_[id.phase];
+  const Groups& groups = phase.groups();
+  const std::uint32_t peer = place_of(action.to, id, rank, groups);
+  const NpuId destination = groups.members[peer];
+  const RankId target{id.phase, groups.loop_back ? id.place : peer};
+  if (!rendezvous_) {
+    const MessageArrival arrival{target, action.receipt};
+    return transport_.transmit(rank.npu, destination, action.bytes, arrival, phase.kind->queue, action.delay);
+  }
+  Receipt& state = rank_of(target).receipts.at(action.receipt);
+  state.state |= kOffered;
+  phase.offers.emplace(pair_key(target.place, action.receipt), Offer{rank.npu, destination, action.bytes, action.delay});
+  // A request that is there already counts when it is looked for.
+  if (state.state & kGranted) events_.push(events_.now(), rank.npu, RequestArrival{target, action.receipt});
+}
+
+void Phases::post(RankId id, Rank& rank, const Action& action) {
+  const ReceiptId receipt = action.own_receipt;
+  Receipt& state = rank.receipts.at(receipt);
+  state.posted_at = events_.now();
+  // A message that is there already is met by an event of its own.
+  if (state.state & kArrived) return events_.push(events_.now(), rank.npu, Meeting{id, receipt});
+  state.state |= kPosted;
+  if (rendezvous_) {
+    const Phase& phase = phases_[id.phase];
+    const NpuId sender = phase.groups().members[place_of(action.from, id, rank, phase.groups())];
+    transport_.transmit(rank.npu, sender, kControlBytes, RequestArrival{id, receipt}, phase.kind->queue, action.request_delay);
+  }
+}
+
+void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state) {
+  rank.measured.delay_sum += events_.now() - state.posted_at;
+  ++rank.measured.received;
+  rank.receipts.done(receipt);
+  handle(id, rank, receipt);
+}
+
+void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
+  Time after_ps = -1;
+  if (receipt != kStart) after_ps = rank.program->after_ps[rank.program->in_turn ? rank.measured.received - 1 : receipt];
+  if (bus_options_) return carry(id, rank, after_ps);
+  const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
+  if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
+  // The pass through memory, and computing, are scheduled when the endpoint is done.
+  events_.push(sum(done, after_ps), rank.npu, TokenReady{id}, done);
+}
+
+void Phases::carry(RankId id, Rank& rank, Time after_ps) {
+  const Carriage& carriage = rank.program->carriages[rank.handled++];
+  SharedBus& bus = bus_of(rank.npu);
+  if (carriage.to_npu) {
+    bus.to_npu(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
+  } else {
+    bus.to_memory(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
+  }
+}
+
+SharedBus& Phases::bus_of(NpuId npu) {
+  BusHost& host = *this;
+  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*bus_options_, host, npu);
+  return *buses_[npu];
+}
+
+void Phases::finish(RankId id, const Rank& rank) {
+  Phase& phase = phases_[id.phase];
+  Histories& histories = events_.histories();
+  if (rank.last_token_at == events_.now()) histories.hold(rank.last_history);
+  const Histories::Held history(histories, rank.last_token_at == events_.now() ? rank.last_history : histories.make(events_.now()));
+  --phase.open;
+  if (phase.kind->together) return finish_together(phase, history);
+  events_.push_end(events_.now(), rank.npu, StepEnd{rank.step}, history, events_.next_end_order(rank.npu));
+}
+
+void Phases::finish_together(Phase& phase, HistoryId history) {
+  Histories& histories = events_.histories();
+  if (phase.finished_at != events_.now() || histories.less(phase.history, history)) histories.replace(phase.history, history);
+  phase.finished_at = events_.now();
+  if (phase.open) return;
+  histories.replace(phase.kind->history, phase.history);
+  for (std::uint32_t place = 0; place < phase.groups().ranks(); ++place) {
+    const Rank& each = phase.ranks[place];
+    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, phase.history, each.order);
+  }
+}
+
+// -- what a shared bus asks -------------------------------------------------------------------------------------------
+
+std::int64_t Phases::now_ns() const { return events_.now() / kPsPerNs; }
+
+void Phases::call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) {
+  Time delay;
+  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
+  events_.push(events_.after(delay), npu, BusCall{npu, call});
+}
+
+void Phases::carried(NpuId npu, const Carried& token) {
+  if (token.after_ps < 0) return on_token(token.rank);
+  events_.push(events_.after(token.after_ps), npu, TokenReady{token.rank});
+}
+
+}  // namespace astra::engine

@@ -1,0 +1,167 @@
+// Phases of collectives: the ranks that run a schedule together.
+//
+// A schedule gives every rank steps, each a send and a receive. A rank counts tokens: its starts, and one for each message that its
+// endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. What it sends meets a receipt
+// of its destination: the state of a receive, which is not posted yet, posted, or done. Which receipt that is was found before the run.
+// When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes through memory,
+// or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
+//
+// A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "events.hpp"
+#include "interface.hpp"
+#include "receipts.hpp"
+#include "schedule.hpp"
+#include "shared_bus.hpp"
+#include "transport.hpp"
+
+namespace astra::engine {
+
+// Groups of one size that run phases together. A rank is a place in `members`; with `loop_back` the first stands for all.
+struct Groups {
+  std::vector<NpuId> members;           // group after group
+  std::vector<std::uint32_t> place_of;  // for each NPU its place in `members`, or kNone
+  std::uint32_t size = 0;
+  bool loop_back = false;
+
+  std::uint32_t ranks() const { return loop_back ? 1 : narrow<std::uint32_t>(members.size()); }
+};
+
+// A schedule for groups: one program for all ranks, or one for each.
+struct GroupSchedule {
+  std::vector<LoweredProgram> programs;
+  ScheduleId number;
+  const Groups& groups;
+
+  const LoweredProgram& program(std::uint32_t rank) const { return programs[programs.size() == 1 ? 0 : rank]; }
+};
+
+// A phase, as often as it happens. `history` is the one with which it ended last.
+struct PhaseKind {
+  const GroupSchedule& schedule;
+  std::int32_t queue;
+  bool together;
+  Time endpoint_ps;
+  HistoryId history = 0;
+};
+
+// One rank of a phase: its program, how far it is, and what it measured.
+struct Rank {
+  const LoweredProgram* program = nullptr;
+  NpuId npu = 0;
+  std::uint32_t rank = 0;   // in its group
+  StepId step = kNone;      // which ends with it
+  std::uint32_t order = 0;  // of the things that its NPU does
+  std::int32_t tokens = 0;
+  std::uint32_t next_action = 0;
+  std::uint32_t handled = 0;  // messages and starts that the bus took
+  Time last_token_at = -1;
+  HistoryId last_history = 0;  // the latest of the tokens that came at last_token_at
+  Measured measured;
+  Receipts receipts;
+};
+
+// A message that waits for the request of its receive.
+struct Offer {
+  NpuId source, destination;
+  std::int64_t bytes;
+  Time delay;
+};
+
+// A phase that happens: its ranks, and how many of them have not finished. Its ranks are made when something happens to one of them.
+struct Phase {
+  PhaseKind* kind = nullptr;
+  std::uint32_t open = 0;    // ranks that have not finished
+  std::uint32_t ending = 0;  // steps that have not ended with it
+  Time finished_at = -1;
+  HistoryId history = 0;  // the latest of those ranks that finished last, at finished_at
+  std::unique_ptr<Rank[]> ranks;
+  std::unordered_map<std::uint64_t, Offer> offers;  // by rank and receipt
+
+  const GroupSchedule& schedule() const { return kind->schedule; }
+  const Groups& groups() const { return kind->schedule.groups; }
+};
+
+class Phases : private BusHost {
+ public:
+  Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
+
+  // These raise std::invalid_argument for what cannot be, and answer with a number.
+  GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
+  ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
+  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps);
+  std::size_t kinds() const { return kinds_.size(); }
+
+  // The latest history of the ranks with which a phase ended last; empty where they end each by itself.
+  const History& history(PhaseKindId kind) const;
+  // What the rank of an NPU has measured.
+  const Measured& measured(PhaseId phase, NpuId npu) const;
+  // How far the rank of an NPU is, in the fields of `state` that say so.
+  void fill(RankState& state, PhaseId phase, NpuId npu) const;
+
+  // A phase that happens now, on all its NPUs.
+  PhaseId happen(PhaseKindId kind);
+  // The rank of an NPU begins, as the `order`-th thing that it does; `step` ends with it.
+  void begin(PhaseId phase, NpuId npu, StepId step, std::uint32_t order);
+  // The step of an NPU has ended that its rank ran. The ranks are forgotten with the last of them.
+  Measured end(PhaseId phase, NpuId npu);
+
+  // A rank has handled a message, or a start.
+  void on_token(RankId id);
+  // A message has arrived at its receipt.
+  void on_arrival(RankId id, ReceiptId receipt);
+  // A receive was posted whose message had arrived.
+  void on_meeting(RankId id, ReceiptId receipt);
+  // The request for a message has reached its sender, who sends it as soon as it has it.
+  void on_request(RankId id, ReceiptId receipt);
+  // The shared bus of an NPU has finished what it did.
+  void on_bus_call(NpuId npu, std::uint32_t call);
+
+ private:
+  static constexpr ReceiptId kStart = kNone;  // in place of a receipt: a token that a rank has from the start
+
+  Rank& rank_of(RankId id);
+  void make_ranks(Phase& phase);
+  // The place of another rank of the same group.
+  static std::uint32_t place_of(const Peer& peer, RankId id, const Rank& rank, const Groups& groups) {
+    return id.place - rank.rank + peer.of(rank.rank, groups.size);
+  }
+  // Take every step that the tokens of a rank allow.
+  void advance(RankId id, Rank& rank);
+  void send(RankId id, const Rank& rank, const Action& action);
+  void post(RankId id, Rank& rank, const Action& action);
+  // A message has met its receive: the endpoint makes a token of it.
+  void receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
+  // The endpoint makes a token of a message; of a start, where `receipt` is kStart.
+  void handle(RankId id, Rank& rank, ReceiptId receipt);
+  // Let the shared bus of an NPU carry a token, which is ready so long `after_ps` that, or (-1) at once.
+  void carry(RankId id, Rank& rank, Time after_ps);
+  SharedBus& bus_of(NpuId npu);
+  // A rank has finished in a phase.
+  void finish(RankId id, const Rank& rank);
+  void finish_together(Phase& phase, HistoryId history);
+
+  std::int64_t now_ns() const override;
+  void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) override;
+  void carried(NpuId npu, const Carried& token) override;
+
+  Events& events_;
+  Transport& transport_;
+  std::uint32_t npus_;
+  bool rendezvous_;
+  const BusOptions* bus_options_;  // nullptr where endpoints share no bus
+  std::deque<Groups> groups_;      // what is referred to stays where it is
+  std::deque<GroupSchedule> schedules_;
+  std::deque<PhaseKind> kinds_;
+  Pool<Phase> phases_;
+  std::vector<std::unique_ptr<SharedBus>> buses_;  // of each NPU
+};
+
+}  // namespace astra::engine

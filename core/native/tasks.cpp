@@ -1,0 +1,306 @@
+#include "tasks.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "errors.hpp"
+
+namespace astra::engine {
+namespace {
+
+bool moves_message(const Task& kind) { return kind.kind == TaskKind::send || kind.kind == TaskKind::receive; }
+
+bool takes_time(const Task& kind) { return kind.kind != TaskKind::join && kind.kind != TaskKind::collective; }
+
+void check_kind(const Task& kind) {
+  if (kind.delay < 0 || kind.bytes < 0) invalid("a task with a negative delay or size");
+  if (kind.repeats && kind.collective < 0) invalid("a task that repeats and has no number");
+}
+
+}  // namespace
+
+// -- programs ---------------------------------------------------------------------------------------------------------
+
+Program::Program(ProgramColumns columns, ProgramId number) : number_(number) {
+  check_columns(columns);
+  for (const Task& kind : columns.kinds) has_units_ |= kind.unit >= 0;
+  link(columns);
+  kinds_ = std::move(columns.kinds);
+  kind_of_ = std::move(columns.kind_of);
+  times_ = std::move(columns.times);
+}
+
+void Program::check_columns(const ProgramColumns& columns) const {
+  const std::size_t count = columns.kind_of.size();
+  for (const Task& kind : columns.kinds) check_kind(kind);
+  if ((!columns.times.empty() && columns.times.size() != count) || count >= kNone || columns.after_end.size() != count ||
+      columns.after.size() != (count ? columns.after_end.back() : 0)) {
+    invalid("a program with broken columns");
+  }
+  std::uint64_t begin = 0;
+  for (std::uint32_t task = 0; task < count; ++task) {
+    const std::uint64_t end = columns.after_end[task];
+    if (columns.kind_of[task] >= columns.kinds.size() || end < begin || end > columns.after.size())
+      invalid("a program with broken columns");
+    for (; begin < end; ++begin) {
+      const std::uint32_t other = columns.after[begin];
+      if (other >= task) invalid("task " + std::to_string(task) + " waits for task " + std::to_string(other) + "; expected earlier ones");
+    }
+  }
+}
+
+void Program::link(const ProgramColumns& columns) {
+  const std::uint32_t count = next_id(columns.kind_of);
+  std::vector<std::uint32_t> place(count + std::size_t{1}, 0);  // of the next successor of each task
+  for (const std::uint32_t other : columns.after) ++place[other + std::size_t{1}];
+  for (std::uint32_t task = 0; task < count; ++task) place[task + std::size_t{1}] += place[task];
+  first_successor_ = place;
+  successors_.resize(columns.after.size());
+  waits_.reserve(count);
+  std::uint64_t begin = 0;
+  for (std::uint32_t task = 0; task < count; ++task) {
+    const std::uint64_t end = columns.after_end[task];
+    waits_.push_back(narrow<std::int32_t>(end - begin));
+    if (begin == end) first_.push_back(task);
+    for (; begin < end; ++begin) successors_[place[columns.after[begin]]++] = task;
+  }
+}
+
+// -- units ------------------------------------------------------------------------------------------------------------
+
+void Units::add(std::int8_t unit, std::uint32_t task) {
+  const std::uint32_t number = unit < 0 ? kUnits : narrow<std::uint32_t>(unit);
+  std::vector<std::uint32_t>& heap = ready_[number];
+  waiting_ |= 1u << number;
+  heap.push_back(task);
+  std::push_heap(heap.begin(), heap.end(), std::greater<>());
+}
+
+bool Units::next(std::uint32_t& task) {
+  std::uint32_t best = kNone;
+  for (std::uint32_t free = waiting_ & ~busy_; free; free &= free - 1) {
+    const std::uint32_t unit = narrow<std::uint32_t>(std::countr_zero(free));
+    if (best == kNone || ready_[unit].front() < ready_[best].front()) best = unit;
+  }
+  if (best == kNone) return false;
+  std::vector<std::uint32_t>& heap = ready_[best];
+  task = heap.front();
+  std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+  heap.pop_back();
+  if (heap.empty()) waiting_ &= ~(1u << best);
+  if (best < kUnits) busy_ |= 1u << best;
+  return true;
+}
+
+std::vector<std::uint32_t> Units::ready() const {
+  std::vector<std::uint32_t> tasks;
+  for (const std::vector<std::uint32_t>& heap : ready_) tasks.insert(tasks.end(), heap.begin(), heap.end());
+  std::sort(tasks.begin(), tasks.end());
+  return tasks;
+}
+
+// -- building ---------------------------------------------------------------------------------------------------------
+
+Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus)
+    : events_(events), collectives_(collectives), point_to_point_(point_to_point), npus_(npus), records_(npus) {}
+
+bool Tasks::add_ports(const std::vector<std::int64_t>& ports) {
+  if (started_ || ports.size() != npus_.size()) invalid("a port for each NPU is given, before the run");
+  for (const std::int64_t port : ports) {
+    if (port < -1 || port >= narrow<std::int64_t>(npus_.size())) invalid("port " + std::to_string(port));
+  }
+  ports_ = ports;
+  port_free_at_.assign(ports.size(), 0);
+  std::vector<std::int64_t> used;
+  std::copy_if(ports.begin(), ports.end(), std::back_inserter(used), [](std::int64_t port) { return port >= 0; });
+  std::sort(used.begin(), used.end());
+  return std::adjacent_find(used.begin(), used.end()) != used.end();
+}
+
+void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) {
+  if (started_) invalid("programs are given before the run");
+  Program program(std::move(columns), next_id(programs_));
+  for (const std::int64_t npu : npus) {
+    if (npu < 0 || npu >= narrow<std::int64_t>(npus_.size())) invalid("a program is given to NPU " + std::to_string(npu));
+    give(program, narrow<NpuId>(npu));
+  }
+  collectives_.add_program(program.kinds(), next_id(npus));
+  programs_.push_back(std::move(program));
+}
+
+void Tasks::give(const Program& program, NpuId npu) {
+  Npu& own = npus_[npu];
+  if (own.program != kNone) invalid("NPU " + std::to_string(npu) + " has a program already");
+  for (const Task& kind : program.kinds()) {
+    if (!moves_message(kind)) continue;
+    const NpuId peer = point_to_point_.peer(npu, kind);
+    if (peer == npu || peer >= npus_.size()) invalid("a message to or from NPU " + std::to_string(peer));
+  }
+  own.program = program.number();
+  if (program.has_units()) {
+    own.units = next_id(units_);
+    units_.emplace_back();
+  }
+  own.first_task = tasks_.size();
+  for (std::uint32_t task = 0; task < program.size(); ++task) tasks_.push_back({program.waits(task), kWaiting});
+  if (Record* record = records_.find(npu)) {
+    record->times.ready.assign(program.size(), -1);
+    record->times.ended.assign(program.size(), -1);
+  }
+}
+
+void Tasks::observe(NpuId npu) {
+  if (npu >= npus_.size() || npus_[npu].program != kNone) invalid("an NPU is observed from before it has its program");
+  records_.add(npu);
+}
+
+// -- answers ----------------------------------------------------------------------------------------------------------
+
+std::vector<SendRecord> Tasks::sends(NpuId npu) const {
+  std::vector<SendRecord> sends = records_[npu].sends;
+  std::sort(sends.begin(), sends.end(), [](const SendRecord& a, const SendRecord& b) { return a.task < b.task; });
+  return sends;
+}
+
+std::vector<Time> Tasks::ended_at() const {
+  std::vector<Time> times;
+  for (const Npu& npu : npus_) times.push_back(npu.ended_at);
+  return times;
+}
+
+std::vector<Unfinished> Tasks::unfinished() const {
+  std::vector<Unfinished> found;
+  for (NpuId npu = 0; npu < npus_.size(); ++npu) {
+    if (npus_[npu].program == kNone) continue;
+    const Program& program = program_of(npu);
+    const std::vector<std::uint32_t> waiting = program.has_units() ? units_[npus_[npu].units].ready() : std::vector<std::uint32_t>();
+    for (std::uint32_t task = 0; task < program.size(); ++task) {
+      const State state = tasks_[npus_[npu].first_task + task].state;
+      const bool begun = state == kReady && !std::binary_search(waiting.begin(), waiting.end(), task);
+      if (state != kEnded) found.push_back({npu, task, begun});
+    }
+  }
+  return found;
+}
+
+// -- running ----------------------------------------------------------------------------------------------------------
+
+void Tasks::start_all() {
+  if (std::exchange(started_, true)) return;
+  for (NpuId npu = 0; npu < npus_.size(); ++npu) {
+    if (npus_[npu].program == kNone) continue;
+    const Program& program = program_of(npu);
+    for (const std::uint32_t task : program.first()) {
+      if (program.has_units()) {
+        add_ready({npu, task});
+      } else {
+        start({npu, task});
+      }
+    }
+    if (program.has_units()) pump_units(npu);
+  }
+}
+
+void Tasks::finish(TaskId task) {
+  end(task);
+  const Program& program = program_of(task.npu);
+  program.each_successor(task.number, [&](std::uint32_t number) {
+    const TaskId successor{task.npu, number};
+    if (!release(successor)) return;
+    if (program.has_units()) {
+      add_ready(successor);
+    } else {
+      start(successor);
+    }
+  });
+  if (program.has_units()) pump_units(task.npu);
+}
+
+void Tasks::chunk_ended(TaskId task) {
+  if (--run_of(task).left == 0) begin(task);
+}
+
+void Tasks::pump_units(NpuId npu) {
+  std::uint32_t number = 0;
+  while (units_of(npu).next(number)) {
+    if (begin_ready({npu, number})) continue;
+    program_of(npu).each_successor(number, [&](std::uint32_t successor) {
+      if (release({npu, successor})) add_ready({npu, successor});
+    });
+  }
+}
+
+void Tasks::add_ready(TaskId task) {
+  set_ready(task);
+  units_of(task.npu).add(program_of(task.npu).task(task.number).unit, task.number);
+}
+
+void Tasks::start(TaskId first) {
+  const NpuId npu = first.npu;
+  std::vector<std::uint32_t> stack{first.number};
+  while (!stack.empty()) {
+    const TaskId task{npu, stack.back()};
+    stack.pop_back();
+    set_ready(task);
+    if (begin_ready(task)) continue;
+    const auto kept = narrow<std::ptrdiff_t>(stack.size());
+    program_of(npu).each_successor(task.number, [&](std::uint32_t successor) {
+      if (release({npu, successor})) stack.push_back(successor);
+    });
+    std::reverse(stack.begin() + kept, stack.end());
+  }
+}
+
+bool Tasks::begin_ready(TaskId task) {
+  const Program& program = program_of(task.npu);
+  const Task& kind = program.task(task.number);
+  if (takes_time(kind)) {
+    begin(task);
+    return true;
+  }
+  if (kind.kind == TaskKind::collective) {
+    const std::uint32_t chunks = collectives_.issue(task, program.number(), kind);
+    run_of(task).left = narrow<std::int32_t>(chunks);
+    if (chunks > 0) return true;
+  }
+  end(task);
+  return false;
+}
+
+void Tasks::begin(TaskId task) {
+  const Program& program = program_of(task.npu);
+  const Task& kind = program.task(task.number);
+  const Time delay = program.delay(task.number);
+  const std::uint32_t order = events_.next_end_order(task.npu);
+  if (moves_message(kind)) {
+    Record* record = records_.find(task.npu);
+    if (record && kind.kind == TaskKind::send) record->sends.push_back({task.number, events_.now()});
+    return point_to_point_.begin(task, kind, order);
+  }
+  Time end = events_.after(delay);
+  if (kind.kind == TaskKind::access && !ports_.empty() && ports_[task.npu] >= 0) {
+    Time& free_at = at(port_free_at_, ports_[task.npu]);
+    end = free_at = sum(std::max(events_.now(), free_at), delay);
+  }
+  const Histories::Held history(events_.histories(), events_.histories().make(events_.now()));
+  events_.push_end(end, task.npu, TaskEnd{task}, history, order);
+}
+
+void Tasks::end(TaskId task) {
+  run_of(task).state = kEnded;
+  npus_[task.npu].ended_at = events_.now();
+  const std::int8_t unit = program_of(task.npu).task(task.number).unit;
+  if (unit >= 0) units_of(task.npu).release(unit);
+  if (Record* record = records_.find(task.npu)) record->times.ended[task.number] = events_.now();
+}
+
+void Tasks::set_ready(TaskId task) {
+  run_of(task).state = kReady;
+  if (Record* record = records_.find(task.npu)) record->times.ready[task.number] = events_.now();
+}
+
+}  // namespace astra::engine

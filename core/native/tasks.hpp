@@ -1,0 +1,148 @@
+// The tasks of NPUs: their programs, who waits for whom, and the units that they need.
+//
+// A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
+// are ready the one with the lowest number. What a task does when it begins depends on its kind: it takes its delay, uses the port of its
+// NPU's memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives.hpp"
+#include "events.hpp"
+#include "interface.hpp"
+#include "point_to_point.hpp"
+
+namespace astra::engine {
+
+// A program: each task is like one of `kinds`.
+class Program {
+ public:
+  // Raises std::invalid_argument for broken columns, and where a task waits for one that is not earlier.
+  Program(ProgramColumns columns, ProgramId number);
+
+  ProgramId number() const { return number_; }
+  bool has_units() const { return has_units_; }  // whether its tasks need units
+  std::uint32_t size() const { return next_id(kind_of_); }
+  const std::vector<Task>& kinds() const { return kinds_; }
+  const Task& task(std::uint32_t number) const { return kinds_[kind_of_[number]]; }
+  Time delay(std::uint32_t number) const { return times_.empty() || times_[number] < 0 ? task(number).delay : times_[number]; }
+  const std::vector<std::uint32_t>& first() const { return first_; }  // tasks that wait for nothing
+  std::int32_t waits(std::uint32_t number) const { return waits_[number]; }
+
+  // Call a function for each task that waits for one.
+  template <typename Function>
+  void each_successor(std::uint32_t number, Function function) const {
+    for (std::uint32_t next = first_successor_[number]; next != first_successor_[number + 1]; ++next) function(successors_[next]);
+  }
+
+ private:
+  void check_columns(const ProgramColumns& columns) const;
+  void link(const ProgramColumns& columns);
+
+  ProgramId number_;
+  bool has_units_ = false;
+  std::vector<Task> kinds_;
+  std::vector<std::uint32_t> kind_of_;
+  std::vector<Time> times_;          // delays of tasks that have one of their own, else -1; or nothing
+  std::vector<std::int32_t> waits_;  // for how many tasks each waits
+  std::vector<std::uint32_t> first_;
+  std::vector<std::uint32_t> successors_;  // those of a task are from first_successor_[task] on
+  std::vector<std::uint32_t> first_successor_;
+};
+
+// The units of an NPU: which are busy, and the ready tasks of each by number; the last is for tasks that need none.
+class Units {
+ public:
+  // A task is ready that needs a unit, or (-1) none.
+  void add(std::int8_t unit, std::uint32_t task);
+  // Take the ready task of the lowest number whose unit is not busy, and make it busy; false where there is none.
+  bool next(std::uint32_t& task);
+  // A task has ended that needed a unit.
+  void release(std::int8_t unit) { busy_ &= ~(1u << unit); }
+  // The ready tasks, by number.
+  std::vector<std::uint32_t> ready() const;
+
+ private:
+  std::uint32_t busy_ = 0, waiting_ = 0;          // a bit for each: whether the unit is busy, and whether tasks are ready for it
+  std::vector<std::uint32_t> ready_[kUnits + 1];  // heaps of the numbers of tasks
+};
+
+class Tasks {
+ public:
+  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus);
+
+  // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
+  bool add_ports(const std::vector<std::int64_t>& ports);
+  // Let NPUs run a program. Raises std::invalid_argument.
+  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus);
+  // Keep the times of an NPU, which has no program yet.
+  void observe(NpuId npu);
+  bool is_observed(NpuId npu) const { return records_.has(npu); }
+
+  const TaskTimes& times(NpuId npu) const { return records_[npu].times; }
+  // The sends of an observed NPU that have begun, by number of the task.
+  std::vector<SendRecord> sends(NpuId npu) const;
+  // When the last task of each NPU so far ended (-1: none has).
+  std::vector<Time> ended_at() const;
+  std::vector<Unfinished> unfinished() const;
+
+  // Make the tasks ready that wait for nothing.
+  void start_all();
+  bool started() const { return started_; }
+  // A task has ended: those that wait for nothing else are ready.
+  void finish(TaskId task);
+  // A chunk of a collective has ended; its delay begins when all have.
+  void chunk_ended(TaskId task);
+
+ private:
+  enum State : std::uint8_t { kWaiting, kReady, kEnded };
+  struct TaskRun {
+    std::int32_t left;  // tasks it waits for; once it is ready, chunks that have not ended
+    State state;
+  };
+
+  struct Npu {
+    ProgramId program = kNone;
+    std::size_t first_task = 0;   // in tasks_
+    std::uint32_t units = kNone;  // in units_
+    Time ended_at = -1;
+  };
+
+  struct Record {
+    TaskTimes times;
+    std::vector<SendRecord> sends;
+  };
+
+  void give(const Program& program, NpuId npu);
+  // Make a task ready, and begin those that find their unit free in order of number.
+  void pump_units(NpuId npu);
+  void add_ready(TaskId task);
+  // Make a task ready that waits for nothing, and those that wait for it where it ends at once.
+  void start(TaskId task);
+  // Begin a ready task; false where it has ended at once.
+  bool begin_ready(TaskId task);
+  // Take one wait off a task; whether that was the last.
+  bool release(TaskId task) { return --run_of(task).left == 0; }
+  // A task begins what takes time; of a collective, the delay after its chunks.
+  void begin(TaskId task);
+  void end(TaskId task);
+  void set_ready(TaskId task);
+  const Program& program_of(NpuId npu) const { return programs_[npus_[npu].program]; }
+  TaskRun& run_of(TaskId task) { return tasks_[npus_[task.npu].first_task + task.number]; }
+  Units& units_of(NpuId npu) { return units_[npus_[npu].units]; }
+
+  Events& events_;
+  Collectives& collectives_;
+  PointToPoint& point_to_point_;
+  bool started_ = false;
+  std::vector<Npu> npus_;
+  std::vector<Program> programs_;
+  std::vector<TaskRun> tasks_;
+  std::vector<Units> units_;
+  Observed<Record> records_;
+  std::vector<std::int64_t> ports_;  // of each NPU, or nothing where there are none
+  std::vector<Time> port_free_at_;
+};
+
+}  // namespace astra::engine

@@ -1,0 +1,84 @@
+#include "transport.hpp"
+
+#include "errors.hpp"
+
+namespace astra::engine {
+
+void Transport::set_table(const astra_network* table) {
+  if (network_ == NetworkKind::delays ? !table->delay : !table->inject || !table->advance) {
+    invalid("the network function table lacks functions");
+  }
+  table_.emplace(table);
+}
+
+void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::int32_t queue, Time delay) {
+  ++messages_;
+  if (network_ == NetworkKind::delays) {
+    if (delay == kUnknown) delay = delay_of(source, destination, bytes);
+    return events_.push(events_.after(delay), source, arrival);
+  }
+  outbox_.push_back({messages_, bytes, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, 0});
+  const HistoryId history = events_.next_history();
+  events_.histories().hold(history);
+  under_way_.emplace(messages_, UnderWay{source, arrival, history});
+}
+
+void Transport::exchange() {
+  if (network_ == NetworkKind::delays) return;
+  if (!outbox_.empty()) {
+    inject();
+    outbox_.clear();
+    quiet_until_ = -1;
+  }
+  Time since = events_.now();  // deliveries come in order of time
+  while (quiet_until_ != ASTRA_NEVER) {
+    const Time until = events_.next_time();
+    if (until <= quiet_until_) return;
+    Time time = 0;
+    if (!advance(since, until, time)) {
+      quiet_until_ = until;
+      return;
+    }
+    since = time;
+    deliver(time);
+  }
+}
+
+void Transport::deliver(Time time) {
+  for (const std::uint64_t number : delivered_) {
+    const auto found = under_way_.find(number);
+    if (found == under_way_.end()) throw NotUnderWay(number);
+    const UnderWay message = found->second;
+    under_way_.erase(found);
+    events_.push_with(time, message.source, message.arrival, message.history, message.history);
+    events_.histories().drop(message.history);
+  }
+}
+
+Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
+  if (table_) {
+    const Time delay = table_->delay(source, destination, bytes);
+    if (delay >= 0) return delay;
+    host_.delay(source, destination, bytes);  // where the network says in Python what is wrong
+    table_->fail("delay");
+  }
+  auto& known = delays_[pair_key(source, destination)];
+  for (const auto& [size, delay] : known) {
+    if (size == bytes) return delay;
+  }
+  const Time delay = host_.delay(source, destination, bytes);
+  known.emplace_back(bytes, delay);
+  return delay;
+}
+
+void Transport::inject() {
+  if (table_) return table_->inject(events_.now(), outbox_);
+  host_.inject(events_.now(), outbox_);
+}
+
+bool Transport::advance(Time since, Time until, Time& time) {
+  delivered_.clear();
+  return table_ ? table_->advance(since, until, time, delivered_) : host_.advance(since, until, time, delivered_);
+}
+
+}  // namespace astra::engine

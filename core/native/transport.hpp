@@ -1,0 +1,65 @@
+// Messages on their way: what sends a message hands it over here, and what it brings about happens when it has arrived.
+//
+// On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
+// that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. A network
+// that has a function table is called through it, others through the host.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "astra_sim/network.h"
+#include "events.hpp"
+#include "host.hpp"
+#include "network_table.hpp"
+
+namespace astra::engine {
+
+class Transport {
+ public:
+  Transport(Events& events, Host& host, NetworkKind network) : events_(events), host_(host), network_(network) {}
+
+  // Call the network through its functions. Raises std::invalid_argument where some are missing.
+  void set_table(const astra_network* table);
+
+  std::uint64_t messages() const { return messages_; }           // that were sent
+  std::size_t undelivered() const { return under_way_.size(); }  // that an event network was given and has not delivered
+  // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
+  // message where it is known.
+  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::int32_t queue = -1,
+                Time delay = kUnknown);
+  // Hand new messages to the network, and take all that arrive before anything else happens.
+  void exchange();
+
+ private:
+  struct UnderWay {
+    NpuId source;
+    Happening arrival;
+    HistoryId history;
+  };
+
+  // What the messages in delivered_ bring about happens at a time.
+  void deliver(Time time);
+  // What a message takes on a network without contention.
+  Time delay_of(NpuId source, NpuId destination, std::int64_t bytes);
+  // Hand the messages of the outbox to an event network.
+  void inject();
+  // Take the next delivery between two times into delivered_; false where there is none.
+  bool advance(Time since, Time until, Time& time);
+
+  Events& events_;
+  Host& host_;
+  NetworkKind network_;
+  std::optional<NetworkTable> table_;
+  std::uint64_t messages_ = 0;
+  std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination
+  std::vector<astra_message> outbox_;                                                     // that the network has not seen
+  std::unordered_map<std::uint64_t, UnderWay> under_way_;                                 // that it has not delivered
+  std::vector<std::uint64_t> delivered_;
+  Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
+};
+
+}  // namespace astra::engine

@@ -1,0 +1,267 @@
+"""The command `astra`."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from astra_sim._boundary import in_words
+from astra_sim.command.options import component_options, run_options
+from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
+from astra_sim.providers import load
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP
+
+
+class Commands(click.Group):
+    """The commands of astra: `run`, which may be left out, its own others, and those of plugins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` in front of what names no command."""
+        own = {"--help", "-h", "--version"}
+        if args and args[0] not in own and args[0] not in self.list_commands(ctx):
+            if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
+                raise InputError(f"there is no command and no experiment file {args[0]!r}; {suggestion(args[0], self.list_commands(ctx))}")
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; those of plugins by their summary, so that none is imported."""
+        rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
+        rows += [(name, summary) for name, (_, summary) in self._LAZY.items()]
+        rows += [(name, provider.summary) for name, provider in self._offered().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
+
+    _LAZY = {"compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table.")}  # noqa: RUF012
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Own commands and those of plugins."""
+        return sorted({*super().list_commands(ctx), *self._LAZY, *self._offered()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by name; that of a plugin is imported now."""
+        command = super().get_command(ctx, cmd_name)
+        if cmd_name in self._LAZY:
+            return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
+        if command is None and cmd_name in self._offered():
+            from astra_sim.setup.plugins import shared_plugins
+
+            loaded = shared_plugins().get("command", cmd_name).load_factory()
+            if not isinstance(loaded, click.Command):
+                raise InputError(f"command plugin {cmd_name!r} is {loaded!r}, which is not a click command")
+            command = loaded
+        return command
+
+    def _offered(self) -> dict[str, Any]:
+        from astra_sim.setup.plugins import shared_plugins
+
+        return shared_plugins().components("command")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(package_name="astra-sim-core", prog_name="astra")
+def astra() -> None:
+    """Simulate distributed deep-learning training.
+
+    \b
+    astra experiment.toml
+    astra --workload w.txt --system s.txt --network n.json
+    astra --workload w.toml --platform p.toml --network plugin:analytical
+
+    A component is plugin:NAME, plugin:NAME?key=value&key=value, or a file.
+    `run` is the default command: see `astra run --help`.
+    """
+
+
+@astra.command(short_help="Run one experiment: a file, or components given by options.")
+@click.argument("experiment", required=False, type=click.Path())
+@component_options(multiple=False)
+@run_options
+@click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports there.")
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
+@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def run(
+    experiment: str | None,
+    assignments: tuple[str, ...],
+    run_name: str | None,
+    output: str | None,
+    reports: tuple[str, ...],
+    series: str,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
+) -> None:
+    """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
+    from astra_sim.api import simulate
+    from astra_sim.command.progress import Progress
+    from astra_sim.report.writing import chosen_reports
+
+    chosen = chosen_reports(reports, output)
+    _say_if_slow(choices["engine"], quiet)
+    with Progress(enabled=not quiet) as progress:
+        result = simulate(
+            experiment,
+            run_name=run_name,
+            set=assignments,
+            progress=progress.simulated,
+            **choices,
+        )
+    if not as_json and not quiet:
+        from astra_sim.report.tables import print_result
+
+        print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
+    if output is not None:
+        paths = chosen.write(result, output, series)
+        if not as_json and not quiet:
+            click.echo(f"{len(paths)} files in {output}")
+    if as_json:
+        import json
+
+        click.echo(json.dumps(result.to_dict(), allow_nan=False))
+
+
+def _say_if_slow(engine: str | None, quiet: bool) -> None:
+    """Say on a terminal that there is no compiled engine, where it was not chosen so."""
+    from astra_sim.engine import has_compiled
+
+    if sys.stderr.isatty() and not quiet and engine is None and not has_compiled():
+        click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
+
+
+@astra.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool) -> None:
+    """List plugins, show what one offers, or check them."""
+    ctx.obj = as_json
+    if ctx.invoked_subcommand is None:
+        _list(as_json)
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@plugins.command("list")
+@_json_option
+@click.pass_obj
+def list_(outer: bool, as_json: bool) -> None:
+    """List all components, and plugins that are broken."""
+    _list(as_json or outer)
+
+
+def _list(as_json: bool) -> None:
+    from astra_sim.command import plugin_commands
+
+    plugin_commands.list_components(as_json)
+
+
+@plugins.command()
+@click.argument("name")
+@_json_option
+@click.pass_obj
+def show(outer: bool, name: str, as_json: bool) -> None:
+    """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
+    from astra_sim.command import plugin_commands
+
+    plugin_commands.show_component(name, as_json or outer)
+
+
+@plugins.command()
+@click.argument("name", required=False)
+@_json_option
+@click.pass_obj
+def check(outer: bool, name: str | None, as_json: bool) -> None:
+    """Check that components load and keep their contract; exit status 1 if one does not."""
+    from astra_sim.command import plugin_commands
+
+    if not plugin_commands.check_components(name, as_json or outer):
+        sys.exit(1)
+
+
+def main() -> None:
+    """Run the command line; errors of the input and of the run become one message and an exit status."""
+    try:
+        _open_closed_streams()
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        astra.main(standalone_mode=False)
+        sys.stdout.flush()
+    except (SystemExit, click.exceptions.Exit) as stop:
+        sys.exit(getattr(stop, "exit_code", getattr(stop, "code", None)))
+    except BrokenPipeError:
+        _forget(sys.stdout)
+        sys.exit(1)
+    except BaseException as error:
+        status, message = _outcome(error)
+        _tell(error, message)
+        sys.exit(status)
+
+
+def _outcome(error: BaseException) -> tuple[int, str]:
+    """The exit status and the message of what ended a command. Raises the error where somebody wants its traceback."""
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            return STATUS_INTERRUPTED, "interrupted"
+        case click.ClickException():
+            return error.exit_code, error.format_message()
+        case AstraError():
+            return error.exit_status, str(error)
+        case MemoryError():
+            return 1, "the run needs more memory than there is"
+        case OSError():
+            return 1, f"{error.filename or 'output'}: {error.strerror or error}"
+    if os.environ.get("ASTRA_TRACEBACK"):
+        raise error
+    return 1, f"{' '.join(sys.argv[1:2])} failed: {in_words(error)} (ASTRA_TRACEBACK=1 shows where)"
+
+
+def _tell(error: BaseException, message: str) -> None:
+    """Say what ended a command: a line on standard error, and under --json an object on standard output. Streams may be full or gone."""
+    try:
+        if isinstance(error, OSError) and error.filename is None:
+            _forget(sys.stdout)  # standard output is what could not be written
+        elif "--json" in sys.argv[1:]:
+            import json
+
+            click.echo(json.dumps({"error": printable(message)}))
+            sys.stdout.flush()
+    except OSError:
+        _forget(sys.stdout)
+    try:
+        if isinstance(error, click.ClickException):
+            text = io.StringIO()
+            error.show(text)  # with the usage of the command
+            click.echo(printable(text.getvalue()), err=True, nl=False)
+        else:
+            click.echo(f"astra: {'' if message == 'interrupted' else 'error: '}{printable(message)}", err=True)
+        sys.stderr.flush()
+    except OSError:
+        _forget(sys.stderr)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    click.echo(f"astra: warning: {message}", err=True)
+
+
+def _open_closed_streams() -> None:
+    """Let streams that the caller has closed lead nowhere, lest a file that is opened later get their number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def _forget(stream: Any) -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

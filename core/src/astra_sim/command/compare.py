@@ -1,0 +1,144 @@
+"""`astra compare`: one experiment with several choices, in one table."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import click
+
+from astra_sim.api import simulate
+from astra_sim.command.options import component_options, run_options
+from astra_sim.command.progress import Progress
+from astra_sim.errors import InputError
+from astra_sim.report.result import Result
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
+from astra_sim.setup.experiment import SECTIONS
+from astra_sim.units import MIB
+
+MAX_RUNS = 10_000
+
+
+@attrs.frozen
+class Choice:
+    """What makes a run differ: its experiment file, components, and assignments `section.key=value`."""
+
+    experiment: str | None
+    components: tuple[tuple[str, str], ...]
+    assignments: tuple[str, ...]
+
+    def run(self, label: str, **arguments: Any) -> Result:
+        """Simulate it."""
+        components: dict[str, Any] = dict(self.components)
+        return simulate(self.experiment, **components, set=self.assignments, run_name=label, **arguments)
+
+
+def choices(experiments: Sequence[str], components: dict[str, Sequence[str]], assignments: Sequence[str]) -> list[tuple[str, Choice]]:
+    """Every combination, with a label of what varies. Assignments to one key are alternatives. Raises InputError.
+
+    The first alternative of each varies slowest in the order: experiments, components, assignments.
+    """
+    by_key: dict[str, list[str]] = {}
+    for assignment in assignments:
+        by_key.setdefault(assignment.partition("=")[0].strip(), []).append(assignment)
+    axes: list[list[tuple[str, str]]] = [[("experiment", name) for name in experiments] or [("experiment", "")]]
+    axes += [[(kind, value) for value in values] for kind, values in components.items() if values]
+    axes += [[("set", assignment) for assignment in values] for values in by_key.values()]
+    count = 1
+    for axis in axes:
+        count *= len(axis)
+    if count > MAX_RUNS:
+        raise InputError(f"{count} combinations are too many; at most {MAX_RUNS} can be compared")
+    made = []
+    for combination in itertools.product(*axes):
+        varying = [value for (kind, value), axis in zip(combination, axes, strict=True) if len(axis) > 1]
+        choice = Choice(
+            next((value or None for kind, value in combination if kind == "experiment"), None),
+            tuple((kind, value) for kind, value in combination if kind in SECTIONS),
+            tuple(value for kind, value in combination if kind == "set"),
+        )
+        made.append((" ".join(varying) or "run", choice))
+    return made
+
+
+def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """One row for each run; ratios are to the first."""
+    first = results[0]
+    return [
+        {
+            "run": result.run_name,
+            "finish_ns": result.finish_ns,
+            "finish_ratio": result.finish_ns / first.finish_ns if first.finish_ns else None,
+            "compute_ns": result.compute_ns,
+            "exposed_comm_ns": result.exposed_comm_ns,
+            "payload_bytes": result.network["payload_bytes"],
+            "npus": result.npus,
+            "wall_s": result.wall_s,
+        }
+        for result in results
+    ]
+
+
+@click.command()
+@click.argument("experiments", nargs=-1, type=click.Path())
+@component_options(multiple=True)
+@run_options
+@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports of all runs there.")
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
+@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def compare(
+    experiments: tuple[str, ...],
+    assignments: tuple[str, ...],
+    output: str | None,
+    reports: tuple[str, ...],
+    series: str,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Run an experiment with several choices and print one table; ratios are to the first.
+
+    \b
+    astra compare exp.toml --network plugin:analytical --network mine.toml
+    astra compare exp.toml --set system.splits=4 --set system.splits=16
+
+    An option given several times is a choice, and so are several values of one key. Every combination is run.
+    """
+    chosen = chosen_reports(reports, output)
+    made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
+    if output is not None:
+        check_run_names([label for label, _ in made])
+    results = []
+    with Progress(enabled=not quiet) as progress:
+        for number, (label, choice) in enumerate(made, 1):
+            progress.stage(f"run {number} of {len(made)} ({label})")
+            results.append(choice.run(label, progress=progress.simulated, **options))
+    rows = rows_of(results)
+    if not as_json and not quiet:
+        _print(rows)
+    if output is not None:
+        chosen.write(results, output, series)
+    if as_json:
+        click.echo(json.dumps(rows, allow_nan=False))
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from astra_sim.report.tables import console
+
+    table = Table()
+    table.add_column("run", overflow="fold")
+    for name in ("total (us)", "ratio", "compute (us)", "exposed (us)", "payload (MiB)", "NPUs", "wall time (s)"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        ratio = "-" if row["finish_ratio"] is None else f"{row['finish_ratio']:.3f}"
+        times = [f"{row[name] / 1000:.3f}" for name in ("compute_ns", "exposed_comm_ns")]
+        rest = f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]), f"{row['wall_s']:.3f}"
+        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
+    console().print(table)

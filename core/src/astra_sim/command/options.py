@@ -1,0 +1,61 @@
+"""Options that several commands share: the components of an experiment, and how to run it."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+import click
+
+from astra_sim.setup.run_options import RunOptions
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+COMPONENTS = {
+    "workload": "Workload: {}.",
+    "system": "System layer: {}.",
+    "platform": "Platform: {}.",
+    "network": "Network backend: {}; a network file may bring its platform.",
+    "compute": "Compute model: {}.",
+    "memory": "Memory model: {}.",
+}
+"""Help for the sections of an experiment, with a gap for what a component may be given as."""
+
+_SPEC = "plugin:NAME[?key=value&...] or a file"
+
+
+def component_options(multiple: bool) -> Callable[[_Command], _Command]:
+    """Give a command an option for each component and `--set`; `multiple`: a component may be given several times."""
+
+    def decorate(command: _Command) -> _Command:
+        several = "Give several to compare them." if multiple else "Repeatable."
+        command = click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=f"Change one option. {several}")(
+            command
+        )
+        for name, text in reversed(COMPONENTS.items()):
+            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=text.format(_SPEC))(command)
+        return command
+
+    return decorate
+
+
+def run_options(command: _Command) -> _Command:
+    """Give a command an option for each field of `RunOptions`, with its name, type and help. One that is not given is None."""
+    kinds = typing.get_type_hints(RunOptions)
+    for field in reversed(attrs.fields(RunOptions)):
+        command = _run_option(field, kinds[field.name])(command)
+    return command
+
+
+def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], _Command]:
+    name, words = field.name.replace("_", "-"), field.metadata["help"]
+    text = f"{words[:1].upper()}{words[1:]}."
+    if kind is bool:
+        return click.option(f"--{name}/--no-{name}", default=None, help=text)
+    if field.metadata["choices"]:
+        return click.option(f"--{name}", type=click.Choice(field.metadata["choices"]), help=text)
+    if kind in (int, float):
+        return click.option(f"--{name}", type=kind, help=text)
+    return click.option(f"--{name}", metavar="FILE", type=click.Path(), help=text)

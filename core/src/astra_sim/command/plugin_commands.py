@@ -1,0 +1,135 @@
+"""What `astra plugins` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import click
+
+from astra_sim._boundary import in_words
+from astra_sim.errors import AstraError, PluginError, suggestion
+from astra_sim.options import describe_options
+from astra_sim.providers import FileFormat, Provider
+from astra_sim.setup.plugins import KINDS, PluginInfo, Plugins, shared_plugins
+
+
+def list_components(as_json: bool) -> None:
+    """Print all components by kind, and broken plugins with their error."""
+    plugins = shared_plugins()
+    rows = [_row(plugins, kind, component) for kind, component in _all(plugins)]
+    broken = [info for info in plugins.infos() if info.error is not None]
+    if as_json:
+        click.echo(json.dumps({"components": rows, "broken": [attrs.asdict(info) for info in broken]}))
+        return
+    from rich.table import Table
+
+    from astra_sim.report.tables import console
+
+    table = Table()
+    for column in ("kind", "name", "plugin", "what it is"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row["kind"], row["name"], row["plugin"], row["summary"])
+    out = console()
+    out.print(table)
+    for info in broken:
+        out.print(f"broken: {_title(info)}: {info.error}", markup=False, highlight=False)
+
+
+def show_component(name: str, as_json: bool) -> None:
+    """Print a component's options, for every kind that has one of the name. Raises PluginError."""
+    plugins = shared_plugins()
+    found = _find(plugins, name)
+    described = []
+    for kind, component in found:
+        entry: dict[str, Any] = _row(plugins, kind, component)
+        entry["options"] = [attrs.asdict(o) for o in describe_options(component.load_options())] if isinstance(component, Provider) else []
+        described.append(entry)
+    if as_json:
+        click.echo(json.dumps(described))
+        return
+    from rich.table import Table
+
+    from astra_sim.report.tables import console
+
+    out = console()
+    for entry in described:
+        out.print(f"{entry['kind']} {entry['name']}: {entry['summary']} (plugin {entry['plugin']})", highlight=False)
+        if not entry["options"]:
+            out.print("no options")
+            continue
+        table = Table()
+        for column in ("option", "type", "default", "unit", "what it is"):
+            table.add_column(column)
+        for option in entry["options"]:
+            table.add_row(option["name"], option["type"], option["default"], option["unit"], option["help"])
+        out.print(table)
+
+
+def check_components(name: str | None, as_json: bool) -> bool:
+    """Load components and run their contracts. Returns whether all are well.
+
+    A component whose contract could not be run "loads": it has options without a default, and offers no examples.
+    """
+    from astra_sim.testing import check_component
+
+    plugins = shared_plugins()
+    infos = {info.name: info for info in plugins.infos()}
+    if name is None:
+        chosen, broken = list(_all(plugins)), [info for info in infos.values() if info.error is not None]
+    elif name in infos:
+        chosen = [(kind, c) for kind, c in _all(plugins) if plugins.owner(kind, c.name) == name]
+        broken = [infos[name]] if infos[name].error is not None else []
+    else:
+        chosen, broken = _find(plugins, name), []
+    results = [{"kind": "plugin", "name": _title(info), "problem": info.error, "note": None} for info in broken]
+    for kind, component in chosen:
+        problem = note = None
+        try:
+            note = check_component(kind, component) or None
+            problem = plugins.clash(kind, component.name) if name is not None else None
+        except AstraError as error:
+            problem = str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            problem = in_words(error)
+        results.append({"kind": kind, "name": component.name, "problem": problem, "note": note})
+    if as_json:
+        click.echo(json.dumps(results))
+    else:
+        for result in results:
+            state = "FAILED" if result["problem"] is not None else "ok" if result["note"] is None else "loads"
+            click.echo(f"{state:7}{result['kind']} {result['name']}")
+            for text in (result["problem"], result["note"]):
+                if text is not None:
+                    click.echo(f"       {text}")
+    return all(result["problem"] is None for result in results)
+
+
+def _all(plugins: Plugins) -> Iterator[tuple[str, Provider | FileFormat]]:
+    for kind in KINDS:
+        for component in plugins.components(kind).values():
+            yield kind, component
+
+
+def _find(plugins: Plugins, name: str) -> list[tuple[str, Any]]:
+    kind, colon, plain = name.rpartition(":")
+    found = [(k, c) for k, c in _all(plugins) if c.name == plain and (not colon or k == kind)]
+    if not found:
+        for info in plugins.infos():
+            if info.error is not None and info.name == name:
+                raise PluginError(f"plugin {_title(info)} is broken: {info.error}\n{info.details}")
+        raise PluginError(f"there is no component {name!r}; {suggestion(plain, {c.name for _, c in _all(plugins)})}")
+    return found
+
+
+def _row(plugins: Plugins, kind: str, component: Provider | FileFormat) -> dict[str, str]:
+    return {"kind": kind, "name": component.name, "plugin": plugins.owner(kind, component.name), "summary": component.summary}
+
+
+def _title(info: PluginInfo) -> str:
+    return f"{info.name} ({info.distribution} {info.version})".replace(" )", ")")

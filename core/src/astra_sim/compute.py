@@ -1,0 +1,49 @@
+"""What a compute model is: work to time."""
+
+from __future__ import annotations
+
+import abc
+
+import attrs
+
+from astra_sim.errors import InputError
+from astra_sim.shapes import ELEMENT_BYTES, Kernel
+
+
+@attrs.define(slots=True)
+class Work:
+    """The computation of one pass of a layer, as far as the workload knows it.
+
+    `recorded_ns` is a measured time in nanoseconds, `operations` counts arithmetic operations (a multiply-add is two), `bytes` is the
+    memory traffic, `shape` is what is computed (`astra_sim.shapes`). None: not given.
+    """
+
+    recorded_ns: float | None = None
+    operations: float | None = None
+    bytes: float | None = None
+    shape: Kernel | None = None
+
+    def count_operations(self) -> float | None:
+        """The operations as given, or those of the shape: two for each multiply-add. None where neither is known."""
+        if self.operations is not None or self.shape is None:
+            return self.operations
+        return self.shape.operations
+
+    def count_bytes(self, element_bytes: float) -> float | None:
+        """The memory traffic as given, or that of the shape: every operand once, with the bytes of its own element type if it has one."""
+        if self.bytes is not None or self.shape is None:
+            return self.bytes
+        own = self.shape.element_type
+        return self.shape.count_bytes(element_bytes if own is None else ELEMENT_BYTES[own])
+
+
+class MissingWork(InputError):
+    """The workload does not give what a compute model needs; the message says what."""
+
+
+class Compute(abc.ABC):
+    """A compute model: work to time."""
+
+    @abc.abstractmethod
+    def duration_ns(self, work: Work) -> float:
+        """Nanoseconds that the work takes, at least 0. Raises MissingWork where the work lacks what this model needs."""

@@ -1,0 +1,139 @@
+"""What the factories of workloads and systems may use: the platform, the run, and other components by name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.compute import Compute
+from astra_sim.errors import AstraError, PluginError, ScheduleError, located
+from astra_sim.platform import Platform
+from astra_sim.providers import CollectiveProvider, Provider
+from astra_sim.schedule import Request, Schedule
+from astra_sim.setup.groups import members_of
+from astra_sim.setup.schedule_bytes import check_bytes
+from astra_sim.setup.specs import component_of
+from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.setup.plugins import Plugins
+    from astra_sim.setup.run_options import RunOptions
+
+_STEPS_KEPT = 1_000_000
+
+
+@attrs.define(eq=False)
+class Algorithm:
+    """A collective algorithm with its options, as a system layer uses it."""
+
+    name: str
+    whole_platform: bool
+    variants: int
+    scales: bool
+    carries_delays: bool
+    _make: Callable[[Request], Schedule]
+    _schedules: dict[Request, Schedule] = attrs.field(factory=dict)
+    _steps: int = 0
+
+    def schedule(self, request: Request) -> Schedule:
+        """The schedule for a request; equal requests get the same object.
+
+        Raises ScheduleError where the algorithm refuses or its schedule does not fit the request, PluginError where it fails.
+        """
+        schedule = self._schedules.get(request)
+        if schedule is None:
+            schedule = call(f"collective {self.name!r}", self._make, request)
+            if not isinstance(schedule, Schedule):
+                raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
+            call(f"collective {self.name!r}", self._check, schedule, request)
+            self._steps += sum(len(program.steps) for program in schedule.programs)
+            if self._steps > _STEPS_KEPT:
+                self._schedules.clear()
+                self._steps = 0
+            self._schedules[request] = schedule
+        return schedule
+
+    def _check(self, schedule: Schedule, request: Request) -> None:
+        try:
+            schedule.check(request.ranks)
+            check_bytes(schedule, request)
+        except ScheduleError as error:
+            raise ScheduleError(f"collective {self.name!r}: {error}") from None
+
+
+@attrs.frozen(eq=False)
+class Context:
+    """What the factories of workloads and systems may use.
+
+    `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
+    the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
+    the defaults of these three.
+    """
+
+    plugins: Plugins
+    platform: Platform
+    run: RunOptions
+    compute: Compute
+    tick_ps: int = 1
+    groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+    replay_only: bool = False
+    node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
+    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
+
+    def scaled_ps(self, nanoseconds: float) -> int:
+        """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""
+        ticks_per_ns = PS_PER_NS / self.tick_ps
+        ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
+        return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
+
+    def members_of(self, group: str | None, where: str) -> tuple[int, ...] | None:
+        """The NPUs of a communicator group, in the order of ranks; None for the group of all NPUs. Raises InputError if there is none."""
+        return members_of(self.groups, group, where)
+
+    def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
+        """The provider and options of a component named by another: `NAME` or `NAME?key=value`.
+
+        Raises InputError beginning with `where`.
+        """
+        return component_of(self.plugins, kind, spec, where)
+
+    def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
+        """What a component named by another makes, from its options if it has any and `arguments`.
+
+        Raises InputError beginning with `where`.
+        """
+        provider, options = self.component(kind, spec, where)
+        try:
+            return provider.create(options, *arguments)
+        except AstraError as error:
+            raise located(error, where) from None
+
+    def algorithm(self, spec: str, where: str) -> Algorithm:
+        """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
+        provider, options = self.component("collective", spec, where)
+        try:
+            hash((provider, options))
+        except TypeError:  # what cannot be hashed cannot be remembered
+            return _algorithm(provider, options)
+        if isinstance(provider, CollectiveProvider) and provider.pure:
+            return _pure_algorithm(provider, options)
+        if (provider, options) not in self._algorithms:
+            self._algorithms[provider, options] = _algorithm(provider, options)
+        return self._algorithms[provider, options]
+
+
+@functools.lru_cache(maxsize=64)
+def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
+    """An algorithm that is kept from run to run, with its schedules."""
+    return _algorithm(provider, options)
+
+
+def _algorithm(provider: Provider, options: Any) -> Algorithm:
+    factory = provider.load_factory()
+    make = factory if options is None else lambda request: factory(request, options)
+    declared = provider if isinstance(provider, CollectiveProvider) else CollectiveProvider(provider.name, provider.summary, factory)
+    return Algorithm(provider.name, declared.whole_platform, declared.variants, declared.scales, declared.carries_delays, make)

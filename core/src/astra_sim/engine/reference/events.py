@@ -1,0 +1,232 @@
+"""What happens, and when: the clock, the queue of events, and the order of what happens in one instant.
+
+Time is an integer count of picoseconds. What happens in one instant is put in order by its **stage**: messages arrive and endpoints
+make tokens of them; what these bring about in the same instant follows, level by level; then tasks and phases end, and what that brings
+about in the same instant is another round. Within a stage things happen in the order of their **history**: the times, latest first, at
+which what leads to them was scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
+the message that brought it was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then what its
+NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a port of memory), what any NPU scheduled
+earlier goes first, and the tokens of an NPU happen together.
+
+ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant of what its endpoint does, which comes to the
+same. So without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs
+give equal runs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from astra_sim._boundary import MAX_PICOSECONDS
+from astra_sim.engine.interface import HISTORY_LENGTH, History, too_long
+
+if TYPE_CHECKING:
+    from astra_sim.engine.reference.chunks import StepRun
+    from astra_sim.engine.reference.phases import Rank
+    from astra_sim.engine.reference.point_to_point import Mailbox
+    from astra_sim.engine.reference.tasks import TaskRun
+
+
+class Stage(NamedTuple):
+    """Where in its instant something happens: in a round, before or among its ends, and there at a level."""
+
+    round: int
+    ends: bool
+    level: int
+
+
+_MESSAGES, _ENDS = Stage(0, False, 0), Stage(0, True, 0)
+
+
+class MessageArrival(NamedTuple):
+    """A message of a phase has reached the rank that receives it."""
+
+    rank: Rank
+    receipt: int
+
+
+class RequestArrival(NamedTuple):
+    """The request for a message of a phase has reached its sender (rendezvous). `rank` and `receipt` are those that asked."""
+
+    rank: Rank
+    receipt: int
+
+
+class TokenReady(NamedTuple):
+    """The endpoint of a rank has handled a message, or a start."""
+
+    rank: Rank
+
+
+class BusCall(NamedTuple):
+    """A shared bus has finished what it did."""
+
+    call: Callable[[], None]
+
+
+class PointToPointArrival(NamedTuple):
+    """The message of a SEND has reached its destination."""
+
+    mailbox: Mailbox
+    sender: TaskRun
+
+
+class PointToPointRequest(NamedTuple):
+    """The request of a RECEIVE has reached the sender (rendezvous)."""
+
+    mailbox: Mailbox
+
+
+class Meeting(NamedTuple):
+    """A receive was posted whose message is there already."""
+
+    rank: Rank
+    receipt: int
+
+
+class TaskEnd(NamedTuple):
+    """A task ends."""
+
+    task: TaskRun
+
+
+class StepEnd(NamedTuple):
+    """A chunk's phase step ends on an NPU."""
+
+    step: StepRun
+
+
+Happening = MessageArrival | RequestArrival | TokenReady | BusCall | PointToPointArrival | PointToPointRequest | Meeting | TaskEnd | StepEnd
+"""What an event does."""
+
+_PRECEDENCE: dict[type, int] = {
+    MessageArrival: 0,
+    RequestArrival: 1,
+    TokenReady: 2,
+    BusCall: 3,
+    PointToPointArrival: 4,
+    PointToPointRequest: 5,
+    Meeting: 6,
+    TaskEnd: 0,
+    StepEnd: 0,
+}
+"""Which goes first where times, stages and histories are equal. Ends are in a stage of their own."""
+
+
+class Event(NamedTuple):
+    """Something that happens. Those of a stage are in order of their fields up to `npu`, which scheduled it as its `order`-th.
+
+    `key` is the history by which it is put in order, `history` the one from which what it brings about goes on.
+    """
+
+    key: History
+    precedence: int
+    order: int
+    npu: int
+    what: Happening
+    history: History
+
+
+class Events:
+    """The clock and the queue of events.
+
+    `now`, `stage` and `history` are those of what happens now; `happened` counts. `contended` says that NPUs wait for each other.
+    """
+
+    def __init__(self, contended: bool) -> None:
+        self.now = 0
+        self.stage = _ENDS
+        self.history: History = ()
+        self.happened = 0
+        self.contended = contended
+        # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
+        self._recent: tuple[History, History | None, int] = (), None, -1
+        # What is to happen, by time and stage, and a heap of these.
+        self._levels: dict[tuple[int, Stage], list[Event]] = {}
+        self._heap: list[tuple[int, Stage]] = []
+        self._orders: dict[int, int] = {}
+        self._end_orders: dict[int, int] = {}
+
+    def push(self, time: int, npu: int, what: Happening, via: History = ()) -> None:
+        """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
+        key = history = self.next_history()
+        if via:
+            history = (*via, *history)[:HISTORY_LENGTH]
+            # What comes via the very instant in which it happens joins what is scheduled for that already.
+            key = key if via[0] == time else history
+        self.push_with(time, npu, what, history, key)
+
+    def push_with(self, time: int, npu: int, what: Happening, history: History, key: History) -> None:
+        """Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end."""
+        if time > MAX_PICOSECONDS:
+            raise too_long(self.now)
+        stage = _MESSAGES
+        if time == self.now:
+            now = self.stage
+            stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
+        order = self._next_order(self._orders, npu)
+        self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
+
+    def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
+        """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now."""
+        if time > MAX_PICOSECONDS:
+            raise too_long(self.now)
+        stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
+        self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
+
+    def next_history(self) -> History:
+        """The history of what is scheduled now."""
+        made, of, at = self._recent
+        if of is not self.history or at != self.now:
+            made = (self.now, *self.history)[:HISTORY_LENGTH]
+            self._recent = made, self.history, self.now
+        return made
+
+    def next_end_order(self, npu: int) -> int:
+        """Which of the tasks and steps that an NPU begins this is."""
+        return self._next_order(self._end_orders, npu)
+
+    def next_time(self) -> int | None:
+        """When something happens next; None where nothing does."""
+        return self._heap[0][0] if self._heap else None
+
+    def next_level(self) -> list[Event]:
+        """Go on to the next stage: what happens in it; where NPUs wait for each other, the tokens of each where its first one is."""
+        level = self.now, self.stage = heapq.heappop(self._heap)
+        events = sorted(self._levels.pop(level))
+        return self._join_tokens(events) if self.contended and len(events) > 1 else events
+
+    def happens(self, event: Event) -> None:
+        """Go on to an event of that stage."""
+        self.history = event.history
+        self.happened += 1
+
+    def _add(self, time: int, stage: Stage, event: Event) -> None:
+        level = self._levels.get((time, stage))
+        if level is None:
+            level = self._levels[time, stage] = []
+            heapq.heappush(self._heap, (time, stage))
+        level.append(event)
+
+    def _next_order(self, orders: dict[int, int], npu: int) -> int:
+        """Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first."""
+        whose = -1 if self.contended else npu
+        order = orders[whose] = orders.get(whose, 0) + 1
+        return order
+
+    def _join_tokens(self, events: list[Event]) -> list[Event]:
+        """Let the tokens of an NPU happen together, where the first of them does."""
+        joined: list[list[Event]] = []
+        tokens: dict[int, list[Event]] = {}
+        for event in events:
+            if type(event.what) is not TokenReady:
+                joined.append([event])
+            elif event.npu in tokens:
+                tokens[event.npu].append(event)
+            else:
+                tokens[event.npu] = [event]
+                joined.append(tokens[event.npu])
+        return list(chain.from_iterable(joined))

@@ -1,0 +1,173 @@
+"""The engine: owns its parts, gives them what happens, and answers. What it is given is described in `astra_sim.engine.interface`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from astra_sim.engine.interface import BusOptions, History, Issue, PhaseStepRecords, RankState, Task
+from astra_sim.engine.orders import Order
+from astra_sim.engine.reference.chunks import Chunks
+from astra_sim.engine.reference.collectives import Collectives
+from astra_sim.engine.reference.events import (
+    BusCall,
+    Events,
+    Meeting,
+    MessageArrival,
+    PointToPointArrival,
+    PointToPointRequest,
+    RequestArrival,
+    StepEnd,
+    TaskEnd,
+    TokenReady,
+)
+from astra_sim.engine.reference.phases import Phases
+from astra_sim.engine.reference.point_to_point import PointToPoint
+from astra_sim.engine.reference.tasks import TaskRun, Tasks
+from astra_sim.engine.reference.transport import Transport
+from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import LoweredProgram
+
+
+class ReferenceEngine:
+    """Runs programs on NPUs 0 to `npus` - 1.
+
+    `network` moves messages (None where all steps take a given time), `endpoint_ps` is the time an endpoint needs for a token,
+    `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
+    With a `bus`, endpoints share it instead of taking `endpoint_ps`.
+    """
+
+    def __init__(
+        self,
+        npus: int,
+        network: RouteDelayNetwork | EventNetwork | None = None,
+        endpoint_ps: int = 0,
+        memory_ps: Callable[[int], int] | None = None,
+        rendezvous: bool = False,
+        bus: BusOptions | None = None,
+    ) -> None:
+        self._npus = npus
+        self._events = Events(contended=isinstance(network, EventNetwork))
+        self._transport = Transport(self._events, network)
+        self._phases = Phases(self._events, self._transport, endpoint_ps, memory_ps or (lambda size: 0), rendezvous, bus)
+        self._chunks = Chunks(self._events, self._phases, npus, self._chunk_ended)
+        self._collectives = Collectives(self._events, self._phases, self._chunks)
+        self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
+        self._tasks = Tasks(self._events, self._collectives, self._point_to_point, npus)
+        self._handlers: dict[type, Callable[..., None]] = {
+            MessageArrival: self._phases.on_arrival,
+            RequestArrival: self._phases.on_request,
+            TokenReady: self._phases.on_token,
+            Meeting: self._phases.on_meeting,
+            BusCall: lambda call: call(),
+            PointToPointArrival: self._point_to_point.on_arrival,
+            PointToPointRequest: self._point_to_point.on_request,
+            StepEnd: self._chunks.finish,
+            TaskEnd: self._tasks.finish,
+        }
+        """Which part each kind of event belongs to."""
+
+    @property
+    def now(self) -> int:
+        """Picoseconds since the start."""
+        return self._events.now
+
+    @property
+    def events(self) -> int:
+        """Events that have happened."""
+        return self._events.happened
+
+    @property
+    def messages(self) -> int:
+        """Messages that were sent."""
+        return self._transport.messages
+
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+        return self._transport.undelivered
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
+        """Give every NPU queues: the slots and the order of each."""
+        self._chunks.add_queues(queues)
+
+    def add_ports(self, ports: Sequence[int]) -> None:
+        """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
+        self._events.contended |= self._tasks.add_ports(ports)
+
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+        self._tasks.add_program(tasks, npus, issue)
+
+    def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
+        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        return self._phases.add_groups(groups, self._npus, loop_back)
+
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups: one program for all ranks or one for each. Returns its number."""
+        return self._phases.add_schedule(programs, groups)
+
+    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+        """A phase that runs a schedule. Returns its number."""
+        return self._phases.add_phase(schedule, queue, together, endpoint_ps)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def times(self, npu: int) -> tuple[list[int], list[int]]:
+        """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
+        return self._tasks.times(npu)
+
+    def sends(self, npu: int) -> tuple[list[int], list[int]]:
+        """The sends of an NPU that have begun, by number of the task: the tasks, and when they began."""
+        return self._tasks.sends(npu)
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+        return self._tasks.ended_at()
+
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
+        """The phase steps of chunks on an NPU, in the order in which they were issued."""
+        return self._chunks.records(npu)
+
+    def uses(self) -> list[int]:
+        """How many collectives became each plan."""
+        return self._collectives.uses()
+
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        return self._phases.history(phase)
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
+        return self._tasks.unfinished()
+
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+        return self._point_to_point.unreceived()
+
+    def stuck(self) -> list[RankState]:
+        """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
+        return self._chunks.stuck()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, events: int | None = None) -> bool:
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        queue, handlers = self._events, self._handlers
+        self._tasks.start_all()
+        limit = self.events + events if events is not None else -1
+        while True:
+            self._transport.exchange()
+            if queue.next_time() is None:
+                return False
+            if self.events >= limit >= 0:
+                return True
+            for event in queue.next_level():
+                queue.happens(event)
+                handlers[type(event.what)](*event.what)
+
+    def _chunk_ended(self, task: TaskRun) -> None:
+        """The one way back up: the last chunk of a collective lets its task end."""
+        self._tasks.chunk_ended(task)

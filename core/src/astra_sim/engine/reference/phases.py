@@ -1,0 +1,342 @@
+"""Phases of collectives: the ranks that run a schedule together.
+
+A schedule gives every rank steps, each a send and a receive. A rank counts **tokens**: its starts, and one for each message that its
+endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. What it sends meets a
+**receipt** of its destination: the state of a receive, which is not posted yet, posted, or done. Which receipt that is was found
+before the run. When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes
+through memory, or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
+
+A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, History, check_groups
+from astra_sim.engine.reference.events import BusCall, Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
+from astra_sim.engine.reference.shared_bus import SharedBus
+from astra_sim.engine.reference.transport import Transport
+from astra_sim.schedule import Action, LoweredProgram
+from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.engine.reference.chunks import StepRun
+
+_NOT_POSTED, _ARRIVED, POSTED, _DONE = range(4)
+_START = -1
+"""In place of a receipt: a token that a rank has from the start."""
+
+
+class Groups(NamedTuple):
+    """Groups of NPUs that run phases together; with `loop_back` the first NPU of the first group stands for all."""
+
+    groups: Sequence[Sequence[int]]
+    loop_back: bool
+
+
+class GroupSchedule(NamedTuple):
+    """A schedule for groups, by their number: one program for all ranks, or one for each."""
+
+    programs: Sequence[LoweredProgram]
+    groups: int
+
+
+class PhaseKind:
+    """A phase, as often as it happens. `history` is the one with which it ended last."""
+
+    __slots__ = ("endpoint_ps", "history", "queue", "schedule", "together")
+
+    def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int) -> None:
+        self.schedule = schedule
+        self.queue = queue
+        self.together = together
+        self.endpoint_ps = endpoint_ps
+        self.history: History = ()
+
+
+class Phase:
+    """A phase that happens: its ranks, and how many of them have not finished.
+
+    `by_npu` says who receives for an NPU. `history` is the latest of those ranks that finished last, at `finished_at`.
+    """
+
+    __slots__ = ("by_npu", "finished_at", "history", "kind", "open", "ranks")
+
+    def __init__(self, kind: PhaseKind) -> None:
+        self.kind = kind
+        self.ranks: list[Rank] = []
+        self.by_npu: dict[int, Rank] = {}
+        self.open = 0
+        self.finished_at = -1
+        self.history: History = ()
+
+
+class Offer(NamedTuple):
+    """A message that waits for the request of its receive."""
+
+    source: int
+    destination: int
+    bytes: int
+
+
+class Rank:
+    """One rank of a phase: its program, how far it is, and what it measured.
+
+    `last_history` is the latest history of the tokens that came at `last_token_at`; `handled` counts messages and starts that the bus took.
+    `delay_sum` adds the time from posting a receive to its message over the `received` ones.
+    """
+
+    __slots__ = (
+        "delay_sum",
+        "handled",
+        "last_history",
+        "last_token_at",
+        "members",
+        "next_action",
+        "npu",
+        "offers",
+        "order",
+        "phase",
+        "posted_at",
+        "program",
+        "rank",
+        "receipts",
+        "received",
+        "requests",
+        "step",
+        "tokens",
+    )
+
+    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: Phase) -> None:
+        self.npu = npu
+        self.rank = rank
+        self.members = members
+        self.program = program
+        self.phase = phase
+        self.step: StepRun | None = None
+        self.order = 0
+        self.tokens = 0
+        self.last_token_at = -1
+        self.last_history: History = ()
+        self.handled = 0
+        self.next_action = 0
+        self.receipts = bytearray(len(program.memory_bytes))
+        self.posted_at = [0] * len(program.memory_bytes)
+        self.delay_sum = 0
+        self.received = 0
+        self.offers: dict[int, Offer] = {}
+        self.requests: set[int] = set()
+
+
+class Phases:
+    """The phases that happen. `endpoint_ps`, `memory_ps`, `rendezvous` and `bus_options` are those of `ReferenceEngine`."""
+
+    def __init__(
+        self,
+        events: Events,
+        transport: Transport,
+        endpoint_ps: int,
+        memory_ps: Callable[[int], int],
+        rendezvous: bool,
+        bus_options: BusOptions | None,
+    ) -> None:
+        self._events = events
+        self._transport = transport
+        self._endpoint_ps = endpoint_ps
+        self._memory_ps = memory_ps
+        self._rendezvous = rendezvous
+        self._bus_options = bus_options
+        self._buses: dict[int, SharedBus] = {}
+        self._groups: list[Groups] = []
+        self._schedules: list[GroupSchedule] = []
+        self._kinds: list[PhaseKind] = []
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_groups(self, groups: Sequence[Sequence[int]], npus: int, loop_back: bool) -> int:
+        """Groups of one size among so many NPUs. Returns their number."""
+        check_groups(groups, npus)
+        self._groups.append(Groups(groups, loop_back))
+        return len(self._groups) - 1
+
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups. Returns its number."""
+        ranks = len(self._groups[groups].groups[0])
+        if len(programs) not in (1, ranks):
+            raise ValueError(f"{len(programs)} programs for groups of {ranks}; expected 1 or {ranks}")
+        self._schedules.append(GroupSchedule(programs, groups))
+        return len(self._schedules) - 1
+
+    def add_phase(self, schedule: int, queue: int, together: bool, endpoint_ps: int | None) -> int:
+        """A phase that runs a schedule. Returns its number."""
+        self._kinds.append(PhaseKind(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps))
+        return len(self._kinds) - 1
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        return self._kinds[phase].history
+
+    # -- a phase begins ------------------------------------------------------------------------------------------------
+
+    def happen(self, number: int) -> Phase:
+        """A phase that happens now, on all its NPUs."""
+        kind = self._kinds[number]
+        programs, groups = self._schedules[kind.schedule]
+        phase = Phase(kind)
+        for group in self._groups[groups].groups:
+            for rank, npu in enumerate(group):
+                phase.by_npu[npu] = made = Rank(npu, rank, group, programs[rank % len(programs)], phase)
+                phase.ranks.append(made)
+                if self._groups[groups].loop_back:
+                    phase.by_npu = dict.fromkeys(group, made)
+                    break
+            if self._groups[groups].loop_back:
+                break
+        phase.open = len(phase.ranks)
+        return phase
+
+    def begin(self, rank: Rank, step: StepRun, order: int) -> None:
+        """A rank begins, as the `order`-th thing that its NPU does; `step` ends with it."""
+        rank.step = step
+        rank.order = order
+        for _ in range(rank.program.starts):
+            self._handle(rank, _START)
+        self._advance(rank)
+
+    # -- what happens to a rank ----------------------------------------------------------------------------------------
+
+    def on_token(self, rank: Rank) -> None:
+        """A rank has handled a message, or a start."""
+        history = self._events.history
+        rank.last_history = max(rank.last_history, history) if rank.last_token_at == self._events.now else history
+        rank.last_token_at = self._events.now
+        rank.tokens += 1
+        self._advance(rank)
+
+    def on_arrival(self, rank: Rank, receipt: int) -> None:
+        """A message has arrived at its receipt."""
+        if rank.receipts[receipt] == POSTED:
+            self._receive(rank, receipt)
+        else:
+            rank.receipts[receipt] = _ARRIVED
+
+    def on_meeting(self, rank: Rank, receipt: int) -> None:
+        """A receive was posted whose message had arrived."""
+        self._receive(rank, receipt)
+
+    def on_request(self, rank: Rank, receipt: int) -> None:
+        """The request for a message has reached its sender, who sends it as soon as it has it."""
+        rank.requests.add(receipt)
+        if receipt in rank.offers:
+            offer = rank.offers.pop(receipt)
+            self._transport.transmit(*offer, MessageArrival(rank, receipt), rank.phase.kind.queue)
+
+    # -- steps of a rank -----------------------------------------------------------------------------------------------
+
+    def _advance(self, rank: Rank) -> None:
+        """Take every step that the tokens of a rank allow."""
+        actions = rank.program.actions
+        while rank.next_action < len(actions):
+            action = actions[rank.next_action]
+            if rank.tokens < action.after or rank.received < action.after_arrivals:
+                return
+            rank.next_action += 1
+            if action.send_to is not None:
+                self._send(rank, action)
+            if action.receive_from is not None:
+                self._post(rank, action)
+        if rank.tokens == rank.program.tokens:
+            self._finish(rank)
+
+    def _send(self, rank: Rank, action: Action) -> None:
+        destination = rank.members[action.send_to.of(rank.rank, len(rank.members))]  # type: ignore[union-attr]
+        target = rank.phase.by_npu[destination]
+        if not self._rendezvous:
+            arrival = MessageArrival(target, action.receipt)
+            self._transport.transmit(rank.npu, destination, action.bytes, arrival, rank.phase.kind.queue)
+            return
+        target.offers[action.receipt] = Offer(rank.npu, destination, action.bytes)
+        if action.receipt in target.requests:
+            # A request that is there already counts when it is looked for.
+            self._events.push(self._events.now, rank.npu, RequestArrival(target, action.receipt))
+
+    def _post(self, rank: Rank, action: Action) -> None:
+        receipt = action.own_receipt
+        rank.posted_at[receipt] = self._events.now
+        if rank.receipts[receipt] == _ARRIVED:
+            # A message that is there already is met by an event of its own.
+            self._events.push(self._events.now, rank.npu, Meeting(rank, receipt))
+            return
+        rank.receipts[receipt] = POSTED
+        if self._rendezvous:
+            sender = rank.members[action.receive_from.of(rank.rank, len(rank.members))]  # type: ignore[union-attr]
+            request = RequestArrival(rank, receipt)
+            self._transport.transmit(rank.npu, sender, CONTROL_BYTES, request, rank.phase.kind.queue)
+
+    def _receive(self, rank: Rank, receipt: int) -> None:
+        """A message has met its receive: the endpoint makes a token of it."""
+        rank.receipts[receipt] = _DONE
+        rank.delay_sum += self._events.now - rank.posted_at[receipt]
+        rank.received += 1
+        self._handle(rank, receipt)
+
+    def _handle(self, rank: Rank, receipt: int) -> None:
+        """The endpoint makes a token of a message; of a start, where `receipt` is `_START`."""
+        place = rank.received - 1 if rank.program.in_turn else receipt
+        charged, computing = (rank.program.memory_bytes[place], rank.program.compute_ps[place]) if receipt != _START else (0, 0)
+        # The pass through memory, and computing, come when the endpoint is done.
+        after = (self._memory_ps(charged) if charged else 0) + computing
+        passes = bool(charged or computing)
+        if self._bus_options is not None:
+            self._carry(rank, charged > 0, after if passes else None)
+            return
+        done = self._events.now + rank.phase.kind.endpoint_ps
+        self._events.push(done + after, rank.npu, TokenReady(rank), via=(done,) if passes else ())
+
+    def _carry(self, rank: Rank, reduced: bool, after: int | None) -> None:
+        """Let the shared bus of an NPU carry a token, which is ready so long `after` that, or (None) at once."""
+
+        def carried() -> None:
+            if after is None:
+                self.on_token(rank)
+            else:
+                self._events.push(self._events.now + after, rank.npu, TokenReady(rank))
+
+        carriage = rank.program.carriages[rank.handled]
+        rank.handled += 1
+        bus = self._bus_of(rank.npu)
+        carry = bus.to_npu if carriage.to_npu else bus.to_memory
+        carry(carriage.bytes, reduced, carriage.returned, carried)
+
+    def _bus_of(self, npu: int) -> SharedBus:
+        assert self._bus_options is not None
+        bus = self._buses.get(npu)
+        if bus is None:
+
+            def after(nanoseconds: int, call: Callable[[], None]) -> None:
+                self._events.push(self._events.now + nanoseconds * PS_PER_NS, npu, BusCall(call))
+
+            bus = self._buses[npu] = SharedBus(self._bus_options, lambda: self._events.now // PS_PER_NS, after)
+        return bus
+
+    def _finish(self, rank: Rank) -> None:
+        """A rank has finished its part of a phase."""
+        now = self._events.now
+        history = rank.last_history if rank.last_token_at == now else (now,)
+        phase = rank.phase
+        phase.open -= 1
+        if not phase.kind.together:
+            assert rank.step is not None
+            self._events.push_end(now, rank.npu, StepEnd(rank.step), history, self._events.next_end_order(rank.npu))
+            return
+        phase.history = max(phase.history, history) if phase.finished_at == now else history
+        phase.finished_at = now
+        if not phase.open:
+            phase.kind.history = phase.history
+            for each in phase.ranks:
+                assert each.step is not None
+                self._events.push_end(now, each.npu, StepEnd(each.step), phase.history, each.order)

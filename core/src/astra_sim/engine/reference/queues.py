@@ -1,0 +1,99 @@
+"""A queue of an NPU: entries that run, as many as it has slots, and others that wait in its order."""
+
+from __future__ import annotations
+
+import abc
+from typing import Generic, TypeVar
+
+from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
+from astra_sim.engine.reference.waiting import Waiting
+
+Entry = TypeVar("Entry")
+
+
+class Queue(abc.ABC, Generic[Entry]):
+    """A queue of so many `slots`, of which `running` are taken. Raises ValueError for a queue without slots."""
+
+    def __init__(self, slots: int) -> None:
+        if slots < 1:
+            raise ValueError(f"a queue of {slots} slots; expected at least 1")
+        self.slots = slots
+        self.running = 0
+
+    @abc.abstractmethod
+    def enter(self, entry: Entry, job: Job) -> None:
+        """Let something wait at the place that the order gives it. Raises PluginError."""
+
+    def start(self) -> Entry | None:
+        """Give the next one a slot; None where no slot is free or nothing waits."""
+        if self.running == self.slots:
+            return None
+        entry = self._next()
+        if entry is not None:
+            self.running += 1
+        return entry
+
+    def leave(self, entry: Entry) -> None:
+        """Let something that runs go."""
+        self.running -= 1
+
+    @abc.abstractmethod
+    def _next(self) -> Entry | None:
+        """The next one, which is about to run."""
+
+
+class AskedQueue(Queue[Entry]):
+    """A queue whose order is a function. It is shown all jobs, those that run in front."""
+
+    def __init__(self, slots: int, order: Order) -> None:
+        super().__init__(slots)
+        self._order = order
+        self._jobs: list[Job] = []
+        self._entries: list[Entry] = []
+
+    def enter(self, entry: Entry, job: Job) -> None:
+        """Ask for the place."""
+        place = place_of(self._order, self._jobs, self.running, job)
+        self._jobs.insert(place, job)
+        self._entries.insert(place, entry)
+
+    def leave(self, entry: Entry) -> None:
+        """Let something that runs go."""
+        super().leave(entry)
+        place = self._entries.index(entry)
+        del self._entries[place]
+        del self._jobs[place]
+
+    def _next(self) -> Entry | None:
+        return self._entries[self.running] if self.running < len(self._entries) else None
+
+
+class RuledQueue(Queue[Entry]):
+    """A queue whose order is rules. Only what waits has a place."""
+
+    def __init__(self, slots: int, order: RuleOrder) -> None:
+        super().__init__(slots)
+        self._order = order
+        self._rules = order.rules
+        self._waiting: Waiting[Entry] = Waiting()
+        self._standings: dict[tuple[str, int, int], Standing] = {}
+
+    def enter(self, entry: Entry, job: Job) -> None:
+        """Find the place by the rule for this kind of job."""
+        standing = self._standings.get(job[1:])
+        if standing is None:
+            standing = self._standings[job[1:]] = self._order.standing(job)
+        rule = self._rules[standing.rule]
+        seen = zip(self._rules, standing.keys, standing.sides, strict=True)
+        marks = [(-job.priority if by.key is None else key, side) for by, key, side in seen]
+        limit = marks[standing.rule][0] - rule.before_equal
+        first_stays = rule.in_turn is not None and self.running > 0
+        self._waiting.insert(self._waiting.place(standing.rule, limit, first_stays), entry, marks)
+
+    def _next(self) -> Entry | None:
+        return self._waiting.pop() if len(self._waiting) else None
+
+
+def make_queue(slots: int, order: Order) -> Queue[Entry]:
+    """A queue with an order."""
+    return RuledQueue(slots, order) if isinstance(order, RuleOrder) else AskedQueue(slots, order)

@@ -1,0 +1,164 @@
+"""The bus between an NPU and its memory, shared by everything its endpoint handles: ASTRA-sim 1.0's LogGP model.
+
+A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
+a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+from astra_sim.engine.interface import BusOptions
+
+_BURST = 8
+"""Transfers a side may send before it lets the other side go first."""
+_INNER_GAP_PER_BYTE = 0.0038
+
+
+@attrs.define(slots=True, eq=False)
+class _Transfer:
+    """`bytes` on their way; at the other end they are `reduced`, or come back (`returned`), or are done with."""
+
+    bytes: int
+    reduced: bool
+    returned: bool
+    done: Callable[[], None]
+
+
+Schedule = Callable[[int, Callable[[], None]], None]
+"""Calls a function after so many nanoseconds."""
+
+
+class SharedBus:
+    """The bus of one NPU. `now_ns` tells the time, `after` schedules a call."""
+
+    def __init__(self, options: BusOptions, now_ns: Callable[[], int], after: Schedule, inner: bool = True) -> None:
+        self._npu = _Side(options, now_ns, after)
+        self._memory = _Side(options, now_ns, after)
+        self._npu.partner, self._memory.partner = self._memory, self._npu
+        if inner:
+            below = attrs.evolve(options, G=_INNER_GAP_PER_BYTE)
+            self._npu.inner = SharedBus(below, now_ns, after, inner=False)
+
+    def to_memory(self, size: int, reduced: bool, returned: bool, done: Callable[[], None]) -> None:
+        """Move bytes from the NPU side to the memory side."""
+        self._npu.request(_Transfer(size, reduced, returned, done))
+
+    def to_npu(self, size: int, reduced: bool, returned: bool, done: Callable[[], None]) -> None:
+        """Move bytes from the memory side to the NPU side."""
+        self._memory.request(_Transfer(size, reduced, returned, done))
+
+
+_FREE, _SENDING, _RECEIVING = range(3)
+
+
+class _Side:
+    """One end of a bus."""
+
+    partner: _Side
+    inner: SharedBus | None = None
+
+    def __init__(self, options: BusOptions, now_ns: Callable[[], int], after: Schedule) -> None:
+        self._options = options
+        self._now_ns = now_ns
+        self._after = after
+        self._state = self._previous = _FREE
+        self._last_end = 0
+        self._burst = 0
+        self._sends: deque[_Transfer] = deque()
+        self._receives: deque[_Transfer] = deque()
+        self._reductions: deque[_Transfer] = deque()
+        self._reducing = False
+
+    def request(self, transfer: _Transfer) -> None:
+        """Send a transfer when its turn comes; the NPU side first reads it through the inner bus."""
+        if self.inner is not None:
+            self.inner.to_npu(transfer.bytes, False, False, lambda: self._join(transfer))
+        else:
+            self._join(transfer)
+
+    def _join(self, transfer: _Transfer) -> None:
+        self._sends.append(transfer)
+        self._try()
+
+    def _try(self) -> None:
+        """Send the next transfer, if this side is free and it is not the other's turn."""
+        if self._state != _FREE or not self._sends:
+            return
+        partner = self.partner
+        if self._burst > _BURST and partner._sends and partner._burst <= _BURST:
+            partner._try()
+            return
+        wait = self._options.o
+        if self._previous == _SENDING:
+            since = self._now_ns() - self._last_end
+            wait = self._options.o if self._options.o + since > self._options.g else self._options.g - since
+        transfer = self._sends.popleft()
+        partner._receive(transfer, wait)
+        self._state = _SENDING
+        self._after(int(wait + self._options.G * (transfer.bytes - 1)), self._sent)
+
+    def _sent(self) -> None:
+        self._last_end = self._now_ns()
+        self._previous, self._state = self._state, _FREE
+        self._burst += 1
+        self._try()
+
+    def _receive(self, transfer: _Transfer, wait: int) -> None:
+        """A transfer begins to come in."""
+        self._receives.append(transfer)
+        self._previous, self._state = self._state, _RECEIVING
+        self._burst = 0
+        options = self._options
+        self._after(int(wait + (transfer.bytes - 1) * options.G + options.L + options.o), self._received)
+
+    def _received(self) -> None:
+        self._last_end = self._now_ns()
+        self._previous = self._state
+        if len(self._receives) == 1:
+            self._state = _FREE
+        transfer = self._receives.popleft()
+        if transfer.reduced:
+            transfer.reduced = False
+            self._through_inner(transfer, True, self._reduce)
+        else:
+            self._hand_on(transfer)
+        self._try()
+
+    def _hand_on(self, transfer: _Transfer) -> None:
+        """What comes after reception and reduction: back to the other side, or done."""
+        if transfer.returned:
+            transfer.returned = False
+            self._through_inner(transfer, True, self._sends.append)
+        else:
+            self._through_inner(transfer, False, lambda finished: finished.done())
+
+    def _through_inner(self, transfer: _Transfer, returned: bool, then: Callable[[_Transfer], None]) -> None:
+        if self.inner is None:
+            then(transfer)
+            return
+
+        def moved() -> None:
+            then(transfer)
+            self._try()
+
+        self.inner.to_memory(transfer.bytes, False, returned, moved)
+
+    def _reduce(self, transfer: _Transfer) -> None:
+        self._reductions.append(transfer)
+        self._start_reduction()
+
+    def _start_reduction(self) -> None:
+        if self._reducing or not self._reductions:
+            return
+        self._reducing = True
+        self._after(self._reductions[0].bytes // 100 * self._options.reduction_delay + 50, self._reduced)
+
+    def _reduced(self) -> None:
+        self._reducing = False
+        self._hand_on(self._reductions.popleft())
+        self._start_reduction()
+        self._try()

@@ -1,0 +1,228 @@
+"""The tasks of NPUs: their programs, who waits for whom, and the units that they need.
+
+A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
+are ready the one with the lowest number. What a task does when it begins depends on its kind: it takes its delay, uses the port of its
+NPU's memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import groupby
+
+from astra_sim.engine.interface import ACCESS, JOIN, MAX_UNITS, RECEIVE, SEND, TIMER, Issue, Task, check_ports, check_program, task_rows
+from astra_sim.engine.reference.collectives import Collectives
+from astra_sim.engine.reference.events import Events, TaskEnd
+from astra_sim.engine.reference.point_to_point import PointToPoint
+from astra_sim.rows import kinds_of
+
+_TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE)
+
+
+class Program:
+    """A program: its number, by how many NPUs it is run, who plans its collectives, and whether its tasks need units."""
+
+    __slots__ = ("has_units", "issue", "npus", "number")
+
+    def __init__(self, number: int, npus: int, issue: Issue, has_units: bool) -> None:
+        self.number = number
+        self.npus = npus
+        self.issue = issue
+        self.has_units = has_units
+
+
+class TaskRun:
+    """A task of an NPU: for how many tasks it waits, who waits for it, when it was ready, began and ended (-1: not yet).
+
+    Of a collective, `chunks` have not ended yet.
+    """
+
+    __slots__ = ("began_at", "chunks", "ended_at", "npu", "number", "program", "ready_at", "successors", "task", "waits")
+
+    def __init__(self, npu: int, number: int, task: Task, program: Program) -> None:
+        self.npu = npu
+        self.number = number
+        self.task = task
+        self.program = program
+        self.waits = len(task.after)
+        self.chunks = 0
+        self.successors: list[TaskRun] = []
+        self.ready_at = self.began_at = self.ended_at = -1
+
+
+class Units:
+    """The units of an NPU: which are busy, and the ready tasks of each by number; the last is for tasks that need none."""
+
+    __slots__ = ("busy", "ready")
+
+    def __init__(self) -> None:
+        self.busy = [False] * MAX_UNITS
+        self.ready: list[list[tuple[int, TaskRun]]] = [[] for _ in range(MAX_UNITS + 1)]
+
+    def add(self, task: TaskRun) -> None:
+        """A task is ready."""
+        heapq.heappush(self.ready[task.task.unit], (task.number, task))
+
+    def next(self) -> TaskRun | None:
+        """Take the ready task of the lowest number whose unit is not busy, and make it busy."""
+        free = [ready for unit, ready in enumerate(self.ready) if ready and (unit == MAX_UNITS or not self.busy[unit])]
+        if not free:
+            return None
+        task = heapq.heappop(min(free))[1]
+        if task.task.unit >= 0:
+            self.busy[task.task.unit] = True
+        return task
+
+
+class Tasks:
+    """The tasks of all NPUs."""
+
+    def __init__(self, events: Events, collectives: Collectives, point_to_point: PointToPoint, npus: int) -> None:
+        self._events = events
+        self._collectives = collectives
+        self._point_to_point = point_to_point
+        self._npus = npus
+        self._programs = 0
+        self._tasks: dict[int, list[TaskRun]] = {}
+        self._units: dict[int, Units] = {}
+        self._ports: Sequence[int] = [-1] * npus
+        self._port_free_at: dict[int, int] = {}
+        self._to_start: list[TaskRun] = []
+        self._ended_at = [-1] * npus
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_ports(self, ports: Sequence[int]) -> bool:
+        """Say which port each NPU uses. Returns whether some NPUs share one."""
+        check_ports(ports, self._npus)
+        self._ports = ports
+        used = [port for port in ports if port >= 0]
+        return len(set(used)) < len(used)
+
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+        """Let NPUs run a program."""
+        check_program(task_rows(tasks), npus, self._npus)
+        for number, given in enumerate(tasks):
+            for other in given.after:
+                if not 0 <= other < number:
+                    raise ValueError(f"task {number} waits for task {other}; expected earlier ones")
+        program = Program(self._programs, len(npus), issue, any(task.unit >= 0 for task in kinds_of(tasks)))
+        self._programs += 1
+        self._collectives.add_program(tasks)
+        for npu in npus:
+            if npu in self._tasks:
+                raise ValueError(f"NPU {npu} has a program already")
+            own = self._tasks[npu] = [TaskRun(npu, number, task, program) for number, task in enumerate(tasks)]
+            for task in own:
+                for other in task.task.after:
+                    own[other].successors.append(task)
+                if not task.waits:
+                    self._to_start.append(task)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def times(self, npu: int) -> tuple[list[int], list[int]]:
+        """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
+        tasks = self._tasks[npu]
+        return [task.ready_at for task in tasks], [task.ended_at for task in tasks]
+
+    def sends(self, npu: int) -> tuple[list[int], list[int]]:
+        """The sends of an NPU that have begun, by number of the task: the tasks, and when they began."""
+        begun = [task for task in self._tasks[npu] if task.task.kind == SEND and task.began_at >= 0]
+        return [task.number for task in begun], [task.began_at for task in begun]
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+        return self._ended_at
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
+        waiting = {task for units in self._units.values() for ready in units.ready for _, task in ready}
+        return [
+            (npu, task.number, task.ready_at >= 0 and task not in waiting)
+            for npu, tasks in sorted(self._tasks.items())
+            for task in tasks
+            if task.ended_at < 0
+        ]
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def start_all(self) -> None:
+        """Make the tasks of programs that were added ready where they wait for nothing."""
+        starting, self._to_start = sorted(self._to_start, key=lambda task: (task.npu, task.number)), []
+        for npu, group in groupby(starting, key=lambda task: task.npu):
+            tasks = list(group)
+            if tasks[0].program.has_units:
+                self._pump_units(npu, tasks)
+                continue
+            for task in tasks:
+                self._start(task)
+
+    def finish(self, task: TaskRun) -> None:
+        """A task has ended: those that wait for nothing else are ready."""
+        self._end(task)
+        if task.program.has_units:
+            self._pump_units(task.npu, [successor for successor in task.successors if self._release(successor)])
+            return
+        for successor in task.successors:
+            if self._release(successor):
+                self._start(successor)
+
+    def chunk_ended(self, task: TaskRun) -> None:
+        """A chunk of a collective has ended; its delay begins when all have."""
+        task.chunks -= 1
+        if not task.chunks:
+            self._begin(task)
+
+    def _pump_units(self, npu: int, tasks: Sequence[TaskRun]) -> None:
+        """Make tasks ready, and begin those that find their unit free in order of number."""
+        units = self._units.setdefault(npu, Units())
+        self._add_ready(units, tasks)
+        while (task := units.next()) is not None:
+            if task.task.kind in _TAKE_TIME:
+                self._begin(task)
+            elif task.task.kind == JOIN or not self._collectives.issue(task):
+                self._end(task)
+                self._add_ready(units, [successor for successor in task.successors if self._release(successor)])
+
+    def _add_ready(self, units: Units, tasks: Sequence[TaskRun]) -> None:
+        for task in tasks:
+            task.ready_at = self._events.now
+            units.add(task)
+
+    def _start(self, task: TaskRun) -> None:
+        """Make a task ready that waits for nothing, and those that wait for it where it ends at once."""
+        stack = [task]
+        while stack:
+            current = stack.pop()
+            current.ready_at = self._events.now
+            if current.task.kind in _TAKE_TIME:
+                self._begin(current)
+            elif current.task.kind == JOIN or not self._collectives.issue(current):
+                self._end(current)
+                stack.extend(reversed([successor for successor in current.successors if self._release(successor)]))
+
+    def _release(self, task: TaskRun) -> bool:
+        """Take one wait off a task; whether that was the last."""
+        task.waits -= 1
+        return not task.waits
+
+    def _begin(self, task: TaskRun) -> None:
+        """A task begins what takes time; of a collective, the delay after its chunks."""
+        task.began_at = self._events.now
+        order = self._events.next_end_order(task.npu)
+        if task.task.kind in (SEND, RECEIVE):
+            self._point_to_point.begin(task, order)
+            return
+        now, port = self._events.now, self._ports[task.npu]
+        begin = now
+        if task.task.kind == ACCESS and port >= 0:
+            begin = max(now, self._port_free_at.get(port, 0))
+            self._port_free_at[port] = begin + task.task.delay
+        self._events.push_end(begin + task.task.delay, task.npu, TaskEnd(task), (now,), order)
+
+    def _end(self, task: TaskRun) -> None:
+        task.ended_at = self._ended_at[task.npu] = self._events.now
+        if task.task.unit >= 0:
+            self._units[task.npu].busy[task.task.unit] = False

@@ -1,0 +1,71 @@
+"""Messages on their way: what sends a message hands it over here, and what it brings about happens when it has arrived.
+
+On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
+that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from astra_sim.engine.interface import History, advance, inject, not_under_way
+from astra_sim.engine.reference.events import Events, Happening
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+
+
+class Transport:
+    """The network as the engine uses it. `messages` counts those that were sent."""
+
+    def __init__(self, events: Events, network: RouteDelayNetwork | EventNetwork | None) -> None:
+        self.messages = 0
+        self._events = events
+        self._message_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
+        self._network = network if isinstance(network, EventNetwork) else None
+        # Messages that the network has not seen, and those that it has not delivered, with what their arrival brings about.
+        self._outbox: list[Message] = []
+        self._under_way: dict[int, tuple[int, Happening, History]] = {}
+        # A time up to which the network has nothing more to deliver (None: for ever).
+        self._quiet_until: int | None = -1
+
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+        return len(self._under_way)
+
+    def transmit(self, source: int, destination: int, size: int, arrival: Happening, queue: int = -1) -> None:
+        """Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it."""
+        self.messages += 1
+        if self._message_delay is not None:
+            self._events.push(self._events.now + self._message_delay(source, destination, size), source, arrival)
+        else:
+            self._outbox.append(Message(self.messages, source, destination, size, queue))
+            self._under_way[self.messages] = source, arrival, self._events.next_history()
+
+    def exchange(self) -> None:
+        """Hand new messages to the network, and take all that arrive before anything else happens."""
+        network = self._network
+        if network is None:
+            return
+        if self._outbox:
+            inject(network, self._events.now, self._outbox)
+            self._outbox = []
+            self._quiet_until = -1
+        since = self._events.now  # deliveries come in order of time
+        while self._quiet_until is not None:
+            until = self._events.next_time()
+            if until is not None and until <= self._quiet_until:
+                return
+            delivery = advance(network, since, until)
+            if delivery is None:
+                self._quiet_until = until
+                return
+            since, numbers = delivery
+            self._deliver(network, since, numbers)
+
+    def _deliver(self, network: EventNetwork, time: int, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            message = self._under_way.pop(number, None)
+            if message is None:
+                raise not_under_way(network, number)
+            source, arrival, history = message
+            self._events.push_with(time, source, arrival, history, history)

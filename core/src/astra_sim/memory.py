@@ -1,0 +1,47 @@
+"""What a memory model is: the time of accesses, and what fits."""
+
+from __future__ import annotations
+
+import abc
+
+from astra_sim._boundary import call, picoseconds
+from astra_sim.errors import InputError
+from astra_sim.units import GIB
+
+
+class Memory(abc.ABC):
+    """A memory model: the time of accesses to an NPU's own memory, and to memory outside of it."""
+
+    @abc.abstractmethod
+    def access_ps(self, size: int, write: bool) -> int:
+        """Picoseconds to read, or to `write`, `size` bytes of an NPU's own memory; at least 0."""
+
+    def remote_access_ps(self, size: int, write: bool) -> int:
+        """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError where there is none."""
+        raise InputError(
+            f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} lacks"
+        )
+
+    def remote_port(self, npu: int) -> int | None:
+        """Number of the port of remote memory that an NPU uses: accesses at a port take turns. None: its accesses never wait."""
+        return None
+
+    def capacity_bytes(self) -> float | None:
+        """Bytes that an NPU's own memory holds. None: it is not limited."""
+        return None
+
+    def require(self, size: int, what: str) -> None:
+        """Raise InputError if `what`, which needs `size` bytes of an NPU's own memory, does not fit."""
+        capacity = self.capacity_bytes()
+        if capacity is not None and size > capacity:
+            raise InputError(f"{what} needs {size / GIB:.3f} GiB of memory; an NPU has {capacity / GIB:.3f} GiB")
+
+    def reduce_ps(self, size: int) -> int:
+        """Picoseconds to add `size` received bytes to a buffer: one write and two reads."""
+        return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
+
+    def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:
+        """What `access_ps` or `remote_access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
+        where = "remote " if remote else ""
+        what = f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes"
+        return picoseconds(call(what, self.remote_access_ps if remote else self.access_ps, size, write), what)

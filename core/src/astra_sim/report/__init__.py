@@ -1,0 +1,1 @@
+"""What a run answers: results, their tables and figures."""

@@ -1,0 +1,370 @@
+"""What a run answers: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.engine import PhaseStepRecords
+from astra_sim.errors import InputError, suggestion
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
+from astra_sim.network import EventNetwork, Network
+from astra_sim.report.spans import Spans, computing, uses_of
+from astra_sim.run.record import PhaseRecord, RunRecord
+from astra_sim.setup.components import Components
+from astra_sim.units import PS_PER_NS
+
+
+def to_ns(picoseconds: int) -> int | float:
+    """Picoseconds as nanoseconds; whole where they are whole."""
+    whole, rest = divmod(picoseconds, PS_PER_NS)
+    return picoseconds / PS_PER_NS if rest else whole
+
+
+@attrs.define
+class PassFigures:
+    """Times of one pass of a layer, in nanoseconds: computing, collectives from issue to end, and waiting for them."""
+
+    compute_ns: float = 0
+    total_comm_ns: float = 0
+    exposed_comm_ns: float = 0
+
+
+@attrs.define
+class LayerFigures:
+    """Times of a layer, and the mean delays of the chunks of its collectives, phase by phase (nanoseconds).
+
+    `queueing_delay_ns[0]` is that before the first phase is queued; `[i]` is the time in the queue of phase i. `network_delay_ns[i]` is
+    that of a message in phase i + 1.
+    """
+
+    name: str
+    forward: PassFigures
+    input_gradient: PassFigures
+    weight_gradient: PassFigures
+    queueing_delay_ns: list[float]
+    network_delay_ns: list[float]
+
+    def of(self, training_pass: Pass) -> PassFigures:
+        """The figures of one pass."""
+        figures: PassFigures = getattr(self, training_pass.value)
+        return figures
+
+
+@attrs.define
+class DimensionFigures:
+    """A dimension as collectives use it.
+
+    `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` what NPU 0 sends in its phases.
+    A message between two NPUs counts as a chunk of one phase. What is not among the ranks of a dimension, that is a chunk of a group or
+    such a message, counts in the dimensions that its messages take from NPU 0, or to it.
+    """
+
+    topology: str
+    size: int
+    utilisation: float
+    average_chunk_latency_ns: float | None
+    bytes: int
+
+
+@attrs.define
+class Interval:
+    """Something on NPU 0 that began and ended (nanoseconds): an operation, or a phase of a chunk."""
+
+    kind: str
+    name: str
+    lane: str
+    begin_ns: float
+    end_ns: float
+
+
+@attrs.frozen(eq=False)
+class _Details:
+    """What a result gives when asked for it, in columns: that of a run of a million operations is small enough to be sent elsewhere."""
+
+    npu_end_ps: Sequence[int]
+    _reports: dict[str, str]
+    _words: tuple[list[str], list[str], list[str]]
+    _begin_ns: list[float]
+    _end_ns: list[float]
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return dict(self._reports)
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0."""
+        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+
+
+@attrs.frozen(eq=False)
+class _RunDetails:
+    """The same, made from the run when it is asked for. Pickled and deeply copied, it is `_Details`: the graph and the network stay."""
+
+    _graph: ExecutionGraph
+    _trace: RunRecord
+    _backend: Network
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
+        words: tuple[list[str], list[str], list[str]] = ([], [], [])
+        begins, ends = [], []
+        for interval in self.timeline():
+            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
+                column.append(known.setdefault(word, word))
+            begins.append(interval.begin_ns)
+            ends.append(interval.end_ns)
+        return _Details, (array("q", self.npu_end_ps), self.network_reports(), words, begins, ends)
+
+    @property
+    def npu_end_ps(self) -> Sequence[int]:
+        """When each simulated NPU had done its last operation."""
+        return self._trace.npu_end_ps
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0."""
+        trace, graph = self._trace, self._graph
+        for index, operation in enumerate(graph.operations):
+            if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
+                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
+                lane = "collectives" if isinstance(operation, Communicate) else "program"
+                yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
+        for record in trace.phases:
+            operation = graph.operations[record.operation]
+            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
+            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
+            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
+
+
+@attrs.define
+class Result:
+    """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
+
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
+    the first NPU had finished, `finish_ns` when all had.
+    """
+
+    run_name: str
+    finish_ns: float
+    earliest_finish_ns: float
+    compute_ns: float
+    exposed_comm_ns: float
+    npus: int
+    simulated_npus: int
+    messages: int
+    events: int
+    wall_s: float
+    network: dict[str, Any]
+    layers: list[LayerFigures]
+    dimensions: list[DimensionFigures]
+    _busy: list[Spans] = attrs.field(repr=False)
+    _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the timeline, ready for JSON."""
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details"))
+
+    @property
+    def busy_ns(self) -> list[list[tuple[float, float]]]:
+        """For each dimension when chunks are queued or running: begin and end of each time."""
+        return [[(to_ns(begin), to_ns(end)) for begin, end in zip(busy.begins, busy.ends, strict=True)] for busy in self._busy]
+
+    @property
+    def npu_finish_ns(self) -> list[float]:
+        """When each NPU had finished."""
+        times: list[float] = [to_ns(time) for time in self._details.npu_end_ps]
+        return times * self.npus if len(times) == 1 else times
+
+    def network_reports(self) -> dict[str, str]:
+        """Files that the network writes about its last run, by name."""
+        return self._details.network_reports()
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
+
+        Units stand in the names of columns.
+        """
+        plain = (
+            "run_name",
+            "finish_ns",
+            "earliest_finish_ns",
+            "compute_ns",
+            "exposed_comm_ns",
+            "npus",
+            "simulated_npus",
+            "messages",
+            "events",
+            "wall_s",
+        )
+        run: dict[str, Any] = {name: getattr(self, name) for name in plain}
+        run |= {f"network_{name}": value for name, value in self.network.items() if not isinstance(value, list)}
+        layers, phases = [], []
+        for layer in self.layers:
+            row: dict[str, Any] = {"layer": layer.name}
+            for training_pass in Pass:
+                row |= {f"{training_pass}_{name}": value for name, value in attrs.asdict(layer.of(training_pass)).items()}
+            layers.append(row)
+            for number, delay in enumerate(layer.network_delay_ns, 1):
+                queueing = layer.queueing_delay_ns[number]
+                phases.append({"layer": layer.name, "phase": number, "queueing_delay_ns": queueing, "network_delay_ns": delay})
+        dimensions = [{"dimension": index, **attrs.asdict(dimension)} for index, dimension in enumerate(self.dimensions)]
+        timeline = [attrs.asdict(interval) for interval in self.timeline()]
+        return {"run": [run], "layers": layers, "phases": phases, "dimensions": dimensions, "timeline": timeline}
+
+    def frame(self, table: str) -> Any:
+        """One of `tables` as a pandas DataFrame. Raises InputError if there is no such table, or no pandas."""
+        tables = self.tables()
+        if table not in tables:
+            raise InputError(f"there is no table {table!r}; {suggestion(table, tables)}")
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("data frames need pandas: pip install pandas") from None
+        return pandas.DataFrame(tables[table])
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0, in the order of the program."""
+        return iter(self._details.timeline())
+
+
+def _computes(operation: Compute) -> bool:
+    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
+    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+
+
+def _kind(operation: Operation) -> str:
+    """What to call an operation in the timeline."""
+    return "communicate" if isinstance(operation, Compute) and not _computes(operation) else type(operation).__name__.lower()
+
+
+def make_result(name: str, components: Components, trace: RunRecord, wall_s: float) -> Result:
+    """Add up what happened."""
+    graph = components.graph
+    layers = _layers(graph, trace)
+    rows = operation_rows(graph.operations)
+    durations = [kind.duration_ps if isinstance(kind, Compute) and _computes(kind) else -1 for kind in rows.kinds]
+    compute_ps, computing_ps = computing(rows, durations, trace.end_ps)
+    dimensions, busy = _dimensions(components, trace)
+    network = {
+        "plugin": components.names["network"],
+        "payload_bytes": sum(trace.payload),
+        "payload_bytes_per_dimension": trace.payload,
+        **call(f"network {type(components.network).__name__}: statistics", components.network.statistics),
+    }
+    return Result(
+        name,
+        to_ns(trace.finish_ps),
+        to_ns(min(trace.npu_end_ps)),
+        to_ns(compute_ps),
+        to_ns(trace.finish_ps - computing_ps),
+        components.platform.npus,
+        trace.simulated_npus,
+        trace.messages,
+        trace.events,
+        wall_s,
+        network,
+        layers,
+        dimensions,
+        busy,
+        _RunDetails(graph, trace, components.network),
+    )
+
+
+def _layers(graph: ExecutionGraph, trace: RunRecord) -> list[LayerFigures]:
+    if not graph.layers:
+        return []
+    sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
+    active = set(trace.phases.records.task)  # collectives for which there was something to do
+    for index, operation in enumerate(graph.operations):
+        if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
+            continue
+        entry = sums[operation.layer][operation.training_pass]
+        spent = trace.end_ps[index] - trace.begin_ps[index]
+        if isinstance(operation, Compute):
+            entry[0] += operation.duration_ps
+        elif isinstance(operation, Wait):
+            arrived = max((trace.end_ps[other] for other in operation.after), default=trace.start_ps)
+            ended = [trace.end_ps[other] for other in operation.pending]
+            entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
+        elif index in active:
+            entry[1] += spent
+            entry[2] += spent if operation.blocking else 0
+    delays = _delays(graph, trace)
+    figures = [[PassFigures(*map(to_ns, entry[p])) for p in Pass] for entry in sums]
+    return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
+
+
+def _delays(graph: ExecutionGraph, trace: RunRecord) -> list[tuple[list[float], list[float]]]:
+    """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over collectives.
+
+    As ASTRA-sim 1.0 counts: the mean over collectives divides by all of them, also where some have fewer phases.
+    """
+    by_operation: dict[int, list[list[PhaseRecord]]] = {}
+    for record in trace.phases:
+        phases = by_operation.setdefault(record.operation, [])
+        if record.phase == len(phases):
+            phases.append([])
+        phases[record.phase].append(record)
+    by_layer: dict[int, list[list[list[PhaseRecord]]]] = {}
+    for operation, phases in by_operation.items():
+        by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
+    found: list[tuple[list[float], list[float]]] = []
+    for layer in range(len(graph.layers)):
+        collectives = by_layer.get(layer, [])
+        count = max((len(phases) for phases in collectives), default=0)
+        queueing = [0.0] * (count + 1 if collectives else 0)
+        network = [0.0] * count
+        for phases in collectives:
+            for number, records in enumerate(phases):
+                queueing[number + 1] += sum(r.started_ps - r.queued_ps for r in records) / len(records) / PS_PER_NS
+                delays = [r.delay_sum / r.received if r.received else 0.0 for r in records]
+                network[number] += sum(delays) / len(records) / PS_PER_NS
+        divisor = max(1, len(collectives))
+        found.append(([v / divisor for v in queueing], [v / divisor for v in network]))
+    return found
+
+
+def _dimensions(components: Components, trace: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
+    dimensions = components.graph.dimensions
+    sent = [*(phase.sent for phase in trace.phases.planned), *trace.sends.sent]
+    counts, uses = uses_of(_with_sends(components.graph, trace), [tuple(each) for each in sent], len(dimensions))
+    number, total = [0] * len(dimensions), [0] * len(dimensions)
+    for each, count in zip(sent, counts, strict=True):
+        for dimension, size in each.items():
+            number[dimension] += count
+            total[dimension] += count * size
+    figures = []
+    for index, (logical, use) in enumerate(zip(dimensions, uses, strict=True)):
+        topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
+        utilisation = use.spans.covered / trace.finish_ps if trace.finish_ps else 0.0
+        latency = use.spent / number[index] / PS_PER_NS if number[index] else None
+        figures.append(DimensionFigures(topology, logical.size, utilisation, latency, total[index]))
+    return figures, [use.spans for use in uses]
+
+
+def _with_sends(graph: ExecutionGraph, trace: RunRecord) -> PhaseStepRecords:
+    """The phases of chunks on NPU 0, and after them the messages of its operations, as parts numbered by kind of operation."""
+    records, sends = trace.phases.records, trace.sends
+    if not len(sends.operation):
+        return records
+    kind_of, first = operation_rows(graph.operations).kind_of, len(trace.phases.planned)
+    nothing = [0] * len(sends.operation)
+    return PhaseStepRecords(
+        [*records.task, *sends.operation],
+        [*records.part, *(first + kind_of[operation] for operation in sends.operation)],
+        [*records.queued_at, *sends.begun_ps],
+        [*records.started_at, *sends.begun_ps],
+        [*records.ended_at, *(trace.end_ps[operation] for operation in sends.operation)],
+        [*records.delay_sum, *nothing],
+        [*records.received, *nothing],
+    )

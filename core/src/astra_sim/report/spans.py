@@ -1,0 +1,85 @@
+"""Figures of a run from its columns. `native/spans.cpp` does the same where the compiled engine is installed."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import attrs
+
+from astra_sim.engine import PhaseStepRecords, has_compiled
+from astra_sim.rows import Rows, packed, view
+
+
+@attrs.frozen
+class Spans:
+    """Disjoint spans of time, in order: when each begins and ends."""
+
+    begins: Sequence[int] = attrs.field(eq=tuple)
+    ends: Sequence[int] = attrs.field(eq=tuple)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spans, (array("q", self.begins), array("q", self.ends))
+
+    @property
+    def covered(self) -> int:
+        """The time that they take."""
+        return sum(self.ends) - sum(self.begins)
+
+
+@attrs.frozen(eq=False)
+class Use:
+    """How long parts take from start to end, in all, and when one at least is queued or running."""
+
+    spent: int
+    spans: Spans
+
+
+def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], compiled: bool = True) -> tuple[int, int]:
+    """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
+
+    `ended` says when each task ended, `durations` how long those of each kind take, but for rows with a time of their own.
+    """
+    kind_of, times = rows.kind_of, rows.times
+    if compiled and has_compiled():
+        from astra_sim.engine import _compiled
+
+        return _compiled.computing(kind_of.tobytes(), list(durations), b"" if times is None else times.tobytes(), packed(ended, "q"))
+    own = repeat(-1) if times is None else times
+    spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, own, strict=False)]
+    spans = [(end - time, end) for time, end in zip(spent, ended, strict=True) if time >= 0]
+    return sum(end - begin for begin, end in spans), union(spans).covered
+
+
+def uses_of(
+    records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True
+) -> tuple[list[int], list[Use]]:
+    """For each part how often there is a record of it, and for each group of parts its use. `groups_of` says where each part belongs."""
+    if compiled and has_compiled():
+        from astra_sim.engine import _compiled
+
+        columns = [packed(each, "q") for each in (records.part, records.queued_at, records.started_at, records.ended_at)]
+        counts, found = _compiled.uses_of(columns, list(groups_of), groups)
+        return counts, [Use(spent, Spans(view(begins, "q"), view(ends, "q"))) for spent, begins, ends in found]
+    counts = [0] * len(groups_of)
+    spent = [0] * groups
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
+    for record in records:
+        counts[record.part] += 1
+        for group in groups_of[record.part]:
+            spent[group] += record.ended_at - record.started_at
+            spans[group].append((record.queued_at, record.ended_at))
+    return counts, [Use(time, union(each)) for time, each in zip(spent, spans, strict=True)]
+
+
+def union(spans: Sequence[tuple[int, int]]) -> Spans:
+    """Disjoint spans that cover the same time."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return Spans([begin for begin, _ in merged], [end for _, end in merged])

@@ -1,0 +1,106 @@
+"""The files of `--output`: result.json, those of the network, and those of reports, all or none."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from astra_sim._boundary import staying
+from astra_sim.errors import InputError, located
+from astra_sim.files import FileSet
+
+if TYPE_CHECKING:
+    from astra_sim.providers import Provider
+    from astra_sim.report.result import Result
+    from astra_sim.setup.plugins import Plugins
+
+SERIES = ("limited", "all", "none")
+SERIES_HELP = "How much of what grows with simulated time reports write; limited: as much as fits in a small file."
+DEFAULT_REPORTS = ("astra1",)
+REPORT_HELP = f"Report that --output writes beside result.json ({', '.join(DEFAULT_REPORTS)}): NAME or NAME?key=value&... Repeatable."
+
+
+class Reports:
+    """Reports that have been chosen, with their options."""
+
+    def __init__(self, names: str | Sequence[str] = DEFAULT_REPORTS, plugins: Plugins | None = None) -> None:
+        """Find reports by `NAME` or `NAME?key=value`. Raises InputError, so that a wrong name is found before a long run."""
+        from astra_sim.setup.plugins import shared_plugins
+        from astra_sim.setup.specs import component_of
+
+        specs = [names] if isinstance(names, str) else list(names)
+        if not all(isinstance(spec, str) for spec in specs):
+            raise InputError(f"reports is {names!r}; expected a list of names such as {DEFAULT_REPORTS[0]!r}")
+        self._chosen: dict[str, tuple[Provider, Any]] = {}
+        for spec in specs:
+            if spec in self._chosen:
+                raise InputError(f"report {spec!r} is given twice")
+            self._chosen[spec] = component_of(plugins or shared_plugins(), "report", spec, "report")
+
+    @staying()
+    def write(self, results: Result | Sequence[Result], directory: str | Path, series: str = "limited") -> list[Path]:
+        """Write them; see `write_reports`."""
+        from astra_sim.report.result import Result
+        from astra_sim.reports import ReportFolder, Series
+
+        if series not in SERIES:
+            raise InputError(f"series is {series!r}; expected {', '.join(SERIES)}")
+        runs = [results] if isinstance(results, Result) else list(results)
+        if not runs:
+            raise InputError("there are no results to report; expected at least one")
+        check_run_names([run.run_name for run in runs])
+        tables = runs[0].to_dict() if isinstance(results, Result) else [run.to_dict() for run in runs]
+        with FileSet() as files:
+            files.make_folder(directory)
+            folder = ReportFolder(directory, files, cast(Series, series), "astra")
+            with folder.open("result.json") as file:
+                file.writelines([json.dumps(tables, indent=2, allow_nan=False), "\n"])
+            for run in runs:
+                folder.author = f"the network of {run.run_name}"
+                for name, text in run.network_reports().items():
+                    with folder.open(name if len(runs) == 1 else f"{run.run_name}_{name}") as file:
+                        file.write(text)
+            for spec, (provider, options) in self._chosen.items():
+                folder.author = f"report {spec}"
+                try:
+                    provider.create(options, runs, folder)
+                except InputError as error:
+                    raise located(error, folder.author) from None
+        return list(folder.written)
+
+
+def chosen_reports(names: Sequence[str], output: str | None) -> Reports:
+    """The reports that `--report` names, or the default ones. Raises InputError where one is named and `--output` is not given."""
+    if names and output is None:
+        raise InputError(f"--report {names[0]} needs --output DIR, the folder for its files")
+    return Reports(() if output is None else names or DEFAULT_REPORTS)
+
+
+def check_run_names(names: Sequence[str]) -> None:
+    """Raise InputError where runs that are reported together have names that are the same as names of files."""
+    from astra_sim.reports import file_name
+
+    for name, count in Counter(map(file_name, names)).items():
+        if count > 1:
+            raise InputError(f"{count} runs have the name {name!r} in reports; expected different names")
+
+
+def write_reports(
+    results: Result | Sequence[Result],
+    directory: str | Path,
+    reports: str | Sequence[str] = DEFAULT_REPORTS,
+    series: str = "limited",
+    plugins: Plugins | None = None,
+) -> list[Path]:
+    """Write result.json and reports of one run or several into a directory, made if it does not exist: all files, or none.
+
+    Several runs share the files; runs must have different names. result.json is then a list. `reports` are names of report plugins, each
+    perhaps with options (`NAME?key=value`). `series` says how much they write of what grows with simulated time: "limited" (as much as
+    fits in a small file, with a warning where that is not all), "all", or "none". Returns the paths, that of result.json first.
+
+    Raises InputError for an unknown report or another `series`, PluginError where a report fails, RunError where a file cannot be written.
+    """
+    return Reports(reports, plugins).write(results, directory, series)

@@ -1,0 +1,59 @@
+"""What a report is: files that are written about the results of one run or several.
+
+A report plugin (hook `astra_reports`) is a function of the results and a `ReportFolder`. The files of all reports of a command take
+their names together, when all of them are complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from astra_sim._lazy import lazy_names
+from astra_sim.errors import PluginError
+from astra_sim.files import FileSet
+
+if TYPE_CHECKING:
+    from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result
+
+__all__ = ["DimensionFigures", "Interval", "LayerFigures", "PassFigures", "ReportFolder", "Result", "Series", "file_name"]
+
+__getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result")})
+
+Series = Literal["limited", "all", "none"]
+"""How much of a series in time is written: as much as fits in a small file, with a warning where that is not all; all; or nothing."""
+
+
+def file_name(name: str) -> str:
+    """The name under which a report's file is written: what may have a meaning in paths or shells becomes `_`."""
+    return re.sub(r"[^\w.=-]+", "_", name)
+
+
+class ReportFolder:
+    """The folder into which reports write. `series` is how much of what grows with simulated time is asked for.
+
+    `written` holds the files so far, by path, with the author of each: whose turn it is to write (`author`).
+    """
+
+    def __init__(self, directory: str | Path, files: FileSet, series: Series, author: str) -> None:
+        self.series: Series = series
+        self.author = author
+        self.written: dict[Path, str] = {}
+        self._directory = Path(directory)
+        self._files = files
+
+    @contextlib.contextmanager
+    def open(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
+        """A file to write: "w" for text in UTF-8, whose line ends stay as they are, "wb" for bytes.
+
+        Raises RunError where it cannot be written, PluginError where a file of this name is written already.
+        """
+        path = self._directory / file_name(name)
+        if path in self.written:
+            raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; expected another name")
+        self.written[path] = self.author
+        with self._files.open(path, mode, errors="replace") as file:
+            yield file

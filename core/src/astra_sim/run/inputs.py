@@ -1,0 +1,70 @@
+"""What a run is made of: a graph, a system layer, a network, and a memory model; and what several rooms ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.errors import ScheduleError
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess
+from astra_sim.memory import Memory
+from astra_sim.network import Network
+from astra_sim.platform import Platform
+from astra_sim.rows import kinds_of
+from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
+
+
+@attrs.frozen(eq=False)
+class RunInputs:
+    """What is simulated. The platform is the network's: a run has no other."""
+
+    graph: ExecutionGraph
+    system: System
+    network: Network
+    memory: Memory
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of the network."""
+        return self.network.platform
+
+    @property
+    def reduce_ps(self) -> Callable[[int], int]:
+        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model."""
+        return self.system.reduce_ps or self.memory.reduce_ps
+
+    def session(self) -> SystemSession:
+        """A new session of the system layer."""
+        session: SystemSession = call(f"system {self._system_name}: session", self.system.session, self.graph.dimensions)
+        return session
+
+    def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """The chunks of a collective that is issued now, checked. Raises AstraError."""
+        name = f"system {self._system_name}"
+        chunks: list[ChunkPlan] = call(name, session.issue, operation, now_ps)
+        call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
+        return chunks
+
+    def uses_remote_memory(self) -> bool:
+        """Whether an operation reads or writes remote memory."""
+        programs = (self.graph.operations, *(program.operations for program in self.graph.others))
+        return any(isinstance(kind, MemoryAccess) and kind.remote for operations in programs for kind in kinds_of(operations))
+
+    def memory_ports(self, npus: int) -> list[int]:
+        """The ports at which the first `npus` NPUs use remote memory, numbered from 0 on; -1 where accesses never wait."""
+        what = f"memory {type(self.memory).__name__}: remote_port"
+        ports = [call(what, self.memory.remote_port, npu) for npu in range(npus)]
+        numbers = {port: number for number, port in enumerate(dict.fromkeys(port for port in ports if port is not None))}
+        return [-1 if port is None else numbers[port] for port in ports]
+
+    @property
+    def _system_name(self) -> str:
+        return type(self.system).__name__
+
+
+def check_ranks(plan: PhasePlan) -> None:
+    """Raise ScheduleError where a schedule has other ranks than the NPUs it is for."""
+    if plan.schedule.ranks != plan.logical.size:
+        raise ScheduleError(f"a schedule of {plan.schedule.ranks} ranks was given for a dimension of {plan.logical.size}")

@@ -1,0 +1,130 @@
+"""How long a phase takes, computed once and in isolation.
+
+On a network without contention, and when a phase ends everywhere at once, its duration depends on nothing but its schedule,
+its dimension and its bytes. Three ways, each used where the next simpler one does not apply:
+
+1. a chain: one message in flight per rank, the same for every rank: the sum of its steps;
+2. one rank, whose sends come back as its own receives: the same for every rank, several messages in flight;
+3. the whole group, message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, Task
+from astra_sim.errors import DeadlockError
+from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
+from astra_sim.run.routes import Routes, messages_of
+from astra_sim.run.symmetry import ScheduleSymmetry
+from astra_sim.run.words import rank_in_words
+from astra_sim.schedule import Schedule, lower
+
+_Timing = tuple[int, History, int, int]
+"""Duration, history, delay_sum and received of a PhaseCost."""
+
+
+@attrs.define(slots=True)
+class PhaseCost:
+    """What a phase takes: its duration, and what NPU 0 sees of it.
+
+    `history` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
+    message over the `received` messages of NPU 0; `payload` is what NPU 0 sends, in bytes per physical dimension; `messages` counts
+    those of all NPUs of the platform.
+    """
+
+    duration_ps: int
+    history: History
+    delay_sum: int
+    received: int
+    payload: list[int]
+    messages: int
+
+
+class PhaseTimer:
+    """Computes and remembers the cost of phases."""
+
+    def __init__(
+        self,
+        network: RouteDelayNetwork,
+        routes: Routes,
+        symmetry: ScheduleSymmetry,
+        endpoint_ps: int,
+        reduce_ps: Callable[[int], int],
+        rendezvous: bool,
+        make_engine: MakeEngine,
+    ) -> None:
+        self._network = network
+        self._routes = routes
+        self._symmetry = symmetry
+        self._make_engine = make_engine
+        self._endpoint_ps = endpoint_ps
+        self._reduce_ps = reduce_ps
+        self._rendezvous = rendezvous
+        self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
+
+    def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:
+        """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
+
+        It is one for all groups, or all ranks of them are alike: see `symmetry.suits`.
+        """
+        endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
+        key = schedule, dimension, endpoint_ps
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._compute(schedule, dimension, endpoint_ps)
+        return cost
+
+    def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
+        if self._symmetry.is_symmetric(schedule, dimension):
+            timing = self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
+        else:
+            timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
+        sent = self._routes.payload(schedule, dimension, self._rendezvous)
+        return PhaseCost(*timing, sent, messages_of(schedule, dimension, self._network.platform.npus, self._rendezvous))
+
+    def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> _Timing | None:
+        """The sum of the steps, where every send waits for the message before it."""
+        program = schedule.programs[0]
+        if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
+            return None
+        duration, delay_sum, received = endpoint, 0, 0
+        history: History = (0,)
+        for step in program.steps:
+            assert step.send_to is not None
+            assert step.receive_from is not None
+            delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
+            # The request goes the other way, which may be longer or shorter.
+            request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES) if self._rendezvous else 0
+            memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
+            delay_sum += step.times * (request + delay)
+            received += step.times
+            # What came before the last few messages is beyond the length of a history.
+            traced = min(step.times, HISTORY_LENGTH)
+            duration += (step.times - traced) * (request + delay + endpoint + memory)
+            for _ in range(traced):
+                sent, arrived = duration + request, duration + request + delay
+                handled = (arrived + endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
+                asked = (duration,) if self._rendezvous else ()
+                history = (*handled, sent, *asked, *history)[:HISTORY_LENGTH]
+                duration = arrived + endpoint + memory
+        return duration, tuple(duration - time for time in history), delay_sum, received
+
+    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> _Timing:
+        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
+        group = dimension.group(0)
+        npus = group[:ranks]
+        engine = self._make_engine(npus[-1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+        groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
+        phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
+        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
+        engine.run()
+        stuck = engine.stuck()
+        if stuck:
+            waiting = [line for state in stuck for line in rank_in_words(state)]
+            raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
+        first = engine.phase_steps(0)[0]
+        return engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received

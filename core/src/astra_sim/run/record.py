@@ -1,0 +1,168 @@
+"""What is kept of a run: moments of NPU 0, and totals of all NPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
+from astra_sim.graph import Operation, Receive, Send, operation_rows, peer_of
+from astra_sim.rows import column
+from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
+from astra_sim.run.inputs import RunInputs
+from astra_sim.run.routes import Routes
+from astra_sim.run.symmetry import Choice
+from astra_sim.system import PhasePlan
+
+
+class PhaseRecord(NamedTuple):
+    """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages.
+
+    `dimensions` are those of the program in which it counts.
+    """
+
+    operation: int
+    chunk: int
+    phase: int
+    plan: PhasePlan
+    dimensions: tuple[int, ...]
+    queued_ps: int
+    started_ps: int
+    ended_ps: int
+    delay_sum: int
+    received: int
+
+
+@attrs.frozen(eq=False)
+class PhaseRecords:
+    """The phases of all chunks on NPU 0, in the order in which they were issued. `records` say which of the planned ones each is."""
+
+    records: PhaseStepRecords
+    planned: Sequence[PlannedPhase]
+
+    def __iter__(self) -> Iterator[PhaseRecord]:
+        for task, part, queued, started, ended, delay_sum, received in self.records:
+            planned = self.planned[part]
+            if planned.cost is not None:
+                delay_sum, received = planned.cost.delay_sum, planned.cost.received
+            place = planned.chunk, planned.phase, planned.plan, tuple(planned.sent)
+            yield PhaseRecord(task, *place, queued, started, ended, delay_sum, received)
+
+
+@attrs.frozen(eq=False)
+class Sends:
+    """The messages that operations of NPU 0 send: number of the operation and when it began (picoseconds).
+
+    `sent` says for each kind of operation the dimensions of the program in which a message counts, with its bytes.
+    """
+
+    operation: Sequence[int]
+    begun_ps: Sequence[int]
+    sent: Sequence[Mapping[int, int]]
+
+
+@attrs.define(slots=True)
+class RunRecord:
+    """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
+
+    An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`.
+    """
+
+    start_ps: int
+    finish_ps: int
+    begin_ps: Sequence[int]
+    end_ps: Sequence[int]
+    phases: PhaseRecords
+    sends: Sends
+    npu_end_ps: list[int]
+    payload: list[int]
+    messages: int
+    simulated_npus: int
+    events: int
+
+
+def make_record(
+    inputs: RunInputs,
+    choice: Choice,
+    operations: Sequence[Operation],
+    collectives: CollectiveLowering,
+    engine: Engine,
+    start_ps: int,
+) -> RunRecord:
+    """The record of an engine that has finished, in which NPU 0 has run `operations`."""
+    npus = inputs.platform.npus
+    begin, end = engine.times(0)
+    payload, planned_messages = _moved(inputs, operations, collectives, engine)
+    return RunRecord(
+        start_ps,
+        start_ps + engine.now,
+        _later(begin, start_ps),
+        _later(end, start_ps),
+        PhaseRecords(_phases_later(engine.phase_steps(0), start_ps), collectives.planned),
+        _sends(inputs, operations, engine, start_ps),
+        _ends(choice, engine, start_ps),
+        payload,
+        choice.messages(planned_messages, engine.messages),
+        choice.simulated(npus),
+        engine.events,
+    )
+
+
+def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: CollectiveLowering, engine: Engine) -> tuple[list[int], int]:
+    """Bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs that collectives have planned.
+
+    With the rendezvous protocol NPU 0 also sends the requests for what it receives.
+    """
+    payload, messages = [0] * len(inputs.platform.dimensions), 0
+    for traffic, uses in zip(collectives.traffic, engine.uses(), strict=True):
+        messages += traffic.messages * uses
+        for dimension, size in enumerate(traffic.payload):
+            payload[dimension] += size * uses
+    rows = operation_rows(operations)
+    counts = Counter(rows.kind_of)
+    for number, kind in enumerate(rows.kinds):
+        if isinstance(kind, Send) or (isinstance(kind, Receive) and inputs.system.rendezvous):
+            dimension = inputs.network.route(0, peer_of(kind, 0, inputs.platform.npus)).dimension
+            payload[dimension] += counts[number] * (kind.bytes if isinstance(kind, Send) else CONTROL_BYTES)
+    return payload, messages
+
+
+def _sends(inputs: RunInputs, operations: Sequence[Operation], engine: Engine, start_ps: int) -> Sends:
+    """The messages that operations of NPU 0 send."""
+    routes = Routes(inputs.network)
+    sent: list[Mapping[int, int]] = []
+    for kind in operation_rows(operations).kinds:
+        number = None
+        if isinstance(kind, Send):
+            number = routes.charged(peer_of(kind, 0, inputs.platform.npus), inputs.graph.dimensions)
+        sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
+    tasks, begun = engine.sends(0)
+    return Sends(tasks, _later(begun, start_ps), sent)
+
+
+def _ends(choice: Choice, engine: Engine, start_ps: int) -> list[int]:
+    """When each NPU ended, or the one that stands for all."""
+    times = [start_ps + max(time, 0) for time in engine.ended_at()]
+    for one in choice.classes:
+        for npu in one.members:
+            times[npu] = times[one.representative]
+    return times
+
+
+def _phases_later(records: PhaseStepRecords, by: int) -> PhaseStepRecords:
+    """Records of the engine, which counts from the start of the workload, as so much later ones (picoseconds)."""
+    return attrs.evolve(
+        records,
+        queued_at=_later(records.queued_at, by),
+        started_at=_later(records.started_at, by),
+        ended_at=_later(records.ended_at, by),
+    )
+
+
+def _later(times: Sequence[int], by: int) -> Sequence[int]:
+    """Moments as so much later ones (picoseconds)."""
+    return column((time + by for time in times), "q") if by else times

@@ -1,0 +1,69 @@
+"""What NPU 0 sends in a phase, and in which dimensions it counts: as the routes of the network say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from astra_sim.engine import CONTROL_BYTES
+from astra_sim.network import Network
+from astra_sim.platform import Group, LogicalDimension, Route
+from astra_sim.schedule import Peer, Schedule
+
+
+class Routes:
+    """The routes from NPU 0 on a network, which are remembered."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._platform = network.platform
+        self._from_first: dict[tuple[Peer, LogicalDimension | Group], Route] = {}
+
+    def to(self, peer: Peer, logical: LogicalDimension | Group) -> Route:
+        """The route from NPU 0 to a peer in its group."""
+        route = self._from_first.get((peer, logical))
+        if route is None:
+            route = self._network.route(0, _peer_of_first(peer, logical))
+            self._from_first[peer, logical] = route
+        return route
+
+    def payload(self, schedule: Schedule, logical: LogicalDimension | Group, rendezvous: bool) -> list[int]:
+        """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
+        sums = [0] * len(self._platform.dimensions)
+        if isinstance(logical, Group) and 0 not in logical.members:
+            return sums
+        for step in schedule.program(logical.index(0)).steps:
+            if step.send_to is not None:
+                sums[self.to(step.send_to, logical).dimension] += step.bytes * step.times
+            if rendezvous and step.receive_from is not None:
+                sums[self.to(step.receive_from, logical).dimension] += CONTROL_BYTES * step.times
+        return sums
+
+    def sent_in_group(self, schedule: Schedule, group: Group, dimensions: Sequence[LogicalDimension]) -> dict[int, int]:
+        """The dimensions of a program over which NPU 0 sends or receives in a phase of a group, with the bytes it sends there."""
+        sent: dict[int, int] = {}
+        if 0 not in group.members:
+            return sent
+        for step in schedule.program(group.index(0)).steps:
+            for peer, size in ((step.send_to, step.bytes * step.times), (step.receive_from, 0)):
+                number = None if peer is None else self.charged(_peer_of_first(peer, group), dimensions)
+                if number is not None:
+                    sent[number] = sent.get(number, 0) + size
+        return sent
+
+    def charged(self, npu: int, dimensions: Sequence[LogicalDimension]) -> int | None:
+        """Which of the dimensions of a program a message between NPU 0 and another is charged to; None where it crosses none of them."""
+        crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu)]
+        if not crossed:
+            return None
+        return crossed[0] if self._network.charged_dimension == "lowest" else crossed[-1]
+
+
+def messages_of(schedule: Schedule, logical: LogicalDimension | Group, npus: int, rendezvous: bool) -> int:
+    """Messages that all of `npus` NPUs send in a phase; those of a group are its members alone."""
+    groups = 1 if isinstance(logical, Group) else npus // logical.size
+    return groups * schedule.total_messages() * (2 if rendezvous else 1)
+
+
+def _peer_of_first(peer: Peer, logical: LogicalDimension | Group) -> int:
+    """The NPU that is a peer of NPU 0 in its group."""
+    return logical.group(0)[peer.of(logical.index(0), logical.size)]

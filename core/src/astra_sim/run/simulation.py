@@ -1,0 +1,129 @@
+"""One run, from its inputs to its record."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from astra_sim._boundary import call, picoseconds
+from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
+from astra_sim.errors import InputError, PluginError
+from astra_sim.graph import ExecutionGraph, NpuProgram
+from astra_sim.memory import Memory
+from astra_sim.network import EventNetwork, Network
+from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
+from astra_sim.run.deadlock import check_finished
+from astra_sim.run.inputs import RunInputs
+from astra_sim.run.lowering import TaskLowering
+from astra_sim.run.record import RunRecord, make_record
+from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
+from astra_sim.run.words import OperationNames
+from astra_sim.system import System
+
+EVENTS_PER_REPORT = 100_000
+MAX_NPUS = 1 << 20
+
+Progress = Callable[[int, int], None]
+"""Told (simulated picoseconds, events) now and then."""
+
+
+def simulate_graph(
+    graph: ExecutionGraph,
+    system: System,
+    network: Network,
+    memory: Memory,
+    symmetry: bool = True,
+    engine: str = "auto",
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
+
+    Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
+    installed). Raises DeadlockError if the run cannot finish.
+    """
+    make_engine = choose_engine(engine)
+    inputs = RunInputs(graph, system, network, memory)
+    schedules = ScheduleSymmetry(network, system.rendezvous)
+    choice = choose(inputs, schedules) if symmetry else EVERY_NPU
+    if choice.scope is not Scope.ALL_NPUS:
+        # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
+        with contextlib.suppress(NotSymmetricError):
+            return _run(inputs, choice, schedules, make_engine, progress)
+    npus = inputs.platform.npus
+    if npus > MAX_NPUS:
+        raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
+    return _run(inputs, EVERY_NPU, schedules, make_engine, progress)
+
+
+def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_engine: MakeEngine, progress: Progress | None) -> RunRecord:
+    """Lower the graph, run the engine to its end, and keep what happened."""
+    system, network = inputs.system, inputs.network
+    session = inputs.session()
+    start_ps = _begin(network)
+    npus = choice.npu_numbers(inputs.platform.npus)
+    engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
+    programs = choice.programs(inputs.graph, inputs.platform.npus)
+    names = OperationNames(inputs.graph, programs)
+    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, names, engine, make_engine)
+
+    engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
+    if inputs.uses_remote_memory():
+        engine.add_ports(inputs.memory_ports(npus))
+    tasks = TaskLowering(inputs, session, shared=len(programs) > 1)
+    for number, program in enumerate(programs):
+        engine.add_program(tasks.lower(program.operations), program.npus, partial(collectives.issue, number))
+
+    try:
+        with _watching(network, engine, progress):
+            while engine.run(EVENTS_PER_REPORT):
+                if progress is not None:
+                    progress(start_ps + engine.now, engine.events)
+    except UnlikeCollectivesError as error:
+        raise InputError(_unlike(error, programs, names)) from None
+    check_finished(inputs, programs, names, engine, start_ps)
+    return make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps)
+
+
+def _begin(network: Network) -> int:
+    """Begin a run on a network; returns its start in picoseconds. Raises PluginError where that is no time."""
+    if not isinstance(network, EventNetwork):
+        return 0
+    what = f"network {type(network).__name__}: begin"
+    return picoseconds(call(what, network.begin), what)
+
+
+@contextlib.contextmanager
+def _watching(network: Network, engine: Engine, progress: Progress | None) -> Iterator[None]:
+    """Let `progress` hear from a network, too, that simulates for long between two events of the engine."""
+    if progress is None or not isinstance(network, EventNetwork):
+        yield
+        return
+    raised: list[BaseException] = []
+
+    def tell(time: int) -> None:
+        try:
+            progress(time, engine.events)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    watch, what = network.watch, f"network {type(network).__name__}: watch"
+    call(what, watch, tell)
+    try:
+        yield
+    except PluginError:
+        if raised:  # for which the network is not to blame
+            raise raised[0] from None
+        raise
+    finally:
+        call(what, watch, None)
+
+
+def _unlike(error: UnlikeCollectivesError, programs: Sequence[NpuProgram], names: OperationNames) -> str:
+    """What is wrong where NPUs share a collective that is not the same for them, in words."""
+    (program, index), (first, first_index) = error.issued, error.first
+    return (
+        f"NPU {programs[program].npus[0]}: {names(index, program)} is collective number {error.ordinal} of its group,"
+        f" but that of NPU {programs[first].npus[0]} is {names(first_index, first)}"
+    )

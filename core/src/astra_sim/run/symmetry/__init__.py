@@ -1,0 +1,12 @@
+"""Symmetry: how few NPUs are simulated for all, and why the answer is the same. `docs/symmetry.md` says what is proven when.
+
+scope            how much is simulated, chosen before a run
+representatives  classes of NPUs, of which one is simulated for all
+schedules        whether one rank of a phase can stand for all
+"""
+
+from astra_sim.run.symmetry.representatives import NpuClass
+from astra_sim.run.symmetry.schedules import ScheduleSymmetry
+from astra_sim.run.symmetry.scope import EVERY_NPU, Choice, Scope, choose, suits
+
+__all__ = ["EVERY_NPU", "Choice", "NpuClass", "ScheduleSymmetry", "Scope", "choose", "suits"]

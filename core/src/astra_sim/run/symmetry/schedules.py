@@ -1,0 +1,96 @@
+"""Symmetry of schedules: whether one rank of a phase can stand for all of them, or one group for all groups of a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from astra_sim.network import Network
+from astra_sim.platform import Group, LogicalDimension, Platform, Route, is_power_of_two
+from astra_sim.schedule import Peer, Schedule
+
+
+class ScheduleSymmetry:
+    """What holds for the schedules of a run on the routes of its network. Answers are remembered.
+
+    With `rendezvous` a rank also asks for what it receives, so the routes to those it receives from count as well.
+    """
+
+    def __init__(self, network: Network, rendezvous: bool) -> None:
+        self._network = network
+        self._rendezvous = rendezvous
+        self._symmetric: dict[tuple[Schedule, LogicalDimension | Group], bool] = {}
+        self._alike: dict[LogicalDimension, bool] = {}
+
+    def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
+        """Whether all ranks do the same over the same routes, so that one can stand for all."""
+        key = schedule, logical
+        if key not in self._symmetric:
+            self._symmetric[key] = self._find_symmetric(schedule, logical)
+        return self._symmetric[key]
+
+    def groups_are_alike(self, dimension: LogicalDimension) -> bool:
+        """Whether all groups of a dimension have the same routes between ranks of the same number."""
+        if dimension not in self._alike:
+            self._alike[dimension] = self._find_groups_alike(dimension)
+        return self._alike[dimension]
+
+    def _find_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
+        if not schedule.is_shared:
+            return False
+        peers = set()
+        for step in schedule.programs[0].steps:
+            if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
+                return False
+            peers.add(step.send_to)
+            if self._rendezvous:
+                peers.add(step.receive_from)
+        return all(self._peer_is_symmetric(logical, peer) for peer in peers)
+
+    def _peer_is_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
+        """Whether messages to `peer` take the same route from every rank of `logical`, whichever group it is."""
+        if isinstance(logical, Group):
+            return _is_one(_routes_in(self._network, logical.members, peer))
+        platform = self._network.platform
+        if logical.physical is not None and platform.dimensions[logical.physical].size == logical.size:
+            if platform.dimensions[logical.physical].topology.is_symmetric(peer):
+                return True
+        elif logical.physical is None and peer.operator == "xor" and _xor_is_symmetric(platform, peer.value):
+            return True
+        return _is_one(route for group in platform.distinct_groups(logical) for route in _routes_in(self._network, group, peer))
+
+    def _find_groups_alike(self, dimension: LogicalDimension) -> bool:
+        platform = self._network.platform
+        groups = platform.distinct_groups(dimension)
+        if len(groups) == 1:
+            return True
+        physical = platform.dimensions[dimension.physical or 0]
+        if all(physical.topology.is_symmetric(Peer("shift", distance)) for distance in range(1, physical.size)):
+            return True
+        first, route = groups[0], self._network.route
+        return all(
+            route(group[a], group[b]) == route(first[a], first[b])
+            for group in groups[1:]
+            for a in range(dimension.size)
+            for b in range(dimension.size)
+            if a != b
+        )
+
+
+def _xor_is_symmetric(platform: Platform, mask: int) -> bool:
+    """Whether the bits of a mask over all NPUs are symmetric in each dimension that they touch."""
+    for dimension, stride in zip(platform.dimensions, platform.strides, strict=True):
+        bits = mask // stride % dimension.size
+        if not is_power_of_two(dimension.size) or (bits and not dimension.topology.is_symmetric(Peer("xor", bits))):
+            return False
+    return True
+
+
+def _routes_in(network: Network, group: Sequence[int], peer: Peer) -> Iterator[Route]:
+    """The routes to a peer from each rank of a group."""
+    for rank, npu in enumerate(group):
+        yield network.route(npu, group[peer.of(rank, len(group))])
+
+
+def _is_one(routes: Iterator[Route]) -> bool:
+    first = next(routes, None)
+    return all(route == first for route in routes)

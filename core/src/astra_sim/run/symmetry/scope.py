@@ -1,0 +1,133 @@
+"""How much of a platform is simulated, chosen before a run."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Hashable, Iterator
+
+import attrs
+
+from astra_sim.errors import AstraError
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send
+from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.rows import kinds_of
+from astra_sim.run.inputs import RunInputs, check_ranks
+from astra_sim.run.symmetry.representatives import NpuClass, find_classes
+from astra_sim.run.symmetry.schedules import ScheduleSymmetry
+from astra_sim.schedule import Schedule
+
+
+class Scope(enum.Enum):
+    """How much of the platform is simulated."""
+
+    PHASES = "one NPU stands for all, and a phase is one event"
+    ONE_NPU = "one NPU stands for all, message by message"
+    CLASSES = "the first NPU of each class stands for the others, message by message"
+    ALL_NPUS = "every NPU and every message"
+
+
+@attrs.frozen
+class Choice:
+    """A scope, with the classes of `CLASSES`."""
+
+    scope: Scope
+    classes: tuple[NpuClass, ...] = ()
+
+    def programs(self, graph: ExecutionGraph, npus: int) -> list[NpuProgram]:
+        """The programs that are run, each by those of `npus` NPUs that are simulated. NPU 0 runs the first."""
+        if self.scope is Scope.CLASSES:
+            programs = graph.programs(npus)
+            return [NpuProgram(programs[one.program].operations, (one.representative,)) for one in self.classes]
+        return [program for program in graph.programs(self.npu_numbers(npus)) if program.npus]
+
+    def npu_numbers(self, npus: int) -> int:
+        """How many NPU numbers the engine needs on a platform of `npus`: representatives keep theirs."""
+        return npus if self.scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
+
+    def simulated(self, npus: int) -> int:
+        """How many of `npus` NPUs are simulated."""
+        return len(self.classes) if self.scope is Scope.CLASSES else self.npu_numbers(npus)
+
+    def messages(self, planned: int, sent: int) -> int:
+        """Messages of all NPUs, of which collectives have planned so many and the engine has sent so many."""
+        match self.scope:
+            case Scope.ALL_NPUS:
+                return sent
+            case Scope.CLASSES:
+                return sent * len(self.classes[0].members)
+        return planned
+
+
+EVERY_NPU = Choice(Scope.ALL_NPUS)
+
+
+def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
+    """The least that gives the same answer as all NPUs.
+
+    One NPU can stand for others on a network without contention, where nobody waits for memory. The collectives are looked at, too: one of
+    each kind is planned, in a session of its own.
+    """
+    choice = _by_programs(inputs)
+    if choice.scope is not Scope.ALL_NPUS and not all(suits(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
+        return EVERY_NPU
+    return choice
+
+
+def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
+    """Whether a phase on all groups of `logical` has the same answer in a scope as with every NPU."""
+    if scope is Scope.ALL_NPUS:
+        return True
+    if scope is not Scope.PHASES:
+        return schedules.is_symmetric(schedule, logical)
+    if isinstance(logical, Group):
+        return False
+    # A phase that ends everywhere at once takes the same time for all, whatever its ranks do, if it does in all groups.
+    together = inputs.system.phases_end_together
+    return schedules.is_symmetric(schedule, logical) or (together and schedules.groups_are_alike(logical))
+
+
+def _by_programs(inputs: RunInputs) -> Choice:
+    """The choice where only the programs of NPUs and their messages count."""
+    network = inputs.network
+    if not isinstance(network, RouteDelayNetwork) or _may_wait_for_memory(inputs):
+        return EVERY_NPU
+    if _npus_are_alike(inputs.graph):
+        # Phases that run at the same time disturb each other on a shared bus.
+        return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
+    classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
+    return EVERY_NPU if classes is None else Choice(Scope.CLASSES, tuple(classes))
+
+
+def _npus_are_alike(graph: ExecutionGraph) -> bool:
+    """Whether all NPUs run one program, without messages between two of them and without groups."""
+    return not graph.others and not any(
+        isinstance(kind, (Send, Receive)) or (isinstance(kind, Communicate) and kind.group is not None)
+        for kind in kinds_of(graph.operations)
+    )
+
+
+def _may_wait_for_memory(inputs: RunInputs) -> bool:
+    return inputs.uses_remote_memory() and any(port >= 0 for port in inputs.memory_ports(inputs.platform.npus))
+
+
+def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Group]]:
+    """The schedules of a run with the dimensions or groups they run on: those of one collective of each kind, whatever its bytes.
+
+    Collectives of other sizes have the same messages but for their bytes. Should a system layer or an algorithm do it otherwise, or
+    change by when a collective is issued, it shows in the run.
+    """
+    session = inputs.session()
+    kinds: dict[Hashable, Communicate] = {}
+    for program in inputs.graph.programs(1):
+        for operation in kinds_of(program.operations):
+            if isinstance(operation, Communicate):
+                kinds.setdefault((operation.collective, operation.dimensions, operation.group, operation.algorithm), operation)
+    for operation in kinds.values():
+        # What is wrong with a plan is said in the run, with the operation that is issued.
+        with contextlib.suppress(AstraError):
+            plans = (plan for chunk in inputs.plan(session, operation, 0) for plan in chunk.phases)
+            for plan in {(plan.schedule, id(plan.logical)): plan for plan in plans}.values():
+                check_ranks(plan)
+                yield plan.schedule, plan.logical

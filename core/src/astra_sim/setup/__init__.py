@@ -1,0 +1,1 @@
+"""From an experiment to the components of a run."""

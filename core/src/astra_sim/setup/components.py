@@ -1,0 +1,194 @@
+"""From the tables of an experiment to the components of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim.compute import Compute
+from astra_sim.context import Context
+from astra_sim.errors import AstraError, InputError, PluginError, located, warn
+from astra_sim.files import Table
+from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
+from astra_sim.memory import Memory
+from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
+from astra_sim.platform import Dimension, Platform
+from astra_sim.providers import options_of
+from astra_sim.setup.experiment import DEFAULTS, Experiment
+from astra_sim.setup.groups import check_groups
+from astra_sim.setup.plugins import Plugins
+from astra_sim.setup.run_options import RunOptions
+from astra_sim.system import System
+
+
+@attrs.frozen(eq=False)
+class Components:
+    """The components of a run, ready to be simulated."""
+
+    graph: ExecutionGraph
+    platform: Platform
+    system: System
+    network: Network
+    compute: Compute
+    memory: Memory
+    run: RunOptions
+    names: dict[str, str]
+
+
+def build(experiment: Experiment, plugins: Plugins) -> Components:
+    """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
+    plugins.tell()
+    run = experiment.run_options()
+    if "workload" not in experiment.sections:
+        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
+    names: dict[str, str] = {}
+    maker = _Maker(experiment, plugins, names)
+    for kind in DEFAULTS:
+        if kind != "platform":
+            maker.provider(kind)
+    network = maker.given("network", (RouteDelayNetwork, EventNetwork))
+    platform = maker.given("platform", Platform)
+    if platform is None:
+        platform = (
+            network.platform if network is not None and "platform" not in experiment.sections else build_platform(experiment, plugins)
+        )
+    compute = maker.given("compute", Compute) or maker.make("compute", Compute)
+    memory = maker.given("memory", Memory) or maker.make("memory", Memory)
+    maker.warn_of_left_out()
+    network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
+    if network.platform is not platform and network.platform != platform:
+        raise InputError(
+            f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
+            " expected one platform for both (a network that is given brings its own)"
+        )
+    groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
+    context = Context(plugins, platform, run, compute, groups=groups)
+    system = maker.given("system", System) or maker.make("system", System, context)
+    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only, node_algorithms=system.node_algorithms)
+    graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
+    try:
+        check_graph(graph, platform.npus)
+    except ValueError as error:
+        raise InputError(f"{experiment.where('workload')}: {error}") from None
+    if system.node_algorithms and not chooses_algorithms(graph):
+        ids = ", ".join(map(str, system.node_algorithms))
+        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
+    if graph.footprint_bytes is not None:
+        memory.require(graph.footprint_bytes, experiment.where("workload"))
+    return Components(graph, platform, system, network, compute, memory, run, names)
+
+
+def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
+    """The compute or memory model that a spec string or the path of a file names, made by itself. Raises InputError."""
+    experiment = Experiment()
+    experiment.use(kind, spec, plugins, where=where)
+    return _Maker(experiment, plugins, {}).make(kind, {"compute": Compute, "memory": Memory}[kind])
+
+
+def _shape(platform: Platform) -> str:
+    return "a platform of " + " x ".join(f"{d.size} ({d.topology.name})" for d in platform.dimensions) + " NPUs"
+
+
+@attrs.frozen
+class _Maker:
+    experiment: Experiment
+    plugins: Plugins
+    names: dict[str, str]
+
+    def given(self, kind: str, classes: Any) -> Any:
+        """The object that was given for a section in Python, or None."""
+        value = self.experiment.sections.get(kind)
+        if value is None or isinstance(value, Mapping):
+            return None
+        if not isinstance(value, classes):
+            raise InputError(f"{kind}: {value!r} is not a spec string, a path, a table or a {kind}")
+        self.names[kind] = type(value).__name__
+        return value
+
+    def provider(self, kind: str) -> Any:
+        """The plugin that a section's table names. Raises PluginError where there is none; None where an object is given."""
+        table = self.experiment.sections.get(kind, {})
+        if not isinstance(table, Mapping):
+            return None
+        where = self.experiment.where(kind)
+        name = table.get("plugin", DEFAULTS[kind])
+        if not isinstance(name, str):
+            raise InputError(f"{where}: plugin is {name!r}, not a name")
+        try:
+            return self.plugins.get(kind, str(name))
+        except PluginError as error:
+            raise located(error, where) from None
+
+    def warn_of_left_out(self) -> None:
+        """Say which options of the network the platform's file has beside it, where the network is of that plugin and has others."""
+        beside, table = self.experiment.left_out, self.experiment.sections.get("network", {})
+        provider = self.provider("network")
+        if beside is None or provider is None or beside.get("plugin") != provider.name:
+            return
+        where = self.experiment.where("network")
+        own, of_file = ({key: value for key, value in options.items() if key != "plugin"} for options in (table, {**beside, **table}))
+        chosen, meant = options_of(provider, own, where), options_of(provider, of_file, where)
+        others = [f"network.{key}={of_file[key]}" for key in of_file if getattr(chosen, key) != getattr(meant, key)]
+        if others:
+            warn(
+                f"{self.experiment.where('platform')}: the platform alone is taken from this file, not the rules of its network:"
+                f" {', '.join(others)} (--set gives them, or the file as --network)"
+            )
+
+    def make(self, kind: str, classes: Any, *context: Any) -> Any:
+        """The component that a section's table describes."""
+        provider = self.provider(kind)
+        where = self.experiment.where(kind)
+        table: Table = dict(self.experiment.sections.get(kind, {}))
+        table.pop("plugin", None)
+        self.names[kind] = provider.name
+        options = options_of(provider, table, where)
+        try:
+            made = provider.create(options, *context)
+        except AstraError as error:
+            raise located(error, where) from None
+        if not isinstance(made, classes):
+            raise PluginError(f"{kind} plugin {provider.name!r} returned {made!r}, which is not a {kind}")
+        return made
+
+
+def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
+    """The platform that the section of an experiment describes. Raises InputError."""
+    where = experiment.where("platform")
+    table = dict(experiment.sections.get("platform", {}))
+    if not table:
+        raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
+    name = table.pop("name", "")
+    if "plugin" in table:
+        if "topology" in table:
+            raise InputError(f"{where}: plugin and topology are given; expected one of the two")
+        parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
+    else:
+        parts = table.pop("dimensions", ())
+        for key in table:
+            raise InputError(f"{where}: unknown key {key!r}; known: name, dimensions, or plugin and its options")
+        if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
+            raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
+    dimensions: list[Dimension] = []
+    for number, part in enumerate(parts):
+        dimensions.extend(_dimensions(part, f"{where}: dimension {number}", plugins))
+    return Platform(tuple(dimensions), str(name))
+
+
+def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
+    if not isinstance(part, Mapping):
+        raise InputError(f"{where}: {part!r} is not a table")
+    options = dict(part)
+    topology = options.pop("topology", None)
+    if not isinstance(topology, str):
+        raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
+    try:
+        provider = plugins.get("platform", str(topology))
+        made = provider.create(options_of(provider, options, where))
+    except AstraError as error:
+        raise located(error, where) from None
+    if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
+        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
+    return made

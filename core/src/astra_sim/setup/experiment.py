@@ -1,0 +1,142 @@
+"""Experiments: which workload, system, platform, network, compute and memory, and how to run them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from astra_sim._boundary import staying
+from astra_sim.errors import InputError, suggestion
+from astra_sim.files import Table, parse_toml, read_text
+from astra_sim.options import Typed, structure
+from astra_sim.setup.groups import read_groups
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
+from astra_sim.setup.specs import sections_of, set_value
+
+SECTIONS = ("workload", "system", "network", "platform", "compute", "memory")
+"""The components of an experiment. A network file may bring a platform along; a platform of the experiment's own comes after it."""
+
+DEFAULTS = {
+    "workload": "layers",
+    "system": "astra1",
+    "platform": None,
+    "network": "analytical",
+    "compute": "recorded",
+    "memory": "local",
+}
+"""Names of the plugins that a section without `plugin` means. A platform without one is a list of dimensions."""
+
+
+@attrs.define
+class Experiment:
+    """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
+
+    `left_out` is the network that the file of the platform has beside it, which the experiment takes from elsewhere.
+    """
+
+    name: str = ""
+    sections: dict[str, Any] = attrs.field(factory=dict)
+    run: Table = attrs.field(factory=dict)
+    origin: dict[str, str] = attrs.field(factory=dict)
+    left_out: Table | None = None
+
+    def check(self) -> None:
+        """Raise InputError if this was not put together as it should be."""
+        if not isinstance(self.sections, Mapping) or not isinstance(self.run, Mapping):
+            raise InputError(f"an experiment has sections {self.sections!r} and run {self.run!r}; expected tables")
+        for section in self.sections:
+            if section not in SECTIONS:
+                raise InputError(f"an experiment has the section {section!r}; {suggestion(section, SECTIONS)}")
+
+    def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
+        """Put a spec string, path, table or object in the place of a section.
+
+        A network file that also describes a platform replaces both.
+        """
+        if isinstance(value, (str, os.PathLike, Mapping)):
+            found = sections_of(kind, value, base, plugins, where or kind)
+            # Asked for a platform, a file gives no more than that: the backend is somebody else's choice.
+            if "platform" in found:
+                self.left_out = found.get("network") if kind == "platform" else None
+            for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
+                self.sections[section] = table
+                self.origin[section] = os.fspath(value) if not isinstance(value, Mapping) else where or kind
+        else:
+            self.sections[kind] = value
+            self.origin[kind] = f"{kind} object"
+
+    def choose(self, key: str, value: Any, base: str = "") -> None:
+        """Put an option of the run in the section `run`; groups may be the path of their file. Raises InputError."""
+        if key != "groups":
+            self.run[key] = value
+        elif isinstance(value, (str, os.PathLike)):
+            path = os.path.join(base, os.fspath(value))
+            self.run["groups"] = read_groups(path)
+            self.origin["groups"] = path
+        else:
+            self.run["groups"] = value
+            self.origin["groups"] = "groups"
+
+    def set(self, assignment: str) -> None:
+        """Apply `section.key=value`, as `--set` does. Raises InputError."""
+        path, equals, value = assignment.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not equals or not dot or not key:
+            raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
+        if section not in (*SECTIONS, "run"):
+            raise InputError(f"--set {assignment}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
+        if section == "run":
+            set_value(self.run, key, Typed(value.strip()), f"--set {assignment}")
+            return
+        table = self.sections.get(section, {})
+        if not isinstance(table, Mapping):
+            raise InputError(f"--set {assignment}: the {section} is an object, whose options are set where it is made")
+        table = dict(table)
+        set_value(table, key, Typed(value.strip()), f"--set {assignment}")
+        self.sections[section] = table
+
+    def where(self, kind: str) -> str:
+        """What to call a section in error messages."""
+        return self.origin.get(kind, kind)
+
+    def run_options(self) -> RunOptions:
+        """The run section, checked. Raises InputError."""
+        return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
+
+
+@staying()
+def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
+    """Read an experiment file (TOML). Paths in it are relative to the file. Raises InputError."""
+    plugins = plugins or shared_plugins()
+    file = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(file, str):
+        raise InputError(f"{path!r} is not an Experiment or the path of its file")
+    table = parse_toml(read_text(file), file)
+    experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
+    known = ("name", "run", *SECTIONS)
+    for key in table:
+        if key not in known:
+            hint = "this looks like a workload: --workload" if key in ("loop", "layers") else suggestion(key, known)
+            raise InputError(f"{file}: unknown key {key!r}; {hint}")
+    if "name" in table:
+        if not isinstance(table["name"], str):
+            raise InputError(f"{file}: name is {table['name']!r}, not text")
+        experiment.name = table["name"]
+    for kind in SECTIONS:
+        if kind in table:
+            where = f"{file}: {kind}"
+            if not isinstance(table[kind], (str, dict)):
+                raise InputError(f"{where} is {table[kind]!r}; expected plugin:NAME, a path, or a table")
+            experiment.use(kind, table[kind], plugins, os.path.dirname(file), where)
+    run = table.get("run", {})
+    if not isinstance(run, dict):
+        raise InputError(f"{file}: run is {run!r}, not a table")
+    experiment.run = dict(run)
+    if "groups" in run:
+        experiment.choose("groups", run["groups"], os.path.dirname(file))
+    experiment.origin["run"] = f"{file}: run"
+    return experiment

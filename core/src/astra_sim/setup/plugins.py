@@ -1,0 +1,298 @@
+"""Finds plugins through the entry points of installed packages, and components by kind and name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import pluggy
+
+from astra_sim import hookspecs
+from astra_sim._boundary import call, in_words
+from astra_sim.errors import PluginError, suggestion, warn
+from astra_sim.providers import FileFormat, Provider, SchedulerProvider
+
+GROUP = "astra_sim"
+BUILT_IN = frozenset(
+    f"astra-sim-{name}"
+    for name in (
+        "chakra",
+        "collectives",
+        "compute-gpu",
+        "compute-recorded",
+        "compute-roofline",
+        "compute-systolic",
+        "memory",
+        "network-analytical",
+        "network-packet",
+        "reports-astra1",
+        "systems",
+        "training-loops",
+    )
+)
+"""The distributions whose components go before those of others that have the same name."""
+
+KINDS = {
+    "workload": "astra_workloads",
+    "training_loop": "astra_training_loops",
+    "system": "astra_systems",
+    "collective": "astra_collectives",
+    "scheduler": "astra_schedulers",
+    "platform": "astra_platforms",
+    "network": "astra_networks",
+    "compute": "astra_computes",
+    "memory": "astra_memories",
+    "format": "astra_formats",
+    "report": "astra_reports",
+    "command": "astra_commands",
+}
+"""Kinds of components and the hooks that offer them."""
+
+
+@attrs.frozen
+class PluginInfo:
+    """A plugin that was found: its entry point, its distribution, and the error if it failed to import or answer."""
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+    error: str | None = None
+    details: str = ""
+
+
+@attrs.frozen
+class _Offer:
+    """A component and the plugin that offers it, with what to call it behind the @ of `NAME@DISTRIBUTION`."""
+
+    component: Any
+    plugin: str
+    distribution: str
+    is_built_in: bool
+
+    def is_of(self, distribution: str) -> bool:
+        return _normal(distribution) in (_normal(self.distribution), _normal(self.plugin))
+
+    def __str__(self) -> str:
+        return self.plugin if self.plugin == self.distribution else f"{self.plugin} of {self.distribution}"
+
+
+def _normal(distribution: str) -> str:
+    """The name of a distribution as package indices compare it."""
+    return distribution.replace("_", "-").replace(".", "-").lower()
+
+
+class Plugins:
+    """The plugins of this process. Modules are imported when a component is first asked for, implementations when used."""
+
+    def __init__(self, load_entry_points: bool = True) -> None:
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._load = load_entry_points
+        self._infos: list[PluginInfo] = []
+        self._offers: dict[str, dict[str, list[_Offer]]] = {}
+        self._untold: dict[str, bool] = {}
+
+    def register(self, plugin: object, name: str | None = None) -> None:
+        """Add a plugin by hand: a module or an object with hook implementations."""
+        self._discover()
+        registered = call(f"plugin {name or plugin!r}", self._manager.register, plugin, name)
+        self._check_hooks(plugin, registered)
+        self._offers.clear()
+
+    def unregister(self, plugin: object) -> None:
+        """Take a plugin away that was added by hand."""
+        name = self._manager.get_name(plugin)
+        self._manager.unregister(plugin)
+        self._infos = [info for info in self._infos if info.module or info.name != name]
+        self._offers.clear()
+
+    def infos(self) -> list[PluginInfo]:
+        """All plugins found, broken ones with their error."""
+        for kind in KINDS:
+            self.components(kind)
+        return list(self._infos)
+
+    def tell(self) -> None:
+        """Warn, once in a process, of what a plugin offers in vain: through an unknown hook, or under the name of a built-in component."""
+        self.infos()
+        for problem, untold in self._untold.items():
+            if untold:
+                self._untold[problem] = False
+                warn(problem)
+
+    def components(self, kind: str) -> dict[str, Any]:
+        """All components of a kind by name, one of each name. A plugin that fails is left out; `infos` says why."""
+        return {name: offers[0].component for name, offers in self._offers_of(kind).items()}
+
+    def get(self, kind: str, name: str) -> Any:
+        """The component of that kind and name, which may be `NAME@DISTRIBUTION`.
+
+        Raises PluginError: unknown (with what is known), a broken plugin's own error, or a name that several plugins offer.
+        """
+        known = self._offers_of(kind)
+        plain, at, distribution = name.rpartition("@")
+        if name in known:
+            return self._only(kind, name, known[name])
+        if at and plain in known:
+            offers = [offer for offer in known[plain] if offer.is_of(distribution)]
+            if not offers:
+                among = suggestion(distribution, {offer.distribution for offer in known[plain]})
+                raise PluginError(f"{_words(kind)} {plain!r} is not offered by {distribution!r}; {among}")
+            return self._only(kind, plain, offers)
+        for info in self._infos:
+            if info.error is not None and name.replace("-", "_") in (info.name, *info.name.split("_", 1)[1:]):
+                raise PluginError(f"plugin {info.name!r} of {info.distribution} is broken: {info.error}\n{info.details}".rstrip())
+        broken = [info.name for info in self._infos if info.error is not None]
+        also = f" (broken plugins, see 'astra plugins': {', '.join(broken)})" if broken else ""
+        raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {suggestion(name, known)}{also}")
+
+    def owner(self, kind: str, name: str) -> str:
+        """The name of the plugin that offers a component."""
+        return self._offers_of(kind)[name][0].plugin
+
+    def clash(self, kind: str, name: str) -> str | None:
+        """What is wrong where several plugins offer a component of that name, in words."""
+        first, *others = self._offers_of(kind)[name]
+        return f"it is offered by {' and '.join(map(str, (first, *others)))}" if others else None
+
+    def _only(self, kind: str, name: str, offers: list[_Offer]) -> Any:
+        """The component of a name that one plugin offers, or a built-in one."""
+        first, *others = offers
+        if others and not first.is_built_in:
+            distributions = [offer.distribution for offer in offers]
+            ways = [offer.distribution if distributions.count(offer.distribution) == 1 else offer.plugin for offer in offers]
+            choice = " or ".join(f"plugin:{name}@{way}" for way in ways)
+            raise PluginError(f"{_words(kind)} {name!r} is offered by {' and by '.join(map(str, offers))}; choose {choice}")
+        return first.component
+
+    def _offers_of(self, kind: str) -> dict[str, list[_Offer]]:
+        """Who offers what of a kind, by name; the first is used, unless there are several and none is built in."""
+        self._discover()
+        if kind not in self._offers:
+            self._offers[kind] = {}
+            # One implementation at a time, so that one that fails does not stop the others.
+            implementations = getattr(self._manager.hook, KINDS[kind]).get_hookimpls()
+            for implementation in sorted(implementations, key=lambda i: self._rank(i.plugin_name)):
+                for component in self._ask(kind, implementation):
+                    self._add(kind, implementation.plugin_name, component)
+        return self._offers[kind]
+
+    def _discover(self) -> None:
+        if not self._load:
+            return
+        self._load = False
+        entries = call("the entry points of installed packages", importlib.metadata.entry_points)
+        for entry in sorted(entries.select(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+            distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
+            taken = any(info.name == entry.name for info in self._infos)
+            name = f"{entry.name}@{distribution}" if taken else entry.name
+            self._infos.append(PluginInfo(name, entry.value, distribution, version))
+            try:
+                with contextlib.redirect_stdout(sys.stderr):
+                    module = entry.load()
+                if not self._manager.is_registered(module):
+                    self._manager.register(module, name)
+                    self._check_hooks(module, name)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as problem:
+                self._report(name, in_words(problem), _frames(problem))
+
+    def _check_hooks(self, plugin: object, name: str) -> None:
+        """Report functions that are meant as hooks and are none: of an unknown name, or without `hookimpl`."""
+        known = set(KINDS.values())
+        for attribute in dir(plugin):
+            marks = self._manager.parse_hookimpl_opts(plugin, attribute)
+            hook = attribute if marks is None else marks["specname"] or attribute
+            if marks is None and hook in known and inspect.isroutine(getattr(plugin, attribute)):
+                self._report(name, f"its function {hook} is not marked with @hookimpl and is not called", "", tell=True)
+            elif marks is not None and hook not in known and not marks["optionalhook"]:
+                self._report(name, f"it implements the hook {hook}, which there is not; {suggestion(hook, known)}", "", tell=True)
+
+    def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
+        expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                answer: list[Provider | FileFormat] = list(implementation.function())  # type: ignore[call-overload]
+            for component in answer:
+                if not isinstance(component, expected):
+                    raise PluginError(f"{component!r} is not a {expected.__name__}")
+                if not isinstance(component.name, str) or not isinstance(component.summary, str):
+                    raise PluginError(f"{component!r} has a name or a summary that is not text")
+        except PluginError as problem:
+            self._report(implementation.plugin_name, f"{KINDS[kind]}: {problem}", "")
+            return []
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
+            self._report(implementation.plugin_name, f"{KINDS[kind]}: {in_words(problem)}", _frames(problem))
+            return []
+        return answer
+
+    def _add(self, kind: str, plugin: str, component: Provider | FileFormat) -> None:
+        distribution = next((info.distribution for info in self._infos if info.name == plugin and info.module), plugin)
+        offer = _Offer(component, plugin, distribution, _normal(distribution) in BUILT_IN)
+        offers = self._offers[kind].setdefault(component.name, [])
+        if any(other.plugin == plugin for other in offers):
+            self._report(plugin, f"it offers the {_words(kind)} {component.name!r} twice; the first is used", "")
+            return
+        if offers:
+            first = offers[0]
+            used = "which is used" if first.is_built_in else f"and choosing it takes {component.name}@{distribution}"
+            problem = f"its {_words(kind)} {component.name!r} is already offered by {first}, {used}"
+            self._report(plugin, problem, "", tell=first.is_built_in)
+        offers.append(offer)
+
+    def _rank(self, plugin: str) -> tuple[bool, str]:
+        """Of two plugins that offer the same name a built-in one is first, then they go by name."""
+        is_built_in = any(info.name == plugin and _normal(info.distribution) in BUILT_IN for info in self._infos)
+        return not is_built_in, plugin
+
+    def _report(self, name: str, error: str, details: str, tell: bool = False) -> None:
+        """Remember what is wrong with a plugin, for lists and checks; `tell`: and for a warning when something is run."""
+        index = next((index for index, info in enumerate(self._infos) if info.name == name), len(self._infos))
+        if index == len(self._infos):
+            self._infos.append(PluginInfo(name, "", "registered by hand", ""))
+        info = self._infos[index]
+        if info.error is None or error not in info.error:
+            errors = error if info.error is None else f"{info.error}; {error}"
+            self._infos[index] = attrs.evolve(info, error=errors, details=info.details or details)
+        if tell:
+            of = f" of {info.distribution}" if info.module else ""
+            self._untold.setdefault(f"plugin {name!r}{of}: {error}", True)
+
+
+def _frames(problem: BaseException) -> str:
+    """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty where none is left."""
+    made = traceback.TracebackException.from_exception(problem)
+    part: traceback.TracebackException | None = made
+    count = 0
+    while part is not None:
+        part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_machinery(frame.filename)])
+        count += len(part.stack)
+        part = part.__cause__ or part.__context__
+    return "".join(made.format()) if count or isinstance(problem, SyntaxError) else ""
+
+
+def _is_machinery(file: str) -> bool:
+    packages = os.path.dirname(importlib.__file__), os.path.dirname(pluggy.__file__)
+    return file == __file__ or file.startswith("<frozen importlib") or os.path.dirname(file).startswith(packages)
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+@functools.cache
+def shared_plugins() -> Plugins:
+    """The plugins of this process, found once."""
+    return Plugins()

@@ -1,0 +1,29 @@
+"""How to run an experiment: said once, for experiment files, the command line and Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from astra_sim.options import option
+
+
+@attrs.frozen
+class RunOptions:
+    """How to run an experiment.
+
+    These are the keys of the section `run`, the options of `astra run` and `astra compare`, and keywords of `simulate`.
+    """
+
+    passes: int = option(1, minimum=1, maximum=1_000_000, help="training iterations")
+    compute_scale: float = option(1.0, minimum=0, help="factor on every compute time")
+    comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
+    injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
+    queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
+    rendezvous: bool = option(False, help="a message waits for a request from its receiver")
+    symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+    groups: dict[str, Any] = option(factory=dict, help="communicator groups: the NPUs of each by name, or their file (JSON, TOML)")
+    engine: str = option(
+        "auto", choices=("auto", "python", "compiled"), help="which engine runs; auto: the compiled one where it is installed"
+    )

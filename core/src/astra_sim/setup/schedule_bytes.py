@@ -1,0 +1,151 @@
+"""Whether the bytes of a schedule fit the pieces that its messages name, and the collective that it is for.
+
+A rank's buffer of `request.bytes` is cut into pieces: `ranks` of them, or `cut` times as many; in an all-gather it is `cut` of those.
+Algorithms that halve or divide cut off fractions, so a message may differ from its pieces by two bytes for each of them.
+
+Two names of pieces have a meaning of their own:
+
+* `(ALL, p)`: the network joins piece p of all ranks; the message stands for what the rank gives and for what it gets.
+* `UNNAMED`: data of which only the bytes are known. Messages of that kind are not compared, nor schedules that have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from astra_sim.errors import ScheduleError
+from astra_sim.schedule import Collective, RankProgram, Request, Schedule, default_output_bytes
+
+ALL = "all"
+UNNAMED = "unnamed"
+_ROUNDING = 2
+"""Bytes by which a message may differ from each of its pieces."""
+
+
+def performed(schedule: Schedule, request: Request) -> Request:
+    """What a schedule does, which may be another collective than it was asked for."""
+    if schedule.collective is None:
+        return request
+    return Request(schedule.collective, request.ranks, request.bytes, request.direction, request.instance, request.in_group)
+
+
+def check_bytes(schedule: Schedule, request: Request) -> None:
+    """Raise ScheduleError where messages are larger or smaller than their pieces, or too few bytes are sent or left at the end.
+
+    Of a step that is repeated the first and the last message are looked at. The time goes with the steps, not with the messages.
+    """
+    if schedule.ranks < 2:
+        return
+    request = performed(schedule, request)
+    cut = cut_of(schedule)
+    for rank, program in enumerate(schedule.programs):
+        who = "every rank" if schedule.is_shared else f"rank {rank}"
+        if _compare_messages(program, request, cut, who):
+            _check_totals(program, request, cut, who)
+    expected = default_output_bytes(request)
+    if abs(schedule.output_bytes - expected) > _ROUNDING * cut * schedule.ranks:
+        raise ScheduleError(f"{_asked(request)}: output_bytes is {schedule.output_bytes}; expected {expected}")
+
+
+def check_message(size: int, names: Iterable[Hashable], request: Request, cut: int, who: str) -> None:
+    """Raise ScheduleError unless a message of `size` bytes can carry the pieces of those names."""
+    expected = _expected(_known(names), request, cut)
+    if expected is None:
+        return
+    least, most, count = expected
+    if not least <= size <= most:
+        pieces = "a piece" if count == 1 else f"{count} pieces"
+        raise ScheduleError(f"{_asked(request)}: {who} sends {pieces} in a message of {size} bytes; expected {least} to {most}")
+
+
+def cut_of(schedule: Schedule) -> int:
+    """Pieces for each rank: one, or as many as the steps name."""
+    if schedule.is_shared:
+        return 1
+    highest = -1
+    for program in schedule.programs:
+        for step in program.steps:
+            for repetition in range(step.times) if callable(step.pieces) else (0,):
+                highest = max(highest, _highest(_known(step.pieces_of(repetition))))
+    return max(1, highest // schedule.ranks + 1)
+
+
+def _asked(request: Request) -> str:
+    return f"{request.collective} of {request.bytes} bytes on {request.ranks} ranks"
+
+
+def _known(names: Iterable[Hashable]) -> Sequence[Hashable]:
+    """Names that can be looked at more than once. Those of an iterator are not looked at, since they would be gone."""
+    if isinstance(names, (range, list, tuple)):
+        return names
+    return () if iter(names) is names else list(names)
+
+
+def _highest(names: Sequence[Hashable]) -> int:
+    if isinstance(names, range):
+        return max(names[0], names[-1]) if names else -1
+    numbers = [name[-1] if isinstance(name, tuple) else name for name in names]
+    return max((number for number in numbers if isinstance(number, int)), default=-1)
+
+
+def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[int, int, int] | None:
+    """The smallest and the largest message with pieces of those names, and their number; None where that is not known."""
+    count = len(names)
+    if not count:
+        return None
+    pieces = cut if request.collective is Collective.ALL_GATHER else cut * request.ranks
+    floor, ceiling = request.bytes // pieces, -(-request.bytes // pieces)
+    if _is_unnamed(names):
+        return None
+    least = count
+    most = count * (ceiling + _ROUNDING)
+    if not isinstance(names, range) and any(isinstance(name, tuple) and name[0] == ALL for name in names):
+        # A rank gives what it has and gets those pieces, but for its own; one message stands for the larger of the two.
+        least, most = max(count - cut, 1), max(most, request.bytes)
+    return max(0, least * (floor - _ROUNDING)), most, count
+
+
+def _is_unnamed(names: Sequence[Hashable]) -> bool:
+    return not isinstance(names, range) and UNNAMED in names
+
+
+def _compare_messages(program: RankProgram, request: Request, cut: int, who: str) -> bool:
+    """Compare messages with their pieces. Returns whether the bytes of all of them are known."""
+    for step in program.steps:
+        if step.send_to is None:
+            continue
+        for repetition in {0, step.times - 1} if callable(step.pieces) else (0,):
+            names = _known(step.pieces_of(repetition))
+            if _is_unnamed(names):
+                return False
+            check_message(step.bytes, names, request, cut, who)
+    return True
+
+
+def _check_totals(program: RankProgram, request: Request, cut: int, who: str) -> None:
+    """Compare what a rank sends and receives with the least that the collective needs."""
+    sent = sum(step.bytes * step.times for step in program.steps if step.send_to is not None)
+    received = sum(step.bytes * step.times for step in program.steps if step.receive_from is not None)
+    least_sent, least_received = _least(request)
+    slack = 2 * _ROUNDING * request.ranks * cut
+    for size, least, verb in ((sent, least_sent, "sends"), (received, least_received, "receives")):
+        if size < least - slack:
+            raise ScheduleError(f"{_asked(request)}: {who} {verb} {size} bytes; at least {least} must be")
+
+
+def _least(request: Request) -> tuple[int, int]:
+    """The fewest bytes that a rank can send and receive.
+
+    What a rank has must leave it at least once, added to that of others or not, unless it is its own part of the result; and what it
+    must have at the end and did not have at the start must come.
+    """
+    n, size = request.ranks, request.bytes
+    match request.collective:
+        case Collective.ALL_REDUCE:
+            return size, size
+        case Collective.REDUCE_SCATTER:
+            return size * (n - 1) // n, size // n
+        case Collective.ALL_GATHER:
+            return size, size * (n - 1)
+        case _:
+            return size * (n - 1) // n, size * (n - 1) // n

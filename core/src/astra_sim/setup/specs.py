@@ -1,0 +1,148 @@
+"""From what a user names (a spec string, a file, a table) to the table of options of a component."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from astra_sim.errors import InputError, PluginError, located
+from astra_sim.files import Table, parse_json, parse_toml, read_text
+from astra_sim.options import Typed
+from astra_sim.providers import Provider, options_of
+from astra_sim.setup.plugins import Plugins
+
+PREFIX = "plugin:"
+
+
+def parse_spec(spec: str) -> Table:
+    """The table of `plugin:NAME` or `plugin:NAME?key=value&key=value`. Raises InputError."""
+    name, _, query = spec.removeprefix(PREFIX).partition("?")
+    if not name:
+        raise InputError(f"{spec!r} names no plugin; expected plugin:NAME or plugin:NAME?key=value&key=value")
+    table: Table = {"plugin": name}
+    for part in query.split("&") if query else ():
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise InputError(f"{spec!r}: {part!r} is not key=value")
+        if key in table:
+            raise InputError(f"{spec!r}: {key!r} is given twice")
+        set_value(table, key, Typed(value), spec)
+    return table
+
+
+def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
+    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError."""
+    try:
+        table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
+        provider: Provider = plugins.get(kind, table.pop("plugin"))
+    except InputError as error:
+        raise located(error, where) from None
+    return provider, options_of(provider, table, where)
+
+
+def set_value(table: Table, key: str, value: Any, where: str) -> None:
+    """Set `a.b.0.c` in nested tables and lists, copying what is on the way so that shared tables stay as they are."""
+    *path, last = key.split(".")
+    current: Any = table
+    for step in path:
+        current = _child(current, step, where, key)
+    if isinstance(current, list):
+        current[_position(current, last, where, key)] = value
+    else:
+        current[last] = value
+
+
+def _child(current: Any, step: str, where: str, key: str) -> Any:
+    if isinstance(current, list):
+        position = _position(current, step, where, key)
+        child = current[position]
+    else:
+        position = step  # type: ignore[assignment]
+        child = current.get(step, {})
+    if not isinstance(child, (dict, list)):
+        raise InputError(f"{where}: {key!r}: {step!r} is {child!r}, which has no keys")
+    current[position] = child.copy()
+    return current[position]
+
+
+def _position(current: list[Any], step: str, where: str, key: str) -> int:
+    if not step.isdecimal() or int(step) >= len(current):
+        raise InputError(f"{where}: {key!r}: {step!r} is not one of the positions 0 to {len(current) - 1}")
+    return int(step)
+
+
+def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
+    """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
+
+    A file called *.toml is ours; others are recognised by their content. Raises InputError.
+    """
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        for file_format in plugins.components("format").values():
+            if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
+                sections: dict[str, Table] = file_format.tables("", path)
+                return sections
+        named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
+    text = read_text(path)
+    key = kind, path, hashlib.sha256(text.encode()).digest(), plugins
+    if key not in _read:
+        if len(_read) >= _FILES_KEPT:
+            _read.clear()
+        _read[key] = _tables(kind, path, text, plugins)
+    return _read[key]
+
+
+_FILES_KEPT = 256
+_read: dict[tuple[str, str, bytes, Plugins], dict[str, Table]] = {}
+"""What files held, by what they were read as, path and content: a sweep reads each once, and a changed one again."""
+
+
+def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
+    if path.endswith(".toml"):
+        return {kind: parse_toml(text, path)}
+    tried = []
+    for file_format in plugins.components("format").values():
+        if kind in file_format.kinds:
+            if file_format.is_of(text):
+                sections: dict[str, Table] = file_format.tables(text, path)
+                if kind not in sections:
+                    raise PluginError(f"file format {file_format.name!r} gave {sorted(sections)} for {path}, and no {kind}")
+                return sections
+            tried.append(file_format.name)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty")
+    if text.lstrip().startswith("{"):
+        parse_json(text, path)
+    raise InputError(f"{path}: not a {kind} file of a known format (tried: {', '.join(['TOML (*.toml)', *tried])})")
+
+
+def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], base: str, plugins: Plugins, where: str) -> dict[str, Table]:
+    """The sections meant by a value of an experiment: a spec string, a path (relative to `base`), or a table.
+
+    A table may name a `file`, whose contents it then changes. Raises InputError.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value)
+        if not isinstance(text, str):
+            raise InputError(f"{where}: {value!r} is not a path in text")
+        if text.startswith(PREFIX):
+            return {kind: parse_spec(text)}
+        return load_file(kind, os.path.join(base, text), plugins)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: {value!r} is not plugin:NAME, a path, or a table")
+    table = dict(value)
+    file = table.pop("file", None)
+    if file is None:
+        return {kind: table}
+    if not isinstance(file, str):
+        raise InputError(f"{where}: file is {file!r}, not a path")
+    sections = dict(load_file(kind, os.path.join(base, file), plugins))
+    of_file = sections.get(kind, {}).get("plugin")
+    if "plugin" in table and of_file is not None and table["plugin"] != of_file:
+        raise InputError(f"{where}: plugin is {table['plugin']!r}, but {file} is for {of_file!r}; give one of the two")
+    sections[kind] = {**sections.get(kind, {}), **table}
+    return sections

@@ -1,0 +1,1 @@
+"""The parts of dev.py. They need nothing but Python."""

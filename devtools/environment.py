@@ -1,0 +1,101 @@
+"""Virtual environments of this checkout: the packages, editable, and the tools to develop them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from devtools.workspace import ROOT, build_requirements, fingerprint, members, run_quietly, toml_of
+
+TOOLS = "development tools"
+BUILD_TOOLS = "build tools"
+OTHERS = "programs of others"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment in a folder; its packages are built with these options of pip."""
+
+    folder: Path = ROOT / ".venv"
+    build_options: tuple[str, ...] = ()
+
+    @property
+    def python(self) -> Path:
+        """Its Python."""
+        return self.folder / "bin" / "python"
+
+    def install(self, tools: bool = False, others: bool = False) -> None:
+        """Bring it up to date: the packages, and if asked for the development tools, and programs of others. Raises Failure."""
+        folders = {toml_of(member)["project"]["name"]: member for member in members()}
+        wanted = {name: fingerprint(member) for name, member in folders.items()}
+        requirements = {BUILD_TOOLS: build_requirements()}
+        if tools:
+            requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
+        if others:
+            requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
+        wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
+        self.make()
+        installed = self._read_stamp()
+        changed = [name for name in wanted if installed.get(name) != wanted[name]]
+        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS)]
+        if not changed and not gone:
+            return
+        # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
+        installed.update(dict.fromkeys(changed + gone, ""))
+        self._write_stamp(installed)
+        pip = (self.python, "-m", "pip")
+        if gone:
+            run_quietly("uninstalling " + ", ".join(gone), *pip, "uninstall", "--yes", *gone)
+        # Packages are built with what is in the environment: first the tools, then the kernel, whose header others are compiled with.
+        listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
+        if listed:
+            run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
+        core, *plugins = folders
+        for names in ([core], plugins):
+            arguments: list[str | Path] = []
+            for name in names:
+                arguments += ["--editable", folders[name]] if name in changed else []
+            if arguments:
+                what = "installing " + ", ".join(name for name in names if name in changed)
+                run_quietly(what, *pip, "install", "--no-build-isolation", *self.build_options, *arguments)
+        self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+
+    def make(self) -> None:
+        """Create it, or create it anew where it is incomplete or of another Python version. Raises Failure."""
+        packages = sysconfig.get_path("purelib", "venv", {"base": str(self.folder)})
+        if not self.python.exists() or not os.path.exists(os.path.join(packages, "pip", "__main__.py")):
+            python = f"{sys.version_info.major}.{sys.version_info.minor}"
+            run_quietly(f"creating {self.folder} with Python {python}", sys.executable, "-m", "venv", "--clear", self.folder)
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables of a command: as if it were activated."""
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+        variables["VIRTUAL_ENV"] = str(self.folder)
+        variables["PATH"] = os.pathsep.join([str(self.folder / "bin"), os.environ.get("PATH", os.defpath)])
+        return variables
+
+    def become(self, *command: str | Path) -> NoReturn:
+        """Go on as another program, which so gets the terminal, the signals and the exit status."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(command[0], command, self.variables())
+
+    @property
+    def _stamp(self) -> Path:
+        return self.folder / "astra-dev.json"
+
+    def _read_stamp(self) -> dict[str, str]:
+        """What is installed: names and fingerprints."""
+        try:
+            stamp = json.loads(self._stamp.read_text())
+        except (OSError, ValueError):
+            return {}
+        return stamp if isinstance(stamp, dict) else {}
+
+    def _write_stamp(self, installed: dict[str, str]) -> None:
+        self._stamp.write_text(json.dumps(installed, indent=2) + "\n")

@@ -1,0 +1,105 @@
+"""The command `astra calibrate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from astra_sim_compute_gpu.fitting import Fit
+
+_table = click.argument("table", type=click.Path())
+_device = click.option(
+    "--device", required=True, metavar="NAME", help="Device (or DEVICE.toml) that gives peaks and all that is not fitted."
+)
+_output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
+
+
+@click.group()
+def calibrate() -> None:
+    """Fit a device of the gpu compute model to measured kernels.
+
+    Half of the shapes are held out. The file that is written is a device: plugin:gpu?device=DEVICE.toml.
+    """
+
+
+@calibrate.command()
+@_table
+@_device
+@_output
+def gemm(table: str, device: str, output: str) -> None:
+    """Fit products of matrices: CSV with m, n, k, microseconds; may have batch, accumulate_fp32, element_type, cast."""
+    from astra_sim.files import read_text
+
+    from astra_sim_compute_gpu import device as devices
+    from astra_sim_compute_gpu.kernel_fits import fit_gemm, with_gemm
+    from astra_sim_compute_gpu.measured_table import read_gemms
+
+    changed, where = devices.read_table(device)
+    for element_type, rows in read_gemms(read_text(table), table).items():
+        found = _located(table, element_type, fit_gemm, devices.device_of(changed, where), rows)
+        changed = _sourced(with_gemm(changed, element_type, found), f"gemm.{element_type}", table, found)
+        if "cast_efficiency" in found.values:
+            changed = _sourced(changed, "cast", table, found)
+        _print(f"gemm {element_type}", found)
+    _write(changed, output)
+
+
+@calibrate.command()
+@_table
+@_device
+@_output
+def attention(table: str, device: str, output: str) -> None:
+    """Fit flash attention: CSV with heads, query_length, key_length, head_size, microseconds.
+
+    It may have value_size, key_heads, causal, backward, element_type.
+    """
+    from astra_sim.errors import InputError
+    from astra_sim.files import read_text
+
+    from astra_sim_compute_gpu import device as devices
+    from astra_sim_compute_gpu.kernel_fits import fit_attention, with_attention
+    from astra_sim_compute_gpu.measured_table import read_attention
+
+    changed, where = devices.read_table(device)
+    by_type = read_attention(read_text(table), table)
+    if len(by_type) != 1:
+        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, for a device has one fit")
+    for element_type, rows in by_type.items():
+        found = _located(table, element_type, fit_attention, devices.device_of(changed, where), rows)
+        changed = _sourced(with_attention(changed, found), "attention", table, found)
+        _print(f"attention {element_type}", found)
+    _write(changed, output)
+
+
+def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) -> Fit:
+    from astra_sim.errors import InputError, located
+
+    try:
+        found: Fit = fit(device, element_type, rows)
+    except InputError as error:
+        raise located(error, f"{table}: {element_type}") from None
+    return found
+
+
+def _sourced(changed: dict[str, Any], key: str, table: str, found: Fit) -> dict[str, Any]:
+    """The table with a note where the numbers of a key come from."""
+    note = f"astra calibrate, {found.fitted.rows} rows of {table}; held-out error {found.held_out}"
+    return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
+
+
+def _print(title: str, found: Fit) -> None:
+    click.echo(f"{title}: {', '.join(f'{name} {value:g}' for name, value in found.values.items())}")
+    click.echo(f"  error of fitted shapes    {found.fitted}")
+    click.echo(f"  error of held-out shapes  {found.held_out}")
+    click.echo(f"  of those above 10^11 operations  {found.held_out_large}")
+
+
+def _write(changed: dict[str, Any], output: str) -> None:
+    from astra_sim.files import FileSet
+    from astra_sim.toml_text import to_toml
+
+    with FileSet() as files, files.open(output) as file:
+        file.write(to_toml(changed, "A device of the gpu compute model of astra, fitted by astra calibrate"))
+    click.echo(f"written: {output}")

@@ -1,0 +1,103 @@
+"""Devices: peaks, and what kernels reach of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.options import structure
+from astra_sim.shapes import ELEMENT_BYTES
+
+from astra_sim_compute_gpu import data_files
+
+FOLDER = "devices"
+REFERENCE_TYPE = "bf16"
+"""The element type whose efficiencies hold for types that have none of their own."""
+
+
+@attrs.frozen
+class GemmFit:
+    """What products of an element type reach."""
+
+    large: float = option(above=0, maximum=1.5, help="share of the peak that tiles of 256x128 and 128x256 reach")
+    medium: float = option(above=0, maximum=1.5, help="the same for tiles of 128x128")
+    small: float = option(above=0, maximum=1.5, help="the same for smaller tiles")
+    k0: float = option(minimum=0, help="columns of the first factor whose time a tile takes to begin and to write 2 bytes an element")
+    tail: float = option(minimum=0, maximum=1, help="how much of a partly filled last wave counts; 1: all of it")
+    start_us: float = option(minimum=0, help="start-up time of the kernel", unit="us")
+    byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth that a product reaches at most")
+
+
+@attrs.frozen
+class AttentionFit:
+    """What flash attention reaches."""
+
+    peak_tera_ops_per_s: float = option(above=0, help="rate of long sequences, forward", unit="10^12 operations/s")
+    half_length: float = option(minimum=0, help="keys at which half of that is reached")
+    tail: float = option(minimum=0, maximum=1, help="share of the time of the longest rows for which multiprocessors wait at the end")
+    start_us: float = option(minimum=0, help="start-up time of the kernel", unit="us")
+    small_head: float = option(0.85, above=0, maximum=1, help="factor on the rate for heads of 64 elements or fewer")
+    backward: float = option(0.78, above=0, maximum=1.5, help="factor on the rate of the backward kernel")
+
+
+@attrs.frozen
+class MemoryFit:
+    """What kernels that are bound by memory reach."""
+
+    efficiency: float = option(above=0, maximum=1.5, help="share of the memory bandwidth")
+    start_us: float = option(minimum=0, help="start-up time of the kernel", unit="us")
+
+
+@attrs.frozen
+class Device:
+    """A device, as its file says."""
+
+    title: str = option(help="the device's full name")
+    calibrated: bool = option(help="whether its efficiencies were fitted on kernels measured on it")
+    multiprocessors: int = option(minimum=1, help="streaming multiprocessors, compute units or matrix units, each of which runs a tile")
+    memory_bandwidth_gb_per_s: float = option(above=0, help="memory bandwidth", unit="10^9 bytes/s")
+    memory_gb: float = option(above=0, help="memory", unit="10^9 bytes")
+    peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
+    gemm: dict[str, Any] = option(help="what products reach, by element type")
+    attention: AttentionFit = option(help="what flash attention reaches")
+    elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
+    cast: MemoryFit = option(help="what casts reach")
+    sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
+
+    def peak(self, element_type: str) -> float:
+        """The peak rate for an element type, in 10^12 operations/s. Raises InputError where the device does not calculate with it."""
+        if element_type not in self.peak_tera_ops_per_s:
+            raise InputError(f"{self.title} has no peak rate for {element_type}; it has {', '.join(self.peak_tera_ops_per_s)}")
+        return float(self.peak_tera_ops_per_s[element_type])
+
+    def gemm_fit(self, element_type: str) -> GemmFit:
+        """What products of an element type reach: of its own, or else of bf16."""
+        fit: GemmFit = self.gemm.get(element_type, self.gemm[REFERENCE_TYPE])
+        return fit
+
+
+def read_table(name: str) -> tuple[dict[str, Any], str]:
+    """The table of a device, by its name or path, and where it stands. Raises InputError."""
+    return data_files.read(FOLDER, name, "device")
+
+
+def read_device(name: str) -> Device:
+    """The device of a name, or of a TOML file. Raises InputError."""
+    return device_of(*read_table(name))
+
+
+def device_of(table: dict[str, Any], where: str) -> Device:
+    """The device of a table. Raises InputError."""
+    device: Device = structure(Device, table, where)
+    for key in ("peak_tera_ops_per_s", "gemm"):
+        for element_type in getattr(device, key):
+            if element_type not in ELEMENT_BYTES:
+                raise InputError(f"{where}: {key} has {element_type!r}; known: {', '.join(ELEMENT_BYTES)}")
+    for element_type, rate in device.peak_tera_ops_per_s.items():
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < 1e9:
+            raise InputError(f"{where}: peak_tera_ops_per_s: {element_type} is {rate!r}; expected a number above 0")
+    fits = {name: structure(GemmFit, fit, f"{where}: gemm: {name}") for name, fit in device.gemm.items()}
+    if REFERENCE_TYPE not in fits:
+        raise InputError(f"{where}: gemm has no {REFERENCE_TYPE}, whose efficiencies hold for types that are not given")
+    return attrs.evolve(device, gemm=fits)

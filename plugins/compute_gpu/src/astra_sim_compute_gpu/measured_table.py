@@ -1,0 +1,83 @@
+"""Tables of measured kernels: CSV files with a heading."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+from astra_sim.options import Typed, structure
+from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm
+
+from astra_sim_compute_gpu.fitting import Measurement
+
+_TIME = "microseconds"
+_YES, _NO = ("1", "true", "yes"), ("", "0", "false", "no")
+
+
+def read_gemms(text: str, path: str) -> dict[str, list[Measurement]]:
+    """Products by element type. Columns: m n k microseconds [batch accumulate_fp32 element_type cast]. Raises InputError with the line."""
+    columns = ("m", "n", "k", "batch", "accumulate_fp32", "element_type")
+    return _read(text, path, ("m", "n", "k", _TIME), (*columns[3:], "cast"), lambda cells, where: _gemm(cells, columns, where))
+
+
+def read_attention(text: str, path: str) -> dict[str, list[Measurement]]:
+    """Flash attention by element type, in the columns of the shape and microseconds. Raises InputError with the line."""
+    needed = ("heads", "query_length", "key_length", "head_size")
+    optional = ("value_size", "key_heads", "causal", "backward", "element_type")
+    return _read(text, path, (*needed, _TIME), optional, lambda cells, where: _attention(cells, (*needed, *optional), where))
+
+
+def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
+    cast = cells.get("cast", "").lower()
+    if cast not in (*_YES, *_NO):
+        raise InputError(f"{where}: cast is {cells['cast']!r}; expected yes or no")
+    return Measurement(structure(Gemm, _given(cells, columns), where), _microseconds(cells, where), cast in _YES)
+
+
+def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
+    return Measurement(structure(Attention, _given(cells, columns), where), _microseconds(cells, where))
+
+
+def _given(cells: Mapping[str, str], columns: Sequence[str]) -> dict[str, Typed]:
+    """The cells of a shape that are not empty."""
+    return {name: Typed(cells[name]) for name in columns if cells.get(name)}
+
+
+def _microseconds(cells: Mapping[str, str], where: str) -> float:
+    try:
+        time = float(cells[_TIME])
+    except ValueError:
+        time = 0.0
+    if not 0 < time < float("1e12"):
+        raise InputError(f"{where}: {_TIME} is {cells[_TIME]!r}; expected a number above 0")
+    return time
+
+
+def _read(
+    text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], Measurement]
+) -> dict[str, list[Measurement]]:
+    """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip() and not line.startswith("#")]
+    if not lines:
+        raise InputError(f"{path}: it is empty; expected a heading with {', '.join(needed)}")
+    heading, *rows = [(number, [cell.strip() for cell in next(csv.reader(io.StringIO(line)))]) for number, line in lines]
+    where = f"{path}:{heading[0]}"
+    for name in heading[1]:
+        if name not in (*needed, *optional):
+            raise InputError(f"{where}: unknown column {name!r}; {suggestion(name, (*needed, *optional))}")
+    for name in needed:
+        if name not in heading[1]:
+            raise InputError(f"{where}: the column {name} is missing")
+    found: dict[str, list[Measurement]] = {}
+    for number, cells in rows:
+        if len(cells) != len(heading[1]):
+            raise InputError(f"{path}:{number}: {len(cells)} cells; expected {len(heading[1])}, as many as the heading has")
+        row = measurement(dict(zip(heading[1], cells, strict=True)), f"{path}:{number}")
+        found.setdefault(row.shape.element_type or "bf16", []).append(row)
+    if not found:
+        raise InputError(f"{path}: it has a heading and no rows; expected a row for each measured kernel")
+    # From wide types to narrow ones, as ELEMENT_BYTES lists them: the start-up time of bf16 holds for types whose times include a cast.
+    return {name: found[name] for name in ELEMENT_BYTES if name in found}

@@ -1,0 +1,25 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import Provider, hookimpl
+
+_HERE = "astra_sim_compute_gpu"
+
+
+@hookimpl
+def astra_computes() -> list[Provider]:
+    return [
+        Provider(
+            "gpu",
+            "Kernels of a named GPU or TPU: tiles and waves of products, attention, kernels bound by memory",
+            factory=f"{_HERE}.model:Gpu",
+            options=f"{_HERE}.model:GpuOptions",
+            examples=[{"device": "a100-80"}, {"device": "h100", "stack": "megatron-2022"}, {"device": "b200", "element_type": "fp8"}],
+        )
+    ]
+
+
+@hookimpl
+def astra_commands() -> list[Provider]:
+    return [Provider("calibrate", "Fit a device of the gpu compute model to measured kernels.", f"{_HERE}.calibrate_command:calibrate")]

@@ -1,0 +1,40 @@
+"""Software stacks: how much of what a device's kernels reach a training program sustains.
+
+A stack is four numbers. Who reads which:
+
+| number | read by |
+|---|---|
+| gemm_share | the compute model `gpu`: rate of products, grouped and batched ones included |
+| elementwise_share | the compute model `gpu`: memory bandwidth of element-wise kernels, casts and optimizer steps |
+| attention_rate | the compute model `gpu`: rate of flash attention |
+| collective_share | no compute model: share of the bandwidth between nodes that collectives reach, for who sets up a network |
+"""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import option
+from astra_sim.options import structure
+
+from astra_sim_compute_gpu import data_files
+
+FOLDER = "stacks"
+
+
+@attrs.frozen
+class Stack:
+    """A stack profile. A number is a factor on what the device's kernels reach; a fit may give more than 1."""
+
+    title: str = option("", help="which software")
+    gemm_share: float = option(1.0, above=0, maximum=2, help="factor on the rate of products")
+    elementwise_share: float = option(1.0, above=0, maximum=2, help="factor on the memory bandwidth of other kernels")
+    attention_rate: float = option(1.0, above=0, maximum=2, help="factor on the rate of flash attention")
+    collective_share: float = option(1.0, above=0, maximum=2, help="share of the bandwidth between nodes that collectives reach")
+    source: str = option("", help="where the numbers come from")
+
+
+def read_stack(name: str) -> Stack:
+    """The stack of a name, or of a TOML file. Raises InputError."""
+    table, where = data_files.read(FOLDER, name, "stack")
+    stack: Stack = structure(Stack, table, where)
+    return stack

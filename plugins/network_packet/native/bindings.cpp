@@ -1,0 +1,292 @@
+// The Python module.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "function_table.hpp"
+#include "index.hpp"
+#include "interrupt.hpp"
+#include "network.hpp"
+#include "traffic.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace astra::packet;
+
+namespace {
+
+template <class Enum>
+Enum choice(const std::string& name, std::initializer_list<std::pair<const char*, Enum>> known) {
+  for (const auto& [word, value] : known) {
+    if (name == word) return value;
+  }
+  throw std::invalid_argument("unknown choice: " + name);
+}
+
+Rules rules_of(const nb::dict& table) {
+  Rules rules;
+  auto number = [&](const char* key, auto& field) {
+    if (table.contains(key)) field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]);
+  };
+  auto word = [&](const char* key) { return nb::cast<std::string>(table[key]); };
+  rules.allocation = choice<Allocation>(word("allocation"), {{"combined", Allocation::combined}, {"staged", Allocation::staged}});
+  rules.vc_classes = choice<VcClasses>(
+      word("vc_classes"), {{"none", VcClasses::none}, {"at_crossing", VcClasses::at_crossing}, {"at_entry", VcClasses::at_entry}});
+  rules.choice = choice<RouteChoice>(word("choice"),
+                                     {{"first", RouteChoice::first}, {"random", RouteChoice::random}, {"adaptive", RouteChoice::adaptive}});
+  number("clock_ps", rules.clock_ps);
+  number("vnets", rules.vnets);
+  number("buffers", rules.buffers);
+  number("router_latency", rules.router_latency);
+  number("routing_delay", rules.routing_delay);
+  number("switch_traversal", rules.switch_traversal);
+  number("credit_delay", rules.credit_delay);
+  number("interface_credit_delay", rules.interface_credit_delay);
+  number("input_speedup", rules.input_speedup);
+  number("queue_ahead", rules.queue_ahead);
+  number("wait_for_tail_credit", rules.wait_for_tail_credit);
+  number("same_cycle", rules.same_cycle);
+  number("credit_parts", rules.credit_parts);
+  number("speculative", rules.speculative);
+  number("input_first", rules.input_first);
+  number("cut_through", rules.cut_through);
+  number("bubble", rules.bubble);
+  number("packet_flits", rules.packet_flits);
+  number("packet_bytes", rules.packet_bytes);
+  number("flit_bytes", rules.flit_bytes);
+  number("full_last_packet", rules.full_last_packet);
+  number("extrapolate", rules.extrapolate);
+  number("seed", rules.seed);
+  return rules;
+}
+
+ChannelSpec channel_of(const nb::dict& table) {
+  ChannelSpec spec;
+  auto set = [&](const char* key, auto& field) {
+    if (table.contains(key)) field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]);
+  };
+  set("source", spec.source);
+  set("sink", spec.sink);
+  set("dimension", spec.dimension);
+  set("latency_cycles", spec.latency.cycles);
+  set("latency_ps", spec.latency.ps);
+  set("flit_cycles", spec.flit_time.cycles);
+  set("flit_ps", spec.flit_time.ps);
+  set("serializer", spec.serializer);
+  set("first_vnet", spec.first_vnet);
+  set("vnets", spec.vnets);
+  set("cost", spec.cost);
+  set("ring", spec.ring);
+  set("order", spec.order);
+  set("source_port", spec.source_port);
+  set("sink_port", spec.sink_port);
+  return spec;
+}
+
+std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::vector<int>>& coordinates, const std::vector<int>& sizes,
+                                  const std::vector<int>& node_router) {
+  std::vector<RouterSpec> routers(coordinates.size());
+  for (std::size_t r = 0; r < coordinates.size(); ++r) routers[r].coordinates = coordinates[r];
+  return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
+}
+
+nb::list dependencies_of(const Network& network, std::size_t domain) {
+  nb::list found;
+  for (const Dependency& d : dependencies(network.shape(domain))) {
+    found.append(
+        nb::make_tuple(nb::make_tuple(d.channel, d.first_vc, d.end_vc), nb::make_tuple(d.next_channel, d.next_first_vc, d.next_end_vc)));
+  }
+  return found;
+}
+
+// Runs `action`. Returns whether it came to its end; if not, a Python exception is set.
+template <class Action>
+bool uninterrupted(Action action) {
+  try {
+    action();
+    return true;
+  } catch (const Interrupted&) {
+    return false;
+  }
+}
+
+// A watcher that calls `tell` with the time of a cycle; an empty one where `tell` is None. It holds a `Reference` to it: nb::object, or
+// nb::handle where the watcher may be destroyed without the interpreter lock, and `tell` outlives it.
+template <class Reference>
+Watcher watcher_of(const nb::object& tell, std::int64_t cycle_time) {
+  if (tell.is_none()) return {};
+  return [tell = Reference(tell), cycle_time](std::int64_t cycle) {
+    try {
+      tell(cycle * cycle_time);
+      return true;
+    } catch (nb::python_error& error) {
+      error.restore();
+      return false;
+    }
+  };
+}
+
+nb::object advance(Network& network, std::optional<std::int64_t> until) {
+  bool any = false;
+  bool interrupted = false;
+  {
+    nb::gil_scoped_release unlocked;
+    interrupted = !uninterrupted([&] { any = network.advance(until.value_or(kNoLimit)); });
+  }
+  if (interrupted) throw nb::python_error();
+  if (!any) return nb::none();
+  return nb::make_tuple(network.time, network.arrived);
+}
+
+nb::dict statistics(const Network& network) {
+  std::vector<std::int64_t> totals(Statistics::kTotals);
+  nb::list channels;
+  for (std::size_t number = 0; number < network.domains(); ++number) {
+    const Statistics figures = network.statistics(number);
+    const Shape& shape = network.shape(number);
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(static_cast<int>(i));
+    for (int c = 0; c < shape.channels(); ++c) {
+      const ChannelSpec& spec = at(shape.channel, c);
+      channels.append(nb::make_tuple(
+          number, at(shape.name, c), spec.dimension, spec.source, spec.sink, figures.of(c, Statistics::kChannelFlits),
+          figures.of(c, Statistics::kChannelPackets), figures.of(c, Statistics::kChannelWaiting),
+          static_cast<double>(spec.flit_time.cycles) + static_cast<double>(spec.flit_time.ps) / static_cast<double>(network.clock_ps())));
+    }
+  }
+  auto histogram = [&](int from) { return std::vector<std::int64_t>(totals.begin() + from, totals.begin() + from + Statistics::kBuckets); };
+  nb::dict found;
+  found["packets"] = totals[Statistics::kPackets];
+  found["flits"] = totals[Statistics::kFlits];
+  found["hops"] = totals[Statistics::kHops];
+  found["flit_hops"] = totals[Statistics::kFlitHops];
+  found["queueing_cycles"] = totals[Statistics::kQueueing];
+  found["network_cycles"] = totals[Statistics::kInNetwork];
+  found["queueing_histogram"] = histogram(Statistics::kQueueingBucket);
+  found["network_histogram"] = histogram(Statistics::kInNetworkBucket);
+  found["cycles"] = network.now();
+  found["channels"] = channels;
+  return found;
+}
+
+nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table, const nb::object& tell) {
+  TrafficOptions options;
+  auto set = [&](const char* key, auto& field) { field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]); };
+  set("rate", options.rate);
+  set("packet_flits", options.packet_flits);
+  set("warm_up", options.warm_up);
+  set("period", options.period);
+  set("periods", options.periods);
+  set("drain_limit", options.drain_limit);
+  set("seed", options.seed);
+  set("target", options.target);
+  set("hot_share", options.hot_share);
+  set("hot_node", options.hot_node);
+  set("to_self", options.to_self);
+  Traffic traffic(options, *shape);
+  Domain domain(shape);
+  Watcher watcher = watcher_of<nb::handle>(tell, 1);
+  std::vector<std::string> waiting;
+  bool interrupted = false;
+  {
+    nb::gil_scoped_release unlocked;
+    interrupted = !uninterrupted([&] {
+      traffic.run(domain, std::move(watcher));
+      waiting = traffic.deadlock(domain);
+    });
+  }
+  if (interrupted) throw nb::python_error();
+  nb::list periods;
+  for (const PeriodFigures& p : traffic.periods) {
+    periods.append(nb::make_tuple(p.packets, p.latency, p.in_network, p.squared, p.accepted_flits, p.offered_flits));
+  }
+  nb::list channels;
+  for (int c = 0; c < shape->channels(); ++c) {
+    const ChannelSpec& spec = at(shape->channel, c);
+    channels.append(
+        nb::make_tuple(at(shape->name, c), spec.dimension, spec.source, spec.sink, domain.statistics().of(c, Statistics::kChannelFlits)));
+  }
+  nb::dict found;
+  found["periods"] = periods;
+  found["hops"] = traffic.hops;
+  found["smallest"] = traffic.smallest;
+  found["largest"] = traffic.largest;
+  found["drained"] = traffic.drained;
+  found["cycles"] = traffic.cycles;
+  found["flit_hops"] = domain.statistics().total(Statistics::kFlitHops);
+  found["waiting"] = waiting;
+  found["channels"] = channels;
+  return found;
+}
+
+void free_capsule(PyObject* capsule) { destroy_table(static_cast<astra_network*>(PyCapsule_GetPointer(capsule, ASTRA_NETWORK_CAPSULE))); }
+
+nb::object capsule_of(std::shared_ptr<Network> network) {
+  astra_network* table = make_table(std::move(network));
+  return nb::steal(PyCapsule_New(table, ASTRA_NETWORK_CAPSULE, free_capsule));
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Flit-level network: routers, interfaces and channels, cycle by cycle.";
+  nb::exception<Deadlock>(m, "Deadlock", PyExc_RuntimeError);
+  nb::exception<RouteError>(m, "RouteError", PyExc_ValueError);
+
+  nb::class_<Shape>(m, "Shape", "What never changes: routers, channels, interfaces, routes and timing rules.")
+      .def_static("make", &make_shape, "rules"_a, "coordinates"_a, "sizes"_a, "node_router"_a)
+      .def("add_channel",
+           [](Shape& shape, const nb::dict& spec) { return shape.add_channel(channel_of(spec), nb::cast<std::string>(spec["name"])); })
+      .def("add_lane", [](Shape& shape, int node, int vnet, const nb::dict& to,
+                          const nb::dict& from) { shape.add_lane(node, vnet, channel_of(to), channel_of(from)); })
+      .def("set_ports",
+           [](Shape& shape, int router, int inputs, int outputs) {
+             shape.router.at(index(router)).input_ports = inputs;
+             shape.router.at(index(router)).output_ports = outputs;
+           })
+      .def("set_spray",
+           [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
+      .def("set_dividers", &Shape::set_dividers)
+      .def("make_routes", &Shape::make_routes)
+      .def_prop_ro("vc_classes", &Shape::vc_classes)
+      .def("finish", &Shape::finish, "vcs"_a)
+      .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
+      .def_prop_ro("channels", &Shape::channels);
+
+  nb::class_<VnetChoice>(m, "VnetChoice", "Which virtual network carries a message: declared once, when a network is built.")
+      .def_static("single", &VnetChoice::single)
+      .def_static("by_last_dimension", &VnetChoice::by_last_dimension, "dimensions"_a)
+      .def_static("by_queue", &VnetChoice::by_queue, "vnet_of_queue"_a)
+      .def(
+          "vnet_of",
+          [](const VnetChoice& choice, int source, int destination, std::optional<int> queue) -> std::optional<int> {
+            const int vnet = choice.vnet_of(source, destination, queue.value_or(-1));
+            return vnet < 0 ? std::nullopt : std::optional<int>(vnet);
+          },
+          "source"_a, "destination"_a, "queue"_a.none() = nb::none(), "None where the rule names none.");
+
+  nb::class_<Network>(m, "Network", "Messages on their way. Times in picoseconds.")
+      .def(nb::init<int, int, VnetChoice, std::int64_t, bool>(), "npus"_a, "vnets"_a, "vnet_choice"_a, "clock_ps"_a, "representatives"_a)
+      .def("add_domain",
+           [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) { network.add_domain(shape, npus); })
+      .def("wake_senders", &Network::wake_senders)
+      .def("inject", &Network::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
+      .def("advance", &advance, "until"_a.none())
+      .def(
+          "watch", [](Network& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
+          "tell"_a.none())
+      .def("check", &Network::check)
+      .def_prop_ro("clock_ps", &Network::clock_ps)
+      .def_prop_ro("domains", &Network::domains)
+      .def("dependencies", &dependencies_of, "domain"_a)
+      .def("statistics", &statistics);
+
+  m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");
+  m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "tell"_a.none(),
+        "Drive a network with random packets; returns sums by measured period. `tell` hears now and then which cycle is reached.");
+}

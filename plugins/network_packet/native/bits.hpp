@@ -1,0 +1,41 @@
+// Sets of small numbers, one bit each.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace astra::packet {
+
+inline void set_bit(std::uint64_t* words, int number) { words[number >> 6] |= 1ULL << (number & 63); }
+inline void clear_bit(std::uint64_t* words, int number) { words[number >> 6] &= ~(1ULL << (number & 63)); }
+inline bool has_bit(const std::uint64_t* words, int number) { return (words[number >> 6] >> (number & 63) & 1) != 0; }
+
+// Calls visit(number) for each number of a set, ascending. What is added meanwhile may or may not be visited.
+template <class Visit>
+void each_bit(const std::uint64_t* words, std::size_t count, Visit visit) {
+  for (std::size_t word = 0; word < count; ++word) {
+    for (std::uint64_t rest = words[word]; rest != 0; rest &= rest - 1) visit(static_cast<int>(word * 64) + std::countr_zero(rest));
+  }
+}
+
+// The first number from `first` on and below `end`, or -1.
+inline int next_bit(const std::uint64_t* words, int first, int end) {
+  if (first >= end) return -1;
+  std::uint64_t bits = words[first >> 6] & (~0ULL << (first & 63));
+  for (int word = first >> 6;; bits = words[++word]) {
+    if (bits != 0) {
+      const int found = word * 64 + std::countr_zero(bits);
+      return found < end ? found : -1;
+    }
+    if ((word + 1) * 64 >= end) return -1;
+  }
+}
+
+// The first of a set of numbers below 64 from `first` on, going round. The set is not empty.
+inline int next_round(std::uint64_t bits, int first) {
+  const std::uint64_t behind = bits & (~0ULL << first);
+  return std::countr_zero(behind != 0 ? behind : bits);
+}
+
+}  // namespace astra::packet

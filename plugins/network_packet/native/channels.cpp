@@ -1,0 +1,246 @@
+#include "channels.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace astra::packet {
+
+namespace {
+
+bool before(const Span& a, const Span& b) { return a.cycles < b.cycles || (a.cycles == b.cycles && a.ps < b.ps); }
+
+Span plus(Span a, const Span& b, std::int64_t clock_ps) {
+  a.cycles += b.cycles;
+  a.ps += b.ps;
+  if (a.ps >= clock_ps) {
+    a.ps -= clock_ps;
+    ++a.cycles;
+  }
+  return a;
+}
+
+// When something that a link takes at `takes` arrives: the first clock edge at which it is there. A link that is narrower than a flit has
+// a serializer at each end; it takes the next flit when the last part of this one is on the wires. What is on the wires within a cycle of
+// its sender (`own`) is there without delay.
+Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, Cycle own, std::int64_t clock_ps) {
+  Span start{takes + spec.serializer, 0};
+  if (before(start, free)) start = free;
+  free = plus(start, spec.flit_time, clock_ps);
+  const Span there = plus(free, spec.latency, clock_ps);
+  const Cycle last = there.cycles - own + spec.serializer + (there.ps > 0);
+  if (own == 1) return last;
+  const Span first = plus(start, spec.latency, clock_ps);
+  return std::max(last, first.cycles + spec.serializer + (first.ps > 0));
+}
+
+}  // namespace
+
+Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics)
+    : shape_(shape),
+      clock_(clock),
+      calls_(calls),
+      statistics_(statistics),
+      links_(shape.link),
+      channels_(shape.link.size()),
+      wires_(shape.link.size()) {
+  credits_.assign(index(shape.all_vcs), shape.rules.buffers);
+  idle_.resize(index(shape.all_words));
+  for (int c = 0; c < shape.channels(); ++c) {
+    for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
+    const int parts = static_cast<int>(at(shape.channel, c).flit_time.cycles);
+    if (shape.rules.credit_parts && parts > 1) at(wires_, c).parts.emplace(parts, shape.vc_count(c));
+  }
+}
+
+void Channels::send_flit(int c, Flit flit, Cycle takes) {
+  RingBuffer<Flit>& flits = at(channels_, c).flits;
+  const Link& way = link(c);
+  if (way.delay >= 0) {
+    flit.time = clock_->edge(way.sink, takes + way.delay);
+    clock_->expect_flit(c, flit.time);
+  } else {
+    const Cycle own = clock_->cycles_of(way.source, 1);
+    const Cycle there = arrival(at(shape_->channel, c), at(wires_, c).free, takes, own, shape_->rules.clock_ps);
+    flit.time = clock_->edge(way.sink, there);
+    if (flits.empty()) clock_->expect_flit(c, flit.time);
+  }
+  flits.push(flit);
+  statistics_->add(c, Statistics::kChannelFlits, 1);
+  if (flit.head) statistics_->add(c, Statistics::kChannelPackets, 1);
+  if (way.dimension >= 0) statistics_->add(Statistics::kFlitHops, 1);
+}
+
+Cycle Channels::handling(int sender) const {
+  const Rules& rules = shape_->rules;
+  return clock_->cycles_of(sender, shape_->is_router(sender) ? rules.credit_delay : rules.interface_credit_delay);
+}
+
+void Channels::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
+  Channel& channel = at(channels_, c);
+  const Link& way = link(c);
+  const Cycle handled = handling(way.source);
+  Cycle usable = clock_->edge(way.source, takes + way.delay) + handled;
+  if (way.delay < 0) {
+    const ChannelSpec& spec = at(shape_->channel, c);
+    Wires& wires = at(wires_, c);
+    if (wires.parts) {
+      take_parts(c, takes - 1);
+      if (!comes_before_part(c, takes - 1)) take_parts(c, takes);
+      wires.parts->push(takes, takes + spec.serializer, vc, frees);
+      if (channel.sender_waits) {
+        channel.sender_waits = false;
+        clock_->wake(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handled);
+      }
+      return;
+    }
+    const Cycle own = clock_->cycles_of(way.sink, 1);
+    usable = clock_->edge(way.source, arrival(spec, wires.credit_free, takes, own, shape_->rules.clock_ps)) + handled;
+  }
+  if (channel.credits.empty()) channel.credit_due = usable;
+  channel.credits.push({usable, vc, frees});
+  if (channel.sender_waits) {
+    channel.sender_waits = false;
+    clock_->wake(way.source, usable);
+  }
+}
+
+// In a cycle, what was asked for last is handled first. The router asks for the credit in cycle `now`, the wires ask for their next part
+// when they take one. So the credit comes first if in cycle `now` the wires had their turn before the router, which is so if they asked for
+// it later than the router (or others for it).
+bool Channels::comes_before_part(int c, Cycle now) {
+  const CreditParts& parts = *at(wires_, c).parts;
+  if (parts.empty() || parts.next() > now + 1) return true;  // they take none
+  const Cycle pushed = parts.pushed_before(now);
+  if (pushed == now - 1) return true;  // the serializer has asked for this part, before the router for the credit
+  const int r = link(c).sink;
+  for (int out : at(shape_->router, r).outputs) take_credits(out, now);
+  calls_->settle(r, now);
+  return calls_->wires_come_first(r, c, pushed, now);
+}
+
+void Channels::take_parts(int c, Cycle now) {
+  Channel& channel = at(channels_, c);
+  const ChannelSpec& spec = at(shape_->channel, c);
+  const Cycle rest = spec.latency.cycles + spec.serializer + shape_->rules.credit_delay;
+  at(wires_, c).parts->run(now, [&](Cycle leaves, std::uint16_t vc, bool frees) {
+    if (channel.credits.empty()) channel.credit_due = leaves + rest;
+    channel.credits.push({leaves + rest, vc, frees});
+  });
+}
+
+void Channels::take_credits(int c, Cycle now) {
+  Channel& channel = at(channels_, c);
+  if (shape_->rules.credit_parts && at(wires_, c).parts) take_parts(c, now);
+  if (channel.credit_due > now) return;
+  const int source = link(c).source;
+  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  RingBuffer<Credit>& credits = channel.credits;
+  do {
+    const Credit& credit = credits.front();
+    ++counts[credit.vc];
+    if (calls_->matters() && shape_->is_router(source)) calls_->call(source, c, credit.time - shape_->rules.credit_delay);
+    if (credit.frees && shape_->rules.wait_for_tail_credit) free_vc(c, credit.vc);
+    credits.pop();
+  } while (!credits.empty() && credits.front().time <= now);
+  channel.credit_due = credits.empty() ? kNever : credits.front().time;
+}
+
+void Channels::wait_for_credit(int c) {
+  if (clock_->units_differ()) take_credits(c, clock_->now());  // or it would be woken in the past, which the clock takes for the future
+  Channel& channel = at(channels_, c);
+  if (!channel.credits.empty()) {
+    clock_->wake(link(c).source, channel.credits.front().time);
+    return;
+  }
+  const Wires& wires = at(wires_, c);
+  if (wires.parts && !wires.parts->empty()) {
+    const ChannelSpec& spec = at(shape_->channel, c);
+    clock_->wake(spec.source, wires.parts->next() + spec.latency.cycles + spec.serializer + shape_->rules.credit_delay);
+  } else {
+    channel.sender_waits = true;
+  }
+}
+
+std::int64_t Channels::free_places(int c) const {
+  std::int64_t places = 0;
+  for (int vc = 0; vc < shape_->vc_count(c); ++vc) places += credits(c, vc) + (has_bit(idle(c), vc) ? shape_->rules.buffers : 0);
+  return places;
+}
+
+bool Channels::credit_usable_in(int c, Cycle usable) const {
+  const RingBuffer<Credit>& credits = at(channels_, c).credits;
+  for (std::uint32_t i = 0; i < credits.size() && credits[i].time <= usable; ++i) {
+    if (credits[i].time == usable) return true;
+  }
+  return false;
+}
+
+// What came without all of its parts is too much.
+Channels::Places Channels::places(int c, int vc) const {
+  const Channel& channel = at(channels_, c);
+  const std::optional<CreditParts>& parts = at(wires_, c).parts;
+  Places found;
+  found.held = credits(c, vc);
+  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) found.held += channel.flits[i].vc == vc;
+  for (std::uint32_t i = 0; i < channel.credits.size(); ++i) found.held += channel.credits[i].vc == vc;
+  if (parts) found.parts = parts->parts();
+  if (parts) found.under_way = parts->under_way(vc);
+  found.buffers = shape_->rules.buffers * found.parts + (parts ? parts->overtaken(vc) : 0);
+  return found;
+}
+
+// Where a packet has its virtual channel until its last credit is back, those that are idle are at rest, unless parts of credits have
+// overtaken others.
+void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
+  const Cycle now = snapshot.now();
+  for (int c = 0; c < shape_->channels() && snapshot.same(); ++c) {
+    take_credits(c, now);
+    const VcTurn& turn = snapshot.turn(c);
+    const Channel& channel = at(channels_, c);
+    const Wires& wires = at(wires_, c);
+    snapshot.future(wires.free);
+    snapshot.future(wires.credit_free);
+    snapshot.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
+                 static_cast<std::int64_t>(channel.credits.size()) << 32);
+    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) messages.snapshot_flit(snapshot, channel.flits[i], turn);
+    for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
+      snapshot.time(channel.credits[i].time);
+      snapshot.put(turn.back(channel.credits[i].vc) | (channel.credits[i].frees ? 1 << 16 : 0));
+    }
+    if (wires.parts) wires.parts->each(now, [&](std::int64_t value) { snapshot.put(value); });
+    for (int place = 0; place < turn.count; ++place) {
+      const int vc = turn.forth(place);
+      const bool is_idle = has_bit(idle(c), vc);
+      if (is_idle && shape_->rules.wait_for_tail_credit && credits(c, vc) == shape_->rules.buffers) continue;
+      snapshot.put(shape_->vc_index(c, place) << 1 | is_idle);
+      snapshot.put(credits(c, vc));
+    }
+  }
+}
+
+void Channels::shift(Cycle later) {
+  for (Channel& channel : channels_) {
+    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
+    for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
+    if (channel.credit_due != kNever) channel.credit_due += later;
+  }
+  for (Wires& wires : wires_) {
+    if (wires.parts) wires.parts->shift(later);
+    wires.free.cycles += later;
+    wires.credit_free.cycles += later;
+  }
+}
+
+void Channels::turn(int c, const VcTurn& turn) {
+  Channel& channel = at(channels_, c);
+  auto move = [&](std::uint16_t& vc) { vc = static_cast<std::uint16_t>(turn.back(vc)); };
+  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
+  for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
+  std::vector<bool> idle_before;
+  for (int vc = 0; vc < turn.count; ++vc) idle_before.push_back(has_bit(idle(c), vc));
+  for (int vc = 0; vc < turn.count; ++vc) at(idle_before, vc) ? free_vc(c, turn.back(vc)) : give_vc(c, turn.back(vc));
+  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  std::rotate(counts, counts + turn.first, counts + turn.count);
+}
+
+}  // namespace astra::packet

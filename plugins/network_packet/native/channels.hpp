@@ -1,0 +1,114 @@
+// Links and their credits: everything between the output of one unit and the input of the next.
+//
+// A channel carries flits one way and credits the other way. Its sender counts the credits of every virtual channel, which are free places
+// in the buffers at the other end, and knows which virtual channels are idle, that is, not given to a packet. All it knows of its receiver
+// it learns through credits. What is put on a channel in one cycle can be taken in a later one at the earliest, so the order in which the
+// units of a cycle are visited has no effect.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bits.hpp"
+#include "call_order.hpp"
+#include "clock.hpp"
+#include "credit_parts.hpp"
+#include "flit.hpp"
+#include "index.hpp"
+#include "messages.hpp"
+#include "neighbour.hpp"
+#include "ring_buffer.hpp"
+#include "shape.hpp"
+#include "snapshot.hpp"
+#include "statistics.hpp"
+
+namespace astra::packet {
+
+class Channels {
+ public:
+  Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics);
+
+  // A flit, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes` on. The credit of a
+  // tail `frees` the virtual channel.
+  void send_flit(int c, Flit flit, Cycle takes);
+  void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
+  // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
+  template <class Receive>
+  void deliver(int c, Cycle now, Receive receive);
+  // Credits that can be used by cycle `now` count from now on.
+  void take_credits(int c, Cycle now);
+  // Wakes the sender when a credit comes.
+  void wait_for_credit(int c);
+
+  int credits(int c, int vc) const { return at(credits_, shape_->vc_index(c, vc)); }
+  void use_credit(int c, int vc) { --at(credits_, shape_->vc_index(c, vc)); }
+  // Virtual channels that are not given to a packet, as a bit set.
+  const std::uint64_t* idle(int c) const { return &at(idle_, link(c).bit_base); }
+  void give_vc(int c, int vc) { clear_bit(&at(idle_, link(c).bit_base), vc); }
+  void free_vc(int c, int vc) { set_bit(&at(idle_, link(c).bit_base), vc); }
+  // Free places at the end of the channel, an idle virtual channel counting twice: what adaptive routing goes by.
+  std::int64_t free_places(int c) const;
+  // Whether a credit has come that can be used in cycle `usable` first.
+  bool credit_usable_in(int c, Cycle usable) const;
+
+  // Where the places of a virtual channel are: credits, flits and credits under way, and (in parts of credits) those that are neither.
+  struct Places {
+    std::int64_t held = 0;       // credits of the sender, flits and credits under way
+    std::int64_t parts = 1;      // of a credit
+    std::int64_t under_way = 0;  // parts that are no credit yet
+    std::int64_t buffers = 0;    // parts that there should be in all
+  };
+  Places places(int c, int vc) const;
+
+  void snapshot(Snapshot& snapshot, const Messages& messages);
+  void shift(Cycle later);
+  // Everything in the virtual channels of a channel goes over to those that `turn` counts them as.
+  void turn(int c, const VcTurn& turn);
+
+ private:
+  struct alignas(64) Channel {
+    RingBuffer<Flit> flits;
+    RingBuffer<Credit> credits;
+    Cycle credit_due = kNever;  // when the first credit can be used
+    bool sender_waits = false;  // wake the sender when a credit comes
+  };
+  // The wires of a channel that is narrower than a flit.
+  struct Wires {
+    Span free;                         // when they can take the next flit
+    Span credit_free;                  // and, the other way, the next credit
+    std::optional<CreditParts> parts;  // credits that the serializers may reorder
+  };
+
+  const Link& link(int c) const { return at(links_, c); }
+  // Cycles in which the sender of a channel handles a credit.
+  Cycle handling(int sender) const;
+  // Credits of which the last part leaves up to cycle `now` are on their way.
+  void take_parts(int c, Cycle now);
+  // Whether a credit that the receiver gives back in cycle `now` comes to the serializer, a cycle later, before the wires take their part
+  // of that cycle.
+  bool comes_before_part(int c, Cycle now);
+
+  Neighbour<const Shape> shape_;
+  Neighbour<Clock> clock_;
+  Neighbour<CallOrder> calls_;
+  Neighbour<Statistics> statistics_;
+  std::span<const Link> links_;
+  std::vector<Channel> channels_;
+  std::vector<Wires> wires_;
+  std::vector<std::int32_t> credits_;  // by virtual channel
+  std::vector<std::uint64_t> idle_;    // bit sets of virtual channels, by channel
+};
+
+template <class Receive>
+void Channels::deliver(int c, Cycle now, Receive receive) {
+  RingBuffer<Flit>& flits = at(channels_, c).flits;
+  do {
+    const Flit flit = flits.front();
+    flits.pop();
+    receive(flit);
+  } while (clock_->units_differ() && !flits.empty() && flits.front().time <= now);
+  if (link(c).delay < 0 && !flits.empty()) clock_->expect_flit(c, flits.front().time);
+}
+
+}  // namespace astra::packet

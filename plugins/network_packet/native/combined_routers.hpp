@@ -1,0 +1,90 @@
+// Routers that give a head its output virtual channel together with the switch (Garnet).
+//
+// Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
+// inputs. Of the packets at an input port that may take the same virtual channels of the same output, only the oldest that has a flit may
+// ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
+#pragma once
+
+#include <vector>
+
+#include "call_order.hpp"
+#include "channels.hpp"
+#include "clock.hpp"
+#include "index.hpp"
+#include "input_buffers.hpp"
+#include "messages.hpp"
+#include "neighbour.hpp"
+#include "route_computation.hpp"
+#include "shape.hpp"
+
+namespace astra::packet {
+
+class CombinedRouters {
+ public:
+  // Without routers where those of the shape are of the other kind.
+  CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
+                  RouteComputation& routes);
+
+  // A cycle of a router; and a flit that has arrived through a channel.
+  void run(int router, Cycle now);
+  void receive(int c, const Flit& flit, Cycle now);
+
+  // Round-robin pointers of all routers.
+  std::vector<int> pointers() const;
+  // Pointers that had no choice to make after cycle `since` have had no effect. The others are the same as before.
+  bool same_choices(const std::vector<int>& before, Cycle since) const;
+  // Whether the input arbiter at the end of a channel had a choice after cycle `since`.
+  bool chose(int c, Cycle since) const;
+  // Pointers go on `count` times as they did since they were `before`: by some steps, round.
+  void repeat(const std::vector<int>& before, std::int64_t count);
+
+ private:
+  // An arbiter that takes turns: where to start, and when it last had a choice, so that this mattered.
+  struct Arbiter {
+    int pointer = 0;
+    Cycle chose_at = -1;
+  };
+  struct Router {
+    std::vector<Arbiter> inputs;   // over virtual channels
+    std::vector<Arbiter> outputs;  // by output port, over input ports
+  };
+  // What an input sends to the switch.
+  struct Request {
+    int output = 0;
+    int input = 0;
+    int vc = 0;
+    int distance = 0;
+  };
+  // The oldest packet of an input that may take these virtual channels of that output.
+  struct Candidate {
+    int out = 0;
+    int first_vc = 0;
+    int vc = 0;
+    Cycle since = 0;
+  };
+
+  // The virtual channel that an input port sends to the switch, or -1. Its pointer moves on by one when there is one.
+  int choose_vc(int router, int input, Cycle now);
+  // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
+  void find_candidates(int c, Cycle arrived_by);
+  // The lowest idle virtual channel that a head may take, or -1.
+  int idle_vc(int in, const InputVc& vc) const;
+  template <class Routers, class Visit>
+  static void each_arbiter(Routers& routers, Visit visit);
+
+  Neighbour<const Shape> shape_;
+  Neighbour<Clock> clock_;
+  Neighbour<CallOrder> calls_;
+  Neighbour<Channels> channels_;
+  Neighbour<InputBuffers> inputs_;
+  Neighbour<Messages> messages_;
+  Neighbour<RouteComputation> routes_;
+  std::vector<Router> routers_;
+
+  // Scratch of a router's cycle.
+  std::vector<Request> requests_;
+  std::vector<Candidate> candidates_;
+  std::vector<int> best_;  // by output port: index of a request, or -1
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,96 @@
+#include "domain.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "deadlock.hpp"
+
+namespace astra::packet {
+
+void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
+  steady_.forget();
+  parts_.interfaces.send(now, source, destination, vnet, bytes, number, awake);
+}
+
+void Domain::attach(Traffic* traffic) {
+  has_traffic_ = traffic != nullptr;
+  parts_.interfaces.attach(traffic);
+}
+
+void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
+  if (passing_ > 0) steady_.pass(parts_, std::exchange(passing_, 0));
+  step(time);
+  if (parts_.messages.take_arrived(arrived)) steady_.forget();
+  const int lane = parts_.interfaces.packet_maker();
+  if (lane < 0 || !shape_->rules.extrapolate || shape_->rhythm == kNever || has_traffic_ || parts_.clock.next() == kNever) return;
+  if (steady_.look(parts_, lane, time)) passing_ = steady_.periods;
+}
+
+void Domain::step(Cycle time) {
+  const int routers = shape_->routers();
+  const bool combined = shape_->rules.allocation == Allocation::combined;
+  parts_.interfaces.begin_cycle();
+  auto act = [&](int unit) {
+    if (unit >= routers) {
+      parts_.interfaces.run(unit - routers, time);
+    } else if (combined) {
+      parts_.combined.run(unit, time);
+    } else {
+      parts_.staged.run(unit, time);
+    }
+  };
+  parts_.clock.run(time, [&](int c) { receive(c, time); }, act);
+}
+
+void Domain::receive(int c, Cycle now) {
+  const int sink = at(shape_->link, c).sink;
+  parts_.channels.deliver(c, now, [&](const Flit& flit) {
+    if (!shape_->is_router(sink)) {
+      parts_.interfaces.receive(sink - shape_->routers(), flit, now);
+    } else if (shape_->rules.allocation == Allocation::combined) {
+      parts_.combined.receive(c, flit, now);
+    } else {
+      parts_.staged.receive(c, flit, now);
+    }
+  });
+}
+
+void Domain::catch_up(Cycle time) {
+  if (passing_ == 0) return;
+  const std::int64_t whole = std::min(passing_, (time - parts_.clock.now()) / steady_.period);
+  passing_ = 0;
+  steady_.pass(parts_, whole);
+  steady_.forget();
+  while (parts_.clock.next() <= time) step(parts_.clock.next());
+}
+
+std::vector<std::int64_t> Domain::signature(Cycle now) {
+  for (int c = 0; c < shape_->channels(); ++c) parts_.channels.take_credits(c, now);
+  parts_.messages.clear();
+  steady_.forget();
+  return SteadyState::signature(parts_, now);
+}
+
+std::vector<std::string> Domain::waiting() const { return packet::waiting(*shape_, parts_.channels, parts_.inputs); }
+
+std::string Domain::check() const {
+  for (int c = 0; c < shape_->channels(); ++c) {
+    const std::string& name = at(shape_->name, c);
+    for (int v = 0; v < shape_->vc_count(c); ++v) {
+      const std::int64_t buffered = parts_.inputs.vc(c, v).buffer.size();
+      const Channels::Places places = parts_.channels.places(c, v);
+      const std::int64_t held = places.held + buffered;
+      if (held * places.parts + places.under_way != places.buffers) {
+        return name + ": credits, flits and credits under way add up to " + std::to_string(held);
+      }
+      if (buffered * places.parts > places.buffers) return name + ": more flits than buffers";
+      if (!parts_.inputs.in_order(c, v)) return name + ": flits out of order";
+    }
+  }
+  if (outstanding() > 0) return "";
+  if (parts_.inputs.any_flits()) return "flits are left though all messages have arrived";
+  if (parts_.messages.packets_under_way() > 0) return "packets are left though all messages have arrived";
+  return "";
+}
+
+}  // namespace astra::packet

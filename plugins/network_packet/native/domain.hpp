@@ -1,0 +1,64 @@
+// A network, or a part of one that shares no link, buffer or arbiter with others: its parts, run cycle by cycle.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "flit.hpp"
+#include "parts.hpp"
+#include "shape.hpp"
+#include "statistics.hpp"
+#include "steady_state.hpp"
+
+namespace astra::packet {
+
+class Domain {
+ public:
+  explicit Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {}
+
+  // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
+  // one where the interface is `awake` and that matters.
+  void inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
+  // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
+  bool awake(int lane, Cycle now) const { return parts_.interfaces.awake(lane, now); }
+
+  // The next cycle in which anything happens, or kNever.
+  Cycle next() const { return passing_ == 0 ? parts_.clock.next() : parts_.clock.next() + passing_ * steady_.period; }
+  // Bring a domain that passes over periods to the end of cycle `time`, in which nothing arrives.
+  void catch_up(Cycle time);
+  // Run one cycle, which must be next(). Numbers of messages that have arrived are appended to `arrived`.
+  void run(Cycle time, std::vector<std::uint64_t>& arrived);
+  // Messages that have not arrived.
+  std::int64_t outstanding() const { return parts_.messages.outstanding(); }
+  const Shape& shape() const { return *shape_; }
+  const Statistics& statistics() const { return parts_.statistics; }
+
+  // No message is under way and nothing is left to do (credits may still be on their way).
+  bool rests() const { return outstanding() == 0 && next() == kNever; }
+  // All that decides what will happen, relative to `now`, of a domain at rest.
+  std::vector<std::int64_t> signature(Cycle now);
+  void clear_statistics() { parts_.statistics = Statistics(shape_->channels()); }
+
+  // For each link that blocks something for ever, what holds it (see deadlock.hpp).
+  std::vector<std::string> waiting() const;
+  // Checks what must always hold; returns what does not, or nothing.
+  std::string check() const;
+
+  // Synthetic traffic makes messages by itself, through the interfaces; meanwhile no periods are passed over.
+  void attach(Traffic* traffic);
+  Interfaces& interfaces() { return parts_.interfaces; }
+
+ private:
+  void step(Cycle time);
+  // The first flit on a channel has arrived.
+  void receive(int c, Cycle now);
+
+  std::shared_ptr<const Shape> shape_;
+  Parts parts_;
+  SteadyState steady_;
+  std::int64_t passing_ = 0;  // periods to be passed over before the next cycle
+  bool has_traffic_ = false;
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,78 @@
+// Input buffers of routers: the flits of every virtual channel, and what the router at its end knows of the packet in front.
+#pragma once
+
+#include <vector>
+
+#include "bits.hpp"
+#include "channels.hpp"
+#include "clock.hpp"
+#include "flit.hpp"
+#include "index.hpp"
+#include "messages.hpp"
+#include "neighbour.hpp"
+#include "ring_buffer.hpp"
+#include "shape.hpp"
+#include "snapshot.hpp"
+#include "statistics.hpp"
+
+namespace astra::packet {
+
+enum class VcState : std::uint8_t { idle, allocating, active };
+
+struct alignas(64) InputVc {
+  RingBuffer<Flit> buffer;
+  Cycle since = 0;            // combined: arrival of the head; staged: when it can ask for an output virtual channel
+  std::int32_t out = -1;      // channel
+  std::int16_t out_port = 0;  // its number among the outputs of the router
+  std::int16_t first_vc = 0;  // the virtual channels there that the packet may take
+  std::int16_t end_vc = 0;
+  std::int16_t out_vc = -1;  // the one it has
+  VcState state = VcState::idle;
+  std::int32_t channel = 0;  // it belongs to, and its number there
+  std::int16_t number = 0;
+};
+
+class InputBuffers {
+ public:
+  InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics);
+
+  InputVc& vc(int c, int number) { return at(vcs_, shape_->vc_index(c, number)); }
+  const InputVc& vc(int c, int number) const { return at(vcs_, shape_->vc_index(c, number)); }
+  // The virtual channels of a router's inputs, which stand together.
+  InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
+
+  // A flit comes into the buffer of its virtual channel.
+  void push(int c, const Flit& flit);
+  // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
+  void forward(int c, int number, Cycle now);
+
+  bool has_flits(int c) const { return next_bit(occupied(c), 0, shape_->vc_count(c)) >= 0; }
+  bool router_has_flits(int r) const;
+  bool any_flits() const;
+  // Calls visit(number) for each virtual channel of a channel that holds flits, in order of number.
+  template <class Visit>
+  void each_occupied(int c, Visit visit) const {
+    each_bit(occupied(c), index(shape_->vc_count(c) + 63) / 64, visit);
+  }
+  // Packets in a buffer follow one another, each from head to tail.
+  bool in_order(int c, int number) const;
+
+  void snapshot(Snapshot& snapshot, const Messages& messages) const;
+  void shift(Cycle later);
+  // Everything in the virtual channels of a channel goes over to those that `turn` counts them as.
+  void turn(int c, const VcTurn& turn);
+
+ private:
+  const std::uint64_t* occupied(int c) const { return &at(occupied_, at(links_, c).bit_base); }
+  std::uint64_t* occupied(int c) { return &at(occupied_, at(links_, c).bit_base); }
+
+  Neighbour<const Shape> shape_;
+  Neighbour<const Clock> clock_;
+  Neighbour<Channels> channels_;
+  Neighbour<Statistics> statistics_;
+  std::span<const Link> links_;
+  std::vector<InputVc> vcs_;
+  std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels that hold flits, by channel
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,91 @@
+// Network interfaces: messages become packets, packets get virtual channels, flits leave one a cycle; what arrives is consumed at once.
+//
+// An interface has a lane for each virtual network, or several: a queue of messages, and a channel to and from a router of its own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "channels.hpp"
+#include "clock.hpp"
+#include "index.hpp"
+#include "messages.hpp"
+#include "neighbour.hpp"
+#include "ring_buffer.hpp"
+#include "shape.hpp"
+#include "snapshot.hpp"
+#include "statistics.hpp"
+
+namespace astra::packet {
+
+class Traffic;
+
+class Interfaces {
+ public:
+  Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics);
+
+  // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
+  // one where the interface is `awake` and that matters.
+  void send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
+  // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
+  bool awake(int lane, Cycle now) const;
+
+  // A cycle of a lane; and a flit that has arrived in it.
+  void run(int lane, Cycle now);
+  void receive(int lane, const Flit& flit, Cycle now);
+  // A lane that has made a packet in this cycle, or -1.
+  int packet_maker() const { return packet_maker_; }
+  void begin_cycle() { packet_maker_ = -1; }
+  // Packets that the oldest message of a lane has still to make.
+  std::int64_t unmade(int lane) const;
+
+  // Synthetic traffic makes messages by itself, of one packet that may leave in the cycle in which it is created.
+  void attach(Traffic* traffic) { traffic_ = traffic; }
+  void create(Cycle created, int lane, int destination, int flits);
+  int node_of(int lane) const { return at(shape_->lane, lane).node; }
+  void wake(int lane, Cycle time) { clock_->wake(unit(lane), time); }
+  // Forgets all messages, or parts of them, that have not been made into packets.
+  void drop_messages();
+
+  void snapshot(Snapshot& snapshot) const;
+  // By channel, how its virtual channels are counted: on the way out of an interface, from the next in turn on.
+  std::vector<VcTurn> turns() const;
+  // The virtual channel that is next in turn, of one lane and of each.
+  int pointer(int lane) const { return at(lanes_, lane).pointer; }
+  std::vector<int> pointers() const;
+  void shift(Cycle later);
+  // Everything in the virtual channels of a lane goes over to those that `turn` counts them as.
+  void turn(int lane, const VcTurn& turn);
+
+ private:
+  struct Lane {
+    RingBuffer<std::uint32_t> messages;
+    RingBuffer<std::uint32_t> packets;  // made, not yet sent completely, oldest first
+    RingBuffer<std::uint16_t> vcs;      // of these packets
+    int pointer = 0;                    // where to look for an idle virtual channel next
+    std::int32_t sent = 0;              // flits of the first packet
+    Cycle called_at = -1;               // when it last got a message, had anything to do, made a packet, sent a flit
+    Cycle worked_at = -1;
+    Cycle made_at = -1;
+    Cycle sent_at = -1;
+  };
+
+  int unit(int lane) const { return shape_->routers() + lane; }
+  // One packet of the oldest message, into an idle virtual channel found round-robin.
+  void make_packet(int lane, Cycle now);
+  // The first virtual channel from `first` on and below `end` that can be given to a packet, or -1.
+  int idle_from(int c, int first, int end) const;
+  // A flit of the oldest packet, if its virtual channel has a credit.
+  void send_flit(int lane, Cycle now);
+
+  Neighbour<const Shape> shape_;
+  Neighbour<Clock> clock_;
+  Neighbour<Channels> channels_;
+  Neighbour<Messages> messages_;
+  Neighbour<Statistics> statistics_;
+  std::vector<Lane> lanes_;
+  int packet_maker_ = -1;
+  Traffic* traffic_ = nullptr;
+};
+
+}  // namespace astra::packet

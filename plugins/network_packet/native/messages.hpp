@@ -1,0 +1,67 @@
+// Messages and their packets that are under way, by number. A message is cut into packets by its source, and has arrived when its
+// destination has received the last flit of every packet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flit.hpp"
+#include "index.hpp"
+#include "snapshot.hpp"
+
+namespace astra::packet {
+
+class Messages {
+ public:
+  explicit Messages(int packet_flits) : packet_flits_(packet_flits) {}
+
+  // A new message of which all packets are still to be made. Returns its number.
+  std::uint32_t add(Message message);
+  Message& message(std::uint32_t number) { return messages_[number]; }
+  const Message& message(std::uint32_t number) const { return messages_[number]; }
+  // Packets of it that are not made will not be.
+  void drop_rest(std::uint32_t number);
+
+  // The next packet of a message. Returns its number.
+  std::uint32_t make_packet(std::uint32_t message, int vnet, Cycle now);
+  Packet& packet(std::uint32_t number) { return packets_[number]; }
+  const Packet& packet(std::uint32_t number) const { return packets_[number]; }
+  // The last flit of a packet has reached its destination.
+  void receive_packet(std::uint32_t number);
+
+  // Messages that have not arrived, and packets that have not.
+  std::int64_t outstanding() const { return outstanding_; }
+  std::uint32_t packets_under_way() const { return static_cast<std::uint32_t>(packets_.size() - free_packets_.size()); }
+  // Appends what senders call the messages (Message::number) that have arrived since this was last asked. Returns whether any have.
+  bool take_arrived(std::vector<std::uint64_t>& arrived);
+  // Forgets the room that messages had which have all arrived.
+  void clear();
+
+  // For the finder of steady states: messages, without how many packets they have still to make; and a packet, which is described where its
+  // last flit is: with that, or in the interface that has not sent it yet. The other flits come before it on its way, which virtual
+  // channels give.
+  void snapshot(Snapshot& snapshot) const;
+  void snapshot_packet(Snapshot& snapshot, std::uint32_t number) const;
+  // A flit on a link or in a buffer whose virtual channels are counted by `turn`.
+  void snapshot_flit(Snapshot& snapshot, const Flit& flit, const VcTurn& turn) const;
+  // Messages that there is room for.
+  std::size_t count() const { return messages_.size(); }
+  // By message, packets that are still to be made.
+  std::vector<std::int64_t> unmade() const;
+  // How often what has happened since they were `before` can happen again before a message comes to its last packets; 0 if no packet was
+  // made.
+  std::int64_t repetitions(const std::vector<std::int64_t>& before) const;
+  // It has happened `count` times more, and the cycle is `later`.
+  void repeat(const std::vector<std::int64_t>& before, std::int64_t count, Cycle later);
+
+ private:
+  int packet_flits_;
+  std::vector<Packet> packets_;
+  std::vector<std::uint32_t> free_packets_;
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> free_messages_;
+  std::vector<std::uint64_t> arrived_;
+  std::int64_t outstanding_ = 0;
+};
+
+}  // namespace astra::packet

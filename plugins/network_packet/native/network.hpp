@@ -1,0 +1,123 @@
+// A network: domains that share no link, buffer or arbiter, in step. Times are picoseconds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <queue>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "domain.hpp"
+#include "index.hpp"
+#include "interrupt.hpp"
+#include "vnet_choice.hpp"
+
+namespace astra::packet {
+
+inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+// A message that cannot be carried.
+struct RouteError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Nothing moves any more, and messages are under way. The text has a line for every channel that waits.
+struct Deadlock : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Network {
+ public:
+  // With `representatives`, domains of one form that do the same are simulated once.
+  // Throws std::invalid_argument where `vnet_choice` names others than `vnets`.
+  Network(int npus, int vnets, VnetChoice vnet_choice, std::int64_t clock_ps, bool representatives);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
+  void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
+  // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
+  void wake_senders() { wake_senders_ = true; }
+
+  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue);
+  // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
+  // Deadlock where there is no limit, nothing arrives any more and something should; Interrupted between two cycles, and one can go on.
+  bool advance(std::int64_t until);
+  std::int64_t next_event() const;
+
+  std::int64_t time = 0;
+  std::vector<std::uint64_t> arrived;
+
+  // Domains as they were added: form, and counters so far.
+  std::size_t domains() const { return instances_.size(); }
+  const Shape& shape(std::size_t index) const { return group_of(index).domain->shape(); }
+  Statistics statistics(std::size_t index) const;
+  std::int64_t clock_ps() const { return clock_ps_; }
+  Cycle now() const { return now_; }
+  // Who is told, now and then within a long `advance`, how far it is; an empty one: nobody.
+  void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
+  std::string check() const;
+
+ private:
+  struct Place {
+    int instance = -1;
+    int node = -1;
+  };
+  // A domain that was added. Those that have done the same so far are members of one group, and one state stands for all.
+  struct Instance {
+    int group = 0;
+    std::vector<std::int64_t> earlier;  // counters before it came into its group
+  };
+  struct Group {
+    std::unique_ptr<Domain> domain;
+    std::vector<int> members;
+    std::vector<std::vector<std::uint64_t>> numbers;  // of a message, by member; its number in the domain is its place here
+    std::vector<std::uint64_t> free;
+  };
+  // A message that is sent in a cycle that has not been run yet.
+  struct Later {
+    Cycle cycle;
+    std::uint64_t order;
+    std::uint64_t number;
+    std::int64_t bytes;
+    int source;
+    int destination;
+    int vnet;
+    bool operator>(const Later& other) const { return cycle != other.cycle ? cycle > other.cycle : order > other.order; }
+  };
+
+  Cycle next_cycle() const;
+  const Group& group_of(std::size_t instance) const { return at(groups_, instances_[instance].group); }
+  Group& group_of(std::size_t instance) { return at(groups_, instances_[instance].group); }
+  bool awake(int npu, Cycle cycle);
+  void send_all(Cycle cycle);
+  void merge(int group, Cycle cycle);
+  int split(int group, const std::vector<int>& members);
+
+  // The virtual network of a message, as declared, or -1.
+  int vnet_of(int source, int destination, int queue) const;
+  // The one with the shortest way, of several the first, or -1.
+  int nearest_vnet(int source, int destination) const;
+  const Place& place(int npu, int vnet) const { return at(places_, npu * vnets_ + vnet); }
+  void report_deadlock() const;
+
+  int npus_;
+  int vnets_;
+  VnetChoice vnet_choice_;
+  std::int64_t clock_ps_;
+  bool representatives_;
+  std::vector<Instance> instances_;
+  std::vector<Group> groups_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<Place> places_;
+  std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
+  std::uint64_t injected_ = 0;
+  bool same_cycle_ = false;
+  bool wake_senders_ = false;
+  Interruptible interruptible_;
+  Cycle now_ = -1;  // all cycles up to this one have been run
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,48 @@
+// The parts of a domain, in the order in which they build on one another. Each owns its arrays and knows only the parts given to it.
+#pragma once
+
+#include "call_order.hpp"
+#include "channels.hpp"
+#include "clock.hpp"
+#include "combined_routers.hpp"
+#include "input_buffers.hpp"
+#include "interfaces.hpp"
+#include "messages.hpp"
+#include "route_computation.hpp"
+#include "shape.hpp"
+#include "staged_routers.hpp"
+#include "statistics.hpp"
+
+namespace astra::packet {
+
+struct Parts {
+  explicit Parts(const Shape& of)
+      : shape(of),
+        clock(of),
+        statistics(of.channels()),
+        messages(of.rules.packet_flits),
+        calls(of),
+        channels(of, clock, calls, statistics),
+        inputs(of, clock, channels, statistics),
+        routes(of, clock, channels),
+        combined(of, clock, calls, channels, inputs, messages, routes),
+        staged(of, clock, channels, inputs, messages, routes),
+        interfaces(of, clock, channels, messages, statistics) {}
+  // Parts in the same state, which speak with each other (see neighbour.hpp).
+  Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
+  Parts& operator=(const Parts& other) = default;
+
+  Neighbour<const Shape> shape;
+  Clock clock;
+  Statistics statistics;
+  Messages messages;
+  CallOrder calls;
+  Channels channels;
+  InputBuffers inputs;
+  RouteComputation routes;
+  CombinedRouters combined;  // routers of the shape are of one kind;
+  StagedRouters staged;      // the other part is empty
+  Interfaces interfaces;
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,75 @@
+#include "route_computation.hpp"
+
+namespace astra::packet {
+
+namespace {
+
+std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vigna)
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  return state * 0x2545F4914F6CDD1DULL;
+}
+
+}  // namespace
+
+RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Channels& channels)
+    : shape_(shape), clock_(clock), channels_(channels), sprayed_(shape.router.size()) {
+  for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
+}
+
+void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
+  vc.out = route(r, in, packet);
+  vc.out_port = static_cast<std::int16_t>(at(shape_->link, vc.out).source_port);
+  const auto [first, end] = shape_->vcs_of(vc.out, packet.vnet, packet.vc_class);
+  vc.first_vc = static_cast<std::int16_t>(first);
+  vc.end_vc = static_cast<std::int16_t>(end);
+  vc.out_vc = -1;
+}
+
+int RouteComputation::route(int r, int in, Packet& packet) {
+  const RouterSpec& router = at(shape_->router, r);
+  const RouteChoice choice = shape_->rules.choice;
+  int out = shape_->first_hop(r, in, packet.destination, packet.vnet);
+  if (at(shape_->link, out).dimension < 0) return out;
+  if (!router.spray.empty()) {
+    out = router.spray[at(sprayed_, r)++ % router.spray.size()];
+  } else if (choice == RouteChoice::first || !shape_->routes.several_ways(r, packet.destination)) {
+    // There is nothing to choose.
+  } else if (choice == RouteChoice::random) {
+    const std::vector<int> all = shape_->routes.next_hops(r, packet.destination);
+    out = all[(next_random(at(random_, r)) >> 33) % all.size()];
+  } else {
+    out = most_free(r, packet.destination);
+  }
+  ++packet.hops;
+  packet.vc_class = static_cast<std::uint8_t>(shape_->next_class(in, out, packet.destination, packet.vc_class));
+  return out;
+}
+
+int RouteComputation::most_free(int r, int destination) {
+  int out = -1;
+  std::int64_t most = -1;
+  for (int candidate : shape_->routes.next_hops(r, destination)) {
+    channels_->take_credits(candidate, clock_->now());
+    const std::int64_t places = channels_->free_places(candidate);
+    if (places <= most) continue;
+    most = places;
+    out = candidate;
+  }
+  return out;
+}
+
+void RouteComputation::snapshot(Snapshot& snapshot) const {
+  for (int r = 0; r < shape_->routers(); ++r) {
+    const std::vector<int>& spray = at(shape_->router, r).spray;
+    if (!spray.empty()) snapshot.put(static_cast<std::int64_t>(at(sprayed_, r) % spray.size()));
+    if (shape_->rules.choice == RouteChoice::random) snapshot.put(static_cast<std::int64_t>(at(random_, r)));
+  }
+}
+
+void RouteComputation::repeat(const std::vector<std::uint32_t>& before, std::int64_t count) {
+  for (std::size_t r = 0; r < sprayed_.size(); ++r) sprayed_[r] += static_cast<std::uint32_t>(count) * (sprayed_[r] - before[r]);
+}
+
+}  // namespace astra::packet

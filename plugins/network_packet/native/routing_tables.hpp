@@ -1,0 +1,114 @@
+// Routing tables: where a router sends a packet for a node, and the classes of virtual channels that keep these ways from deadlock.
+//
+// Packets cross the dimensions in order, and each on a shortest way: a router looks up the first dimension in which it differs from the
+// node. Packets in different classes do not wait for each other, so classes cut the circles that the ways of a dimension form.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "index.hpp"
+#include "rules.hpp"
+
+namespace astra::packet {
+
+class RoutingTables {
+ public:
+  // Of routers and channels that are added before `make`.
+  RoutingTables(const Rules& rules, const std::vector<RouterSpec>& routers, std::vector<ChannelSpec>& channels,
+                const std::vector<int>& sizes, const std::vector<int>& node_router)
+      : rules(rules), router(routers), channel(channels), sizes(sizes), node_router(node_router) {}
+
+  // Tables, and the classes of virtual channels that the ways need; gives links an order where they have none and need one. Throws
+  // std::invalid_argument if a node cannot reach another.
+  void make();
+
+  // The entry of a router and a node: the place of a channel among the router's outputs, or one of kHere and kNoWay, and kSeveral.
+  static constexpr std::uint16_t kSeveral = 0x8000;  // there are several next channels
+  static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
+  static constexpr std::uint16_t kHere = 0x7fff;
+  static constexpr std::uint16_t kNoWay = 0x7ffe;
+  std::uint16_t hop(int r, int node) const { return hop_.empty() ? look_up(r, node) : hop_[index(r) * node_router.size() + index(node)]; }
+  // Whether there may be more than one next channel.
+  bool several_ways(int r, int node) const { return (hop(r, node) & kSeveral) != 0; }
+  // All next channels of shortest ways in the first dimension in which router and node differ.
+  std::vector<int> next_hops(int r, int node) const;
+  // That dimension, or -1.
+  int differing_dimension(int r, int node) const {
+    const std::size_t count = sizes.size();
+    const int* const here = &coordinate_[index(r) * count];
+    const int* const there = &coordinate_[index(at(node_router, node)) * count];
+    for (std::size_t d = 0; d < count; ++d) {
+      if (here[d] != there[d]) return static_cast<int>(d);
+    }
+    return -1;
+  }
+  // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. With bubbles, rings need
+  // one. Without any means against deadlock all are 1.
+  const std::vector<int>& vc_classes() const { return classes_; }
+  // Calls visit(channel) for every channel that a packet for position `wanted` of a dimension may take from router `r`.
+  template <class Visit>
+  void each_way(int d, int r, int wanted, Visit visit) const;
+
+ private:
+  friend class Balance;
+
+  static constexpr std::size_t kMostHops = 1 << 16;
+
+  int routers() const { return static_cast<int>(router.size()); }
+  int nodes() const { return static_cast<int>(node_router.size()); }
+  // The entry of a router and a node in the table of their dimension.
+  std::uint16_t look_up(int r, int node) const;
+  // tables.cpp
+  void make_tables();
+  // One table over all dimensions, where the network is small.
+  void make_hops();
+  // By router and position of a dimension, the cost of the shortest way.
+  void measure_distances(int d);
+  // Throws where a router of a node has no way to a position.
+  void check_ways(int d) const;
+  // Of each router, the links of the dimension from the nearest position.
+  std::vector<int> heights(int d) const;
+  // Calls visit(place) for every output of a router, by place, that is on a shortest way to position `wanted` of a dimension.
+  template <class Visit>
+  void each_shortest(int d, int r, int wanted, Visit visit) const;
+  // By height, what a destination is divided by before it chooses among several ways.
+  std::vector<std::size_t> strides(int d, const std::vector<int>& height) const;
+  // balance.cpp
+  // Loads the links of a dimension evenly when every NPU sends as much to every other one.
+  void balance(int d, std::vector<std::uint16_t>& table) const;
+  // dependencies.cpp
+  void make_classes();
+  // By channel of a dimension, the channels that packets may take next in it.
+  std::vector<std::vector<int>> followers(int d) const;
+  // Gives an order to links that have none, for classes to go by.
+  void order_links(int d);
+  // Classes of virtual channels that a packet has in a dimension, at most.
+  int most_classes(int d) const;
+
+  const Rules& rules;
+  const std::vector<RouterSpec>& router;
+  std::vector<ChannelSpec>& channel;
+  const std::vector<int>& sizes;
+  const std::vector<int>& node_router;
+  std::vector<int> classes_;                       // of virtual channels, by dimension
+  std::vector<int> coordinate_;                    // [router * dimensions + dimension]
+  std::vector<std::uint16_t> hop_;                 // [router * nodes + node]: what look_up says; empty on large networks
+  std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
+  std::vector<std::vector<int>> distance_;         // the same: the cost of the links still to cross in the dimension, or -1
+};
+
+template <class Visit>
+void RoutingTables::each_shortest(int d, int r, int wanted, Visit visit) const {
+  const int size = at(sizes, d);
+  const std::vector<int>& distance = at(distance_, d);
+  const int here = at(distance, r * size + wanted);
+  if (here <= 0) return;
+  const std::vector<int>& outputs = at(router, r).outputs;
+  for (std::size_t place = 0; place < outputs.size(); ++place) {
+    const ChannelSpec& spec = at(channel, outputs[place]);
+    if (spec.dimension == d && at(distance, spec.sink * size + wanted) == here - spec.cost) visit(place);
+  }
+}
+
+}  // namespace astra::packet

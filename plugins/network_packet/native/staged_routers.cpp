@@ -1,0 +1,253 @@
+#include "staged_routers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace astra::packet {
+
+StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages,
+                             RouteComputation& routes)
+    : shape_(shape),
+      clock_(clock),
+      channels_(channels),
+      inputs_(inputs),
+      messages_(messages),
+      routes_(routes),
+      width_(shape.rules.vnets * shape.rules.vcs) {
+  if (shape.rules.allocation != Allocation::staged) return;
+  int choices = 0;
+  for (int r = 0; r < shape.routers(); ++r) {
+    const RouterSpec& spec = at(shape.router, r);
+    const int inputs_of = static_cast<int>(spec.inputs.size());
+    const int expanded = inputs_of * shape.rules.input_speedup;
+    Router& router = routers_.emplace_back();
+    router.next_vc.assign(index(expanded), 0);
+    router.vc_pointers.resize(inputs_of * width_, spec.output_ports * width_);
+    router.switch_pointers.resize(expanded, spec.output_ports);
+    router.speculative_pointers.resize(expanded, spec.output_ports);
+    choices = std::max(choices, expanded * spec.output_ports);
+    const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
+    words_.push_back(words_.back() + index(vcs + 63) / 64);
+  }
+  allocating_.resize(words_.back());
+  switching_.resize(words_.back());
+  for (BitSets& sets : starting_) sets.resize(words_.back());
+  choice_.assign(index(choices), -1);
+}
+
+void StagedRouters::run(int r, Cycle now) {
+  std::uint64_t* const start = starting(r, now);
+  std::uint64_t* const allocating = of_router(allocating_, r);
+  const std::size_t words = at(words_, r + 1) - at(words_, r);
+  for (std::size_t word = 0; word < words; ++word) allocating[word] |= std::exchange(start[word], 0);
+  speculative_.clear();
+  given_.clear();
+  if (shape_->rules.speculative) ask_speculatively(r, now);
+  const bool vcs_given = allocate_vcs(r, now);
+  const bool switched = allocate_switch(r, now);
+  if (vcs_given || switched) clock_->wake(r, now + 1);
+}
+
+void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
+  const int r = at(shape_->link, c).sink;
+  InputVc& vc = inputs_->vc(c, flit.vc);
+  const bool was_empty = vc.buffer.empty();
+  inputs_->push(c, flit);
+  if (vc.state == VcState::idle) {
+    begin_packet(r, vc, now + clock_->cycles_of(r, shape_->rules.routing_delay));
+  } else if (vc.state == VcState::active && was_empty) {
+    set_bit(of_router(switching_, r), local_of(r, vc));
+    clock_->wake(r, now);
+  }
+}
+
+void StagedRouters::begin_packet(int r, InputVc& vc, Cycle since) {
+  vc.state = VcState::allocating;
+  vc.since = since;
+  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
+  set_bit(starting(r, since), local_of(r, vc));
+  clock_->wake(r, since);
+}
+
+bool StagedRouters::allocate_vcs(int r, Cycle now) {
+  const InputVc* const vcs = inputs_->of_router(r);
+  std::uint64_t outputs = 0;
+  bool apart = at(shape_->router, r).output_ports <= 64;
+  heads_.clear();
+  each_of_router(allocating_, r, [&](int local) {
+    const InputVc& vc = vcs[local];
+    heads_.push_back(local);
+    const std::uint64_t bit = 1ULL << (vc.out_port & 63);
+    apart = apart && (outputs & bit) == 0;
+    outputs |= bit;
+    if (shape_->rules.wait_for_tail_credit) channels_->take_credits(vc.out, now);
+  });
+  if (heads_.empty()) return false;
+  if (apart) return allocate_apart(r);
+
+  asks_.clear();
+  for (int local : heads_) {
+    const InputVc& vc = vcs[local];
+    const std::uint64_t* const free = channels_->idle(vc.out);
+    const int input = arbiter_input(vc);
+    int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
+    if (out_vc < 0) channels_->wait_for_credit(vc.out);
+    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) asks_.push_back({input, vc.out_port * width_ + out_vc, local});
+  }
+  matched_.clear();
+  matcher_.match(asks_, at(routers_, r).vc_pointers, shape_->rules.input_first, matched_);
+  for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width_);
+  return !matched_.empty();
+}
+
+bool StagedRouters::allocate_apart(int r) {
+  Pointers& pointers = at(routers_, r).vc_pointers;
+  const InputVc* const vcs = inputs_->of_router(r);
+  const int inputs = static_cast<int>(pointers.of_input.size());
+  const int outputs = static_cast<int>(pointers.of_output.size());
+  bool any = false;
+  for (int local : heads_) {
+    const InputVc& vc = vcs[local];
+    const std::uint64_t* const free = channels_->idle(vc.out);
+    const int base = vc.out_port * width_;
+    const int self = arbiter_input(vc);
+    int& pointer = at(pointers.of_input, self);
+    int chosen = next_bit(free, std::max<int>(vc.first_vc, pointer - base), vc.end_vc);
+    if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
+    if (chosen < 0) {
+      channels_->wait_for_credit(vc.out);
+      continue;
+    }
+    pointer = base + chosen + 1 == outputs ? 0 : base + chosen + 1;
+    at(pointers.of_output, base + chosen) = self + 1 == inputs ? 0 : self + 1;
+    give_vc(r, local, chosen);
+    any = true;
+  }
+  return any;
+}
+
+void StagedRouters::give_vc(int r, int local, int out_vc) {
+  clear_bit(of_router(allocating_, r), local);
+  given_.push_back(local);
+  InputVc& vc = inputs_->of_router(r)[local];
+  vc.state = VcState::active;
+  vc.out_vc = static_cast<std::int16_t>(out_vc);
+  channels_->give_vc(vc.out, out_vc);
+}
+
+bool StagedRouters::has_room(const InputVc& vc) const {
+  const Flit& flit = vc.buffer.front();
+  const int needed = shape_->rules.cut_through && flit.head ? messages_->packet(flit.packet).flits : 1;
+  return channels_->credits(vc.out, vc.out_vc) >= needed;
+}
+
+void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
+  const InputVc* const vcs = inputs_->of_router(r);
+  const InputVc& vc = vcs[local];
+  const int speedup = shape_->rules.input_speedup;
+  const int place = at(shape_->link, vc.channel).sink_place;
+  const int input = speedup == 1 ? place : place * speedup + vc.number % speedup;
+  int& chosen = at(choice_, input * at(shape_->router, r).output_ports + vc.out_port);
+  if (chosen < 0) {
+    chosen = static_cast<int>(asks.size());
+    asks.push_back({input, vc.out_port, local});
+    return;
+  }
+  const int start = at(at(routers_, r).next_vc, input);
+  const int count = shape_->vc_count(vc.channel);
+  auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
+  int& other = at(asks, chosen).tag;
+  if (turn(vc.number) < turn(vcs[other].number)) other = local;
+}
+
+void StagedRouters::forget_choices(int r, const std::vector<Ask>& asks) {
+  const int ports = at(shape_->router, r).output_ports;
+  for (const Ask& ask : asks) at(choice_, ask.input * ports + ask.output) = -1;
+}
+
+void StagedRouters::ask_surely(int r, Cycle now) {
+  const InputVc* const vcs = inputs_->of_router(r);
+  asks_.clear();
+  each_of_router(switching_, r, [&](int local) {
+    const InputVc& vc = vcs[local];
+    channels_->take_credits(vc.out, now);
+    if (has_room(vc)) {
+      ask_for_switch(r, local, asks_);
+    } else {
+      channels_->wait_for_credit(vc.out);
+    }
+  });
+  forget_choices(r, asks_);
+}
+
+void StagedRouters::ask_speculatively(int r, Cycle now) {
+  const InputVc* const vcs = inputs_->of_router(r);
+  each_of_router(allocating_, r, [&](int local) {
+    const InputVc& vc = vcs[local];
+    channels_->take_credits(vc.out, now);
+    for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
+      if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
+      ask_for_switch(r, local, speculative_);
+      break;
+    }
+  });
+  forget_choices(r, speculative_);
+}
+
+bool StagedRouters::allocate_switch(int r, Cycle now) {
+  ask_surely(r, now);
+  for (int local : given_) set_bit(of_router(switching_, r), local);
+  matched_.clear();
+  if (!asks_.empty()) matcher_.match(asks_, at(routers_, r).switch_pointers, shape_->rules.input_first, matched_);
+  for (const Ask& ask : matched_) cross(r, ask, now);
+  if (speculative_.empty()) return !matched_.empty();
+  cross_speculative(r, now);
+  return true;
+}
+
+void StagedRouters::cross_speculative(int r, Cycle now) {
+  std::vector<Ask> guessed;
+  matcher_.match(speculative_, at(routers_, r).speculative_pointers, shape_->rules.input_first, guessed);
+  for (const Ask& ask : guessed) {
+    const InputVc& vc = inputs_->of_router(r)[ask.tag];
+    bool taken = vc.state != VcState::active || !has_room(vc);
+    for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
+    if (!taken) cross(r, ask, now);
+  }
+}
+
+void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
+  InputVc& vc = inputs_->of_router(r)[ask.tag];
+  const int next = vc.number + shape_->rules.input_speedup;
+  const int count = shape_->vc_count(vc.channel);
+  at(at(routers_, r).next_vc, ask.input) = next < count ? next : next - count;
+  inputs_->forward(vc.channel, vc.number, now);
+  if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(of_router(switching_, r), ask.tag);
+  if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
+}
+
+void StagedRouters::snapshot(Snapshot& snapshot) const {
+  for (std::uint64_t word : allocating_) snapshot.put(static_cast<std::int64_t>(word));
+  for (const Router& router : routers_) {
+    for (const std::vector<int>* pointers :
+         {&router.next_vc, &router.vc_pointers.of_input, &router.vc_pointers.of_output, &router.switch_pointers.of_input,
+          &router.switch_pointers.of_output, &router.speculative_pointers.of_input, &router.speculative_pointers.of_output}) {
+      for (int pointer : *pointers) snapshot.put(pointer);
+    }
+  }
+}
+
+// Only the sets by time move: pointers of a repeated period are where they were.
+void StagedRouters::shift(Cycle later) {
+  for (int r = 0; r < static_cast<int>(routers_.size()); ++r) {
+    const Cycle by = clock_->own_cycle(r, later) & 3;
+    for (std::size_t word = at(words_, r); word < at(words_, r + 1); ++word) {
+      std::array<std::uint64_t, 4> turned{};
+      for (std::size_t slot = 0; slot < 4; ++slot) turned[slot] = starting_[slot][word];
+      std::rotate(turned.begin(), turned.end() - by, turned.end());
+      for (std::size_t slot = 0; slot < 4; ++slot) starting_[slot][word] = turned[slot];
+    }
+  }
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,133 @@
+#include "traffic.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "domain.hpp"
+#include "index.hpp"
+
+namespace astra::packet {
+
+namespace {
+
+constexpr double kAlways = -27;   // a logarithm of less than 1e-11
+constexpr Cycle kLookAhead = 63;  // a lane is looked at this often while it waits for its next packet
+
+}  // namespace
+
+Traffic::Traffic(TrafficOptions options, const Shape& shape)
+    : periods(index(options.periods)), options_(std::move(options)), next_(index(shape.lanes())) {
+  std::uint64_t seed = options_.seed;
+  for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
+    seed += 0x9E3779B97F4A7C15ULL;
+    std::uint64_t mixed = seed;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+    word = mixed ^ (mixed >> 31);
+  }
+  for (const LaneSpec& lane : shape.lane) {
+    const double rate = options_.rate / options_.packet_flits / shape.lanes_of(lane.node, lane.vnet).count;
+    log_idle_.push_back(std::log1p(-std::min(rate, 1.0 - 1e-12)));
+  }
+  for (int lane = 0; lane < shape.lanes(); ++lane) at(next_, lane) = gap(lane) - 1;
+}
+
+std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
+  auto rotated = [](std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); };
+  const std::uint64_t result = rotated(state_[0] + state_[3], 23) + state_[0];
+  const std::uint64_t shifted = state_[1] << 17;
+  state_[2] ^= state_[0];
+  state_[3] ^= state_[1];
+  state_[1] ^= state_[2];
+  state_[0] ^= state_[3];
+  state_[2] ^= shifted;
+  state_[3] = rotated(state_[3], 45);
+  return result;
+}
+
+double Traffic::uniform() { return (static_cast<double>(random() >> 11) + 0.5) * 0x1.0p-53; }
+
+// Cycles to the next packet of a lane that makes one with the same probability in every cycle.
+Cycle Traffic::gap(int lane) {
+  const double log_idle = at(log_idle_, lane);
+  if (log_idle < kAlways) return 1;
+  return 1 + static_cast<Cycle>(std::min(std::log(uniform()) / log_idle, 1e15));
+}
+
+int Traffic::destination(int source) {
+  const int fixed = at(options_.target, source);
+  if (fixed >= 0) return fixed;
+  const auto nodes = static_cast<std::uint64_t>(options_.target.size());
+  if (options_.hot_share > 0 && uniform() < options_.hot_share) return options_.hot_node;
+  if (options_.to_self) return static_cast<int>((static_cast<unsigned __int128>(random()) * nodes) >> 64);
+  const int drawn = static_cast<int>((static_cast<unsigned __int128>(random()) * (nodes - 1)) >> 64);
+  return drawn < source ? drawn : drawn + 1;
+}
+
+// The measured period in which a time falls, or -1.
+int Traffic::period_of(Cycle time) const {
+  const Cycle since = time - options_.warm_up;
+  return since < 0 || since >= options_.period * options_.periods ? -1 : static_cast<int>(since / options_.period);
+}
+
+void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
+  Cycle& next = at(next_, lane);
+  while (next <= now) {
+    interfaces.create(next, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
+    const int period = period_of(next);
+    if (period >= 0) {
+      at(periods, period).offered_flits += options_.packet_flits;
+      ++pending_;
+    }
+    next += gap(lane);
+  }
+  interfaces.wake(lane, std::min(next, now + kLookAhead));
+}
+
+void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
+  const int arrived = period_of(now);
+  if (arrived >= 0) at(periods, arrived).accepted_flits += packet.flits;
+  const int created = period_of(message.created);
+  if (created < 0) return;
+  --pending_;
+  PeriodFigures& figures = at(periods, created);
+  const Cycle latency = now - message.created;
+  ++figures.packets;
+  figures.latency += static_cast<double>(latency);
+  figures.squared += static_cast<double>(latency) * static_cast<double>(latency);
+  figures.in_network += static_cast<double>(now - packet.injected);
+  hops += packet.hops;
+  smallest = smallest == 0 ? latency : std::min(smallest, latency);
+  largest = std::max(largest, latency);
+}
+
+void Traffic::run(Domain& domain, Watcher watcher) {
+  domain.attach(this);
+  Interruptible interruptible;
+  interruptible.watch(std::move(watcher));
+  std::vector<std::uint64_t> arrived;
+  for (int l = 0; l < domain.shape().lanes(); ++l) domain.interfaces().wake(l, 0);
+  const Cycle measured = options_.warm_up + options_.period * options_.periods;
+  while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
+    interruptible.step(domain.next());
+    cycles = domain.next();
+    domain.run(cycles, arrived);
+    arrived.clear();
+  }
+  drained = pending_ == 0;
+  domain.attach(nullptr);
+}
+
+std::vector<std::string> Traffic::deadlock(Domain domain) const {
+  domain.interfaces().drop_messages();
+  Interruptible interruptible;
+  std::vector<std::uint64_t> arrived;
+  while (domain.next() != kNever) {
+    interruptible.step(domain.next());
+    domain.run(domain.next(), arrived);
+    arrived.clear();
+  }
+  return domain.outstanding() > 0 ? domain.waiting() : std::vector<std::string>{};
+}
+
+}  // namespace astra::packet

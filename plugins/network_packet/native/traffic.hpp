@@ -1,0 +1,76 @@
+// Synthetic traffic: every node makes packets at random, and their latency is measured.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flit.hpp"
+#include "interrupt.hpp"
+
+namespace astra::packet {
+
+class Domain;
+class Interfaces;
+class Shape;
+
+// By source, the destinations of its packets: one, or several of which one is drawn. `always` is the share of packets that go to the first
+// (hot spot) before one is drawn.
+struct TrafficOptions {
+  double rate = 0.1;  // flits per node and cycle
+  int packet_flits = 1;
+  Cycle warm_up = 1000;
+  Cycle period = 1000;
+  int periods = 3;
+  Cycle drain_limit = 100000;
+  std::uint64_t seed = 1;
+  std::vector<int> target;  // by source: destination, -1: drawn from all nodes
+  double hot_share = 0.0;   // of packets that are drawn
+  int hot_node = 0;
+  bool to_self = true;  // drawn destinations may be the source
+};
+
+struct PeriodFigures {
+  std::int64_t packets = 0;
+  double latency = 0;  // sums, in cycles
+  double in_network = 0;
+  double squared = 0;
+  std::int64_t accepted_flits = 0;
+  std::int64_t offered_flits = 0;
+};
+
+class Traffic {
+ public:
+  // A node's rate is divided among its lanes.
+  Traffic(TrafficOptions options, const Shape& shape);
+
+  // Makes the packets of a lane that are due, and asks to be called again in time.
+  void create(Interfaces& interfaces, int lane, Cycle now);
+  void received(const Message& message, const Packet& packet, Cycle now);
+  // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
+  void run(Domain& domain, Watcher watcher);
+  // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
+  std::vector<std::string> deadlock(Domain domain) const;
+
+  std::vector<PeriodFigures> periods;
+  std::int64_t hops = 0;
+  std::int64_t smallest = 0;
+  std::int64_t largest = 0;
+  bool drained = false;
+  Cycle cycles = 0;
+
+ private:
+  std::uint64_t random();
+  double uniform();
+  Cycle gap(int lane);
+  int destination(int source);
+  int period_of(Cycle time) const;
+
+  TrafficOptions options_;
+  std::vector<Cycle> next_;
+  std::int64_t pending_ = 0;  // measured packets that have not arrived
+  std::uint64_t state_[4];
+  std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,58 @@
+"""Which collective algorithm runs in which dimension."""
+
+from __future__ import annotations
+
+from astra_sim import InputError
+from astra_sim.context import Algorithm, Context
+from astra_sim.platform import Dimension, is_power_of_two
+from astra_sim.providers import CollectiveProvider
+from astra_sim.schedule import Collective
+
+
+def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Context) -> list[Algorithm]:
+    """The algorithm of each physical dimension, or fewer if the last runs over the whole platform, as `chosen` in the options.
+
+    Raises InputError where it does not fit the platform.
+    """
+    platform = context.platform
+    if isinstance(chosen, str):
+        first = None if chosen == "auto" else context.algorithm(chosen, kind.value)
+        names = [chosen] if first is not None and first.whole_platform else [chosen] * len(platform.dimensions)
+    else:
+        names = list(chosen)
+    algorithms = []
+    for index, name in enumerate(names):
+        if name == "auto" and index < len(platform.dimensions):
+            dimension = platform.dimensions[index]
+            name = _default_algorithm(kind, dimension.topology.name, dimension.size)
+        algorithms.append(context.algorithm(name, kind.value))
+        end = len(platform.dimensions) if algorithms[-1].whole_platform else index + 1
+        for number, dimension in enumerate(platform.dimensions[index:end], index):
+            _check_needs(kind, name, number, dimension, context)
+        if algorithms[-1].whole_platform and index < len(names) - 1:
+            raise InputError(f"{kind.value}: {name} runs over the whole platform, so no algorithm can follow it")
+    complete = algorithms and algorithms[-1].whole_platform
+    if len(names) > len(platform.dimensions) or (len(names) < len(platform.dimensions) and not complete):
+        raise InputError(
+            f"{kind.value} has {len(names)} algorithms ({', '.join(names)}) for {len(platform.dimensions)} dimensions;"
+            " expected one for each dimension"
+        )
+    return algorithms
+
+
+def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:
+    """Raise InputError where the topology of a dimension lacks what an algorithm needs."""
+    provider, _ = context.component("collective", name, kind.value)
+    for need in provider.missing(dimension.topology) if isinstance(provider, CollectiveProvider) else ():
+        raise InputError(
+            f"{kind.value}: {name} needs a topology with {need}, and dimension {index} ({dimension.topology.name}) has none;"
+            f" expected another algorithm, or a topology that has it (such as a switch with {need} = true)"
+        )
+
+
+def _default_algorithm(kind: Collective, topology: str, size: int) -> str:
+    if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
+        return "direct"
+    if topology == "switch" and is_power_of_two(size):
+        return "halving_doubling"
+    return "ring"

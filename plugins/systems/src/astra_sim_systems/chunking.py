@@ -1,0 +1,242 @@
+"""A system layer that cuts collectives into chunks, as those of ASTRA-sim do.
+
+A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue
+runs so many chunks at a time; the others wait in the queue's order. Where simulators differ they have other `Rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.context import Algorithm, Context
+from astra_sim.errors import AstraError, PluginError, located
+from astra_sim.graph import Communicate
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.schedule import Collective, Request, Schedule
+from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+from astra_sim.units import PS_PER_NS, scaled_float32
+
+from astra_sim_systems.algorithms import algorithms_of
+from astra_sim_systems.bus import bus_of
+from astra_sim_systems.options import ChunkingOptions
+from astra_sim_systems.queues import LaneRule, Queues
+
+URGENT_PRIORITY = 100_000_000
+
+
+@attrs.frozen
+class Stage:
+    """A dimension as one kind of collective uses it, or a communicator group, which uses the queues of a dimension."""
+
+    dimension: int
+    logical: LogicalDimension | Group
+    algorithm: Algorithm
+
+    def schedule(self, request: Request) -> Schedule:
+        """The schedule of a phase here. Raises ScheduleError naming the dimension or group."""
+        try:
+            return self.algorithm.schedule(request)
+        except AstraError as error:
+            where = f"group {list(self.logical.members)}" if isinstance(self.logical, Group) else f"dimension {self.dimension}"
+            raise located(error, where) from None
+
+
+def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
+    """Raise InputError where a stage that runs over the whole platform would be left out, with dimensions that only it serves.
+
+    It counts as its first dimension.
+    """
+    left_out = stage.dimension not in dimensions and any(dimension > stage.dimension for dimension in dimensions)
+    if stage.algorithm.whole_platform and left_out:
+        raise InputError(
+            f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(dimensions)} without"
+            f" {stage.dimension or 'the first'} are involved; expected an algorithm for each dimension"
+        )
+
+
+@attrs.frozen
+class Rules:
+    """What differs from one system layer to another.
+
+    `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError where
+    they cannot be cut; `lanes` the queues that a phase may use, with its direction; `group_algorithm` the algorithm of a collective in
+    a communicator group; `endpoint_ps` the endpoint delay of phases (algorithm, whether in a group) where it is not the system's;
+    `check` raises InputError for a collective that the system refuses.
+    """
+
+    chunk_sizes: Callable[[Collective, int, int, int], list[int]]
+    lanes: LaneRule
+    group_algorithm: Callable[[Collective], Algorithm]
+    endpoint_ps: Callable[[Algorithm, bool], int | None] = lambda algorithm, in_group: None
+    check: Callable[[Communicate], None] = lambda operation: None
+
+
+class ChunkingSystem(System):
+    """What system layers with chunks have in common: times, the algorithms of dimensions, and orders of queues and dimensions.
+
+    Computing times are cut to a clock of 1 ns. A subclass sets `rules`.
+    """
+
+    tick_ps = PS_PER_NS
+    rules: Rules
+
+    def __init__(self, options: ChunkingOptions, context: Context) -> None:
+        self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
+        self.rendezvous = context.run.rendezvous
+        self.bus = bus_of(options)
+        self.context = context
+        self.options = options
+        self.algorithms = {kind: algorithms_of(kind, getattr(options, kind.value), context) for kind in Collective}
+        self.order = self._scheduler("intra_dimension_scheduling", "queue")
+        self.dimension_order()
+
+    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
+        """A new session."""
+        return Session(self, dimensions)
+
+    def dimension_order(self) -> DimensionOrder:
+        """The chosen order of dimensions, in its first state."""
+        order = self._scheduler("inter_dimension_scheduling", "dimensions", self.context.platform)
+        if not isinstance(order, DimensionOrder):
+            raise PluginError(f"inter_dimension_scheduling: {order!r} is not a DimensionOrder")
+        return order
+
+    def _scheduler(self, key: str, orders: str, *arguments: Any) -> Any:
+        """What a scheduler plugin makes, which must order queues or dimensions."""
+        spec = getattr(self.options, key)
+        provider, _ = self.context.component("scheduler", spec, key)
+        found = getattr(provider, "orders", None)
+        if found != orders:
+            raise InputError(f"{key}: {spec} orders {found}, not {orders}")
+        order = self.context.create("scheduler", spec, key, *arguments)
+        if orders == "queue" and not callable(order):
+            raise PluginError(f"{key}: {spec} made {order!r}, which cannot be called")
+        return order
+
+
+class Session(SystemSession):
+    """A run's chunks, phases and queues."""
+
+    def __init__(self, system: ChunkingSystem, dimensions: Sequence[LogicalDimension]) -> None:
+        self._rules = system.rules
+        self._options = system.options
+        self._context = system.context
+        platform = self._platform = system.context.platform
+        self._queues = Queues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
+        active = system.options.active_chunks_per_dimension
+        self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._queues.directions for _ in ways]
+        self._stages = {kind: self._make_stages(system.algorithms[kind], dimensions) for kind in Collective}
+        self._order = system.dimension_order()
+        self.later_first = system.options.scheduling_policy == "lifo"
+        self._instances: dict[tuple[Collective, int], int] = {}
+        self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
+
+    def _make_stages(self, algorithms: Sequence[Algorithm], dimensions: Sequence[LogicalDimension]) -> list[Stage]:
+        """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm."""
+        stages = []
+        for index, logical in enumerate(dimensions):
+            algorithm = algorithms[min(logical.physical or 0, len(algorithms) - 1)]
+            if algorithm.whole_platform:
+                stages.append(Stage(index, self._platform.whole(), algorithm))
+                break
+            stages.append(Stage(index, logical, algorithm))
+        return stages
+
+    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """Cut a collective into chunks and give each its phases."""
+        stages = self._stages[operation.collective]
+        self._rules.check(operation)
+        group = self._part_of_platform(operation)
+        if operation.algorithm or group is not None:
+            return self._issue_in_one(operation, self._only_stage(operation, group))
+        _check_whole_platform(stages[-1], operation.dimensions)
+        priority = URGENT_PRIORITY if operation.urgent else None
+        dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
+        usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
+        sizes = self._chunk_sizes(operation, self._platform.npus, stages)
+        self._order.begin(operation.collective, now_ps)
+        chunks: list[ChunkPlan] = []
+        size, rest = sizes[0], sum(sizes)
+        while rest > 0:
+            taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
+            if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
+                raise PluginError(f"{type(self._order).__name__} gives a chunk of {taken} bytes of {rest} the order {list(order)}")
+            used = [stages[index] for index in order if usable[index]]
+            if not used:
+                return []
+            chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
+            rest -= taken
+        return chunks
+
+    def repeats(self, operation: Communicate) -> bool:
+        """Whether nothing takes turns."""
+        group = self._part_of_platform(operation)
+        if operation.algorithm or group is not None:
+            return not self._takes_turns(self._only_stage(operation, group))
+        stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
+        return not self._order.has_memory and not any(map(self._takes_turns, stages))
+
+    def _takes_turns(self, stage: Stage) -> bool:
+        return self._queues.take_turns(stage.dimension) or stage.algorithm.variants > 1
+
+    def _part_of_platform(self, operation: Communicate) -> Group | None:
+        """The members of a collective, None where they are all NPUs."""
+        members = operation.group
+        return Group(members) if members is not None and len(members) < self._platform.npus else None
+
+    def _only_stage(self, operation: Communicate, group: Group | None) -> Stage:
+        """All NPUs, or members in the order in which they are listed, as one dimension; chunks go through the queues of the first."""
+        if operation.algorithm:
+            algorithm = self._context.algorithm(operation.algorithm, "algorithm of one collective")
+        else:
+            algorithm = self._rules.group_algorithm(operation.collective)
+        return Stage(0, group or self._platform.whole(), algorithm)
+
+    def _issue_in_one(self, operation: Communicate, stage: Stage) -> list[ChunkPlan]:
+        if stage.logical.size == 1:
+            return []
+        priority = URGENT_PRIORITY if operation.urgent else None
+        sizes = self._chunk_sizes(operation, stage.logical.size, [stage])
+        return [ChunkPlan(priority, (self._phase(operation.collective, operation.collective, stage, size),)) for size in sizes]
+
+    def _chunk_sizes(self, operation: Communicate, npus: int, stages: Sequence[Stage]) -> list[int]:
+        """Bytes of the chunks of a collective: one where an algorithm has messages of its own sizes. Raises InputError."""
+        if not all(stage.algorithm.scales for stage in stages):
+            return [operation.bytes]
+        return self._rules.chunk_sizes(operation.collective, operation.bytes, self._options.splits, npus)
+
+    def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+        """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
+        if any(map(self._takes_turns, stages)):
+            return self._make_phases(collective, size, stages)
+        key = collective, size, tuple(stage.dimension for stage in stages)
+        if key not in self._known:
+            self._known[key] = self._make_phases(collective, size, stages)
+        return self._known[key]
+
+    def _make_phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+        steps = [(collective, stage) for stage in stages]
+        if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
+            inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
+            steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
+            steps += [(Collective.ALL_REDUCE, stage) for stage in last]
+            steps += [(Collective.ALL_GATHER, stage) for stage in reversed(inner)]
+        phases = []
+        for kind, stage in steps:
+            phase = self._phase(collective, kind, stage, size)
+            phases.append(phase)
+            size = phase.schedule.output_bytes
+        return tuple(phases)
+
+    def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
+        queue, direction = self._queues.take(collective, kind, stage.dimension, stage.logical)
+        instance = self._instances.get((collective, stage.dimension), 0)
+        self._instances[collective, stage.dimension] = instance + 1
+        in_group = isinstance(stage.logical, Group)
+        schedule = stage.schedule(Request(kind, stage.logical.size, size, direction, instance % stage.algorithm.variants, in_group))
+        endpoint_ps = self._rules.endpoint_ps(stage.algorithm, in_group)
+        # A schedule may do another collective than it is asked for; queues go by what it does.
+        return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue, endpoint_ps)

@@ -1,0 +1,33 @@
+"""The options that both system layers have."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import option
+
+
+@attrs.frozen
+class ChunkingOptions:
+    """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
+
+    scheduling_policy: str = option("lifo", choices=("lifo", "fifo"), help="lifo: later collectives go first; fifo: earlier ones")
+    endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
+    active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
+    splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")
+    all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology")
+    all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather")
+    reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter")
+    all_to_all: str | tuple[str, ...] = option("auto", help="algorithm for all-to-all")
+    collective_optimization: str = option(
+        "local_bw_aware",
+        choices=("baseline", "local_bw_aware"),
+        help="all-reduce over several dimensions: baseline does one on each; local_bw_aware reduce-scatters, all-reduces, all-gathers",
+    )
+    intra_dimension_scheduling: str = option("fifo", help="order of a queue (a scheduler plugin)")
+    inter_dimension_scheduling: str = option("ascending", help="order of dimensions (a scheduler plugin)")
+    shared_bus: bool = option(False, help="endpoints share a bus to memory (LogGP) instead of taking the endpoint delay")
+    bus_latency_ns: int = option(0, minimum=0, help="LogGP L of that bus", unit="ns")
+    bus_overhead_ns: int = option(0, minimum=0, help="LogGP o of that bus", unit="ns")
+    bus_gap_ns: int = option(0, minimum=0, help="LogGP g of that bus: between transfers", unit="ns")
+    bus_gap_per_byte_ns: float = option(0.0, minimum=0, help="LogGP G of that bus", unit="ns/byte")
+    bus_reduction_delay: int = option(1, minimum=0, help="ns that reducing 100 bytes takes beside that bus, on top of 50 ns")

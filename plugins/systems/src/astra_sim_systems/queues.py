@@ -1,0 +1,77 @@
+"""The queues of an NPU: how many each dimension has, which way round each of them goes, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.schedule import Collective
+
+
+class Lane(NamedTuple):
+    """A queue of a dimension (counted there from 0) and the direction of what passes through it: 1, or -1 for the other way round."""
+
+    place: int
+    direction: int
+
+
+LaneRule = Callable[[Collective, Collective, Sequence[int]], Sequence[Lane]]
+"""The queues that a phase may use, in turn: of (a collective, what the phase does of it, directions of the dimension's queues)."""
+
+
+def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
+    """Every queue, each in its own direction."""
+    return [Lane(place, direction) for place, direction in enumerate(directions)]
+
+
+class _Turns:
+    """How many phases each NPU has put into some queues, which take turns."""
+
+    def __init__(self) -> None:
+        self._of_all = 0
+        self._of_groups: Counter[int] = Counter()
+
+    def take(self, logical: LogicalDimension | Group) -> int:
+        """Count a phase of all NPUs or of a group; returns how many its first NPU has put there before."""
+        if not isinstance(logical, Group):
+            self._of_all += 1
+            return self._of_all - 1 + self._of_groups[0]
+        before = self._of_all + self._of_groups[logical.members[0]]
+        self._of_groups.update(logical.members)
+        return before
+
+
+class Queues:
+    """The queues of each dimension of a program. Those that a phase may use (`rule`) take turns."""
+
+    def __init__(self, dimensions: Sequence[LogicalDimension], platform: Platform, per_dimension: int, rule: LaneRule) -> None:
+        self.directions = [_directions(logical, platform, per_dimension) for logical in dimensions]
+        self._first = [sum(map(len, self.directions[:index])) for index in range(len(dimensions))]
+        self._rule = rule
+        self._lanes: dict[tuple[Collective, Collective, int], tuple[Lane, ...]] = {}
+        self._turns: dict[tuple[int, tuple[Lane, ...]], _Turns] = {}
+
+    def take(self, collective: Collective, kind: Collective, dimension: int, logical: LogicalDimension | Group) -> tuple[int, int]:
+        """The number of the queue whose turn it is for a phase that does `kind` of a collective, and the phase's direction."""
+        key = collective, kind, dimension
+        if key not in self._lanes:
+            self._lanes[key] = tuple(self._rule(collective, kind, self.directions[dimension]))
+        lanes = self._lanes[key]
+        turns = self._turns.setdefault((dimension, lanes), _Turns())
+        lane = lanes[turns.take(logical) % len(lanes)]
+        return self._first[dimension] + lane.place, lane.direction
+
+    def take_turns(self, dimension: int) -> bool:
+        """Whether a dimension has several queues."""
+        return len(self.directions[dimension]) > 1
+
+
+def _directions(logical: LogicalDimension, platform: Platform, per_dimension: int) -> Sequence[int]:
+    """Which way round each queue of a dimension goes: as its topology says, or the first half one way, the others the other way."""
+    if logical.physical is not None:
+        directions: Sequence[int] = getattr(platform.dimensions[logical.physical].topology, "queue_directions", ())
+        if directions:
+            return directions
+    return [1 if per_dimension == 1 or place < per_dimension // 2 else -1 for place in range(per_dimension)]

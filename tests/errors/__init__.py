@@ -1,0 +1,1 @@
+"""What a person sees where an input, a plugin or a machine is not as it should be."""

@@ -1,0 +1,1 @@
+"""Comparisons with figures of other simulators."""

@@ -1,0 +1,30 @@
+"""CONTRIBUTING.md names files and commands that exist."""
+
+from __future__ import annotations
+
+import re
+import runpy
+
+import pytest
+from support import ROOT
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks|\.ci)/[^` ]*|dev\.py|\.clang-format)`", PAGE)))
+LINKS = sorted(set(re.findall(r"\]\(((?!https:)[^)]+)\)", PAGE)))
+
+
+@pytest.mark.parametrize("path", PATHS + LINKS)
+def test_a_path_of_the_page_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_page_names_all_packages_and_rooms() -> None:
+    folders = [*(ROOT / "plugins").iterdir(), *(path for path in (ROOT / "core" / "src" / "astra_sim").iterdir() if path.is_dir())]
+    names = {f"{folder.name}/" for folder in folders if not folder.name.startswith(("_", "."))}
+    assert not {name for name in names if name not in PAGE}
+
+
+def test_commands_of_the_page_exist() -> None:
+    commands = runpy.run_path(str(ROOT / "dev.py"))["COMMANDS"]
+    assert set(re.findall(r"python3 dev\.py (\w+)", PAGE)) <= set(commands)
+    assert all((ROOT / script).is_file() for script in re.findall(r"bash (\S+)", PAGE))

@@ -1,0 +1,40 @@
+"""The Markdown pages: prose is wrapped alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 120
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/README.md")])
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page with their numbers, but for headings, tables, and code (fenced or indented)."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", "#", "    ")):
+            yield number, line
+
+
+def can_be_wrapped(line: str) -> bool:
+    """Whether a line has a space outside of code spans and links, behind its mark of a list."""
+    words = re.sub(r"`[^`]*`|\[[^]]*\]\([^)]*\)", "x", line.removeprefix("* ").removeprefix("- "))
+    return " " in words.strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
+    long = [number for number, line in prose(page.read_text()) if len(line) > WIDTH and can_be_wrapped(line)]
+    assert not long, f"lines of more than {WIDTH} characters: {long}"
+
+
+def test_only_prose_is_wrapped() -> None:
+    page = "# Title\n\ntext\n\n```sh\ncode\n```\n\n    code\n\n| cell |\n\n* item\n  more\n"
+    assert [(number, line) for number, line in prose(page) if line] == [(3, "text"), (13, "* item"), (14, "  more")]

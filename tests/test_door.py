@@ -1,0 +1,180 @@
+"""The door: what plugins may import is one small set of modules, which the documentation names, and ours import nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import astra_sim
+import pytest
+from astra_sim import commands
+from astra_sim.providers import FUNCTION_GROUP
+from support import ROOT
+
+KERNEL = ROOT / "core" / "src" / "astra_sim"
+PLUGIN_FILES = sorted(path for folder in ("plugins", "examples/plugins") for path in (ROOT / folder).glob("*/src/**/*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+    """Each import of a module anywhere in a file, absolute: the module, and the name that is taken from it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (("." * node.level + (node.module or ""), alias.name) for alias in node.names)
+
+
+def beyond_the_door(source: str) -> list[str]:
+    """What a source imports of the kernel that is not for plugins."""
+    public = {f"astra_sim.{module}" for module in astra_sim.PUBLIC_MODULES}
+    found = []
+    for module, name in imports(ast.parse(source)):
+        if module == "astra_sim" and name is not None:
+            allowed = name in astra_sim.__all__ or name in astra_sim.PUBLIC_MODULES
+        else:
+            allowed = module == "astra_sim" or module in public or module.partition(".")[0] != "astra_sim"
+        if not allowed or (module in public and name is not None and name.startswith("_")):
+            found.append(module if name is None else f"{module}: {name}")
+    return found
+
+
+def modules_of(name: str) -> list[Path]:
+    """The files of a public module, which may be a package."""
+    path = KERNEL / name.replace(".", "/")
+    return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+@pytest.mark.parametrize("path", [*PLUGIN_FILES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_our_plugins_and_examples_import_public_modules_alone(path: Path) -> None:
+    assert beyond_the_door(path.read_text()) == []
+
+
+def test_all_packages_are_looked_at() -> None:
+    packages = {path.parent.parent for folder in ("plugins", "examples/plugins") for path in (ROOT / folder).glob("*/src/*/__init__.py")}
+    assert packages == {Path(*path.parts[: path.parts.index("src") + 1]) for path in PLUGIN_FILES}
+    assert len(packages) > 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from astra_sim.setup.plugins import shared_plugins",
+        "from astra_sim.engine import Rule",
+        "import astra_sim.report.tables",
+        "from astra_sim import setup",
+        "from astra_sim._boundary import call",
+        "from astra_sim.providers import _distribution",
+        "def late():\n    from astra_sim.report.tables import console",
+    ],
+)
+def test_an_import_of_what_is_inside_is_found(line: str) -> None:
+    assert len(beyond_the_door(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import astra_sim",
+        "from astra_sim import Provider, toml_text",
+        "from astra_sim.system import Rule, BusOptions",
+        "import astra_sim.units",
+        "from astra_sim_chakra.trace import Trace",
+    ],
+)
+def test_an_import_through_the_door_is_right(line: str) -> None:
+    assert beyond_the_door(line) == []
+
+
+def test_the_documentation_names_the_public_modules_and_no_others() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    section = page.partition("## What a plugin may import\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [name for row in rows for name in re.findall(r"`astra_sim\.([\w.]+)`", row)] == list(astra_sim.PUBLIC_MODULES)
+
+
+def test_what_the_documentation_imports_is_public() -> None:
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.DOTALL):
+        assert beyond_the_door(block) == []
+
+
+def test_the_group_of_named_functions_is_the_documented_one() -> None:
+    for page in ("compute.md", "plugins.md"):
+        assert FUNCTION_GROUP in re.findall(r"`(astra_sim\.\w+)`", (ROOT / "docs" / page).read_text())
+
+
+@pytest.mark.parametrize("name", astra_sim.PUBLIC_MODULES)
+def test_public_modules_exist_and_have_what_they_list(name: str) -> None:
+    module = import_module(f"astra_sim.{name}")
+    assert module.__doc__
+    for listed in getattr(module, "__all__", ()):
+        assert getattr(module, listed) is not None
+
+
+def test_public_modules_lie_below_commands_and_reports() -> None:
+    """Importing all of them brings in neither: `commands` gets what it offers when it is used."""
+    modules = [f"astra_sim.{name}" for name in astra_sim.PUBLIC_MODULES]
+    code = f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('astra_sim.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(modules) <= set(loaded)
+    assert [name for name in loaded if name.split(".")[1] in ("command", "report", "api")] == []
+
+
+@pytest.mark.parametrize("name", astra_sim.PUBLIC_MODULES)
+def test_public_modules_import_neither_commands_nor_reports(name: str) -> None:
+    for path in modules_of(name):
+        statements = ast.Module([node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        above = [module for module, _ in imports(statements) if re.match(r"astra_sim\.(command|report)\b", module)]
+        assert above == [], path
+
+
+def test_the_kernel_imports_no_plugin() -> None:
+    for path in KERNEL.rglob("*.py"):
+        assert [module for module, _ in imports(ast.parse(path.read_text())) if module.startswith("astra_sim_")] == [], path
+
+
+def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
+    is_loaded = "print('rich.console' in sys.modules)"
+    code = f"import sys; from astra_sim import commands; {is_loaded}; commands.console; {is_loaded}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+    for name in commands.__all__:
+        assert getattr(commands, name).__module__.startswith("astra_sim.")
+    with pytest.raises(AttributeError, match=r"module 'astra_sim\.commands' has no attribute 'nothing'"):
+        _ = commands.nothing
+
+
+def raisers(path: Path) -> Iterator[tuple[str, set[str], str]]:
+    """The public functions, methods and classes of a file that raise errors of their own: the name, the errors, and the docstring."""
+    for parent in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(parent, ast.Module | ast.ClassDef):
+            continue
+        for node in parent.body:
+            if not isinstance(node, ast.FunctionDef) or (node.name.startswith("_") and not is_constructor(node.name)):
+                continue
+            described = parent if is_constructor(node.name) else node
+            made = [error.func for error in map(raised, ast.walk(node)) if isinstance(error, ast.Call)]
+            errors = {"InputError" if error.id == "located" else error.id for error in made if isinstance(error, ast.Name)}
+            if errors and not getattr(parent, "name", "").startswith("_"):
+                yield f"{path.stem}.{getattr(parent, 'name', '')}.{node.name}", errors, ast.get_docstring(described) or ""
+
+
+def is_constructor(name: str) -> bool:
+    return name in ("__init__", "__attrs_post_init__")
+
+
+def raised(node: ast.AST) -> ast.expr | None:
+    return node.exc if isinstance(node, ast.Raise) else None
+
+
+@pytest.mark.parametrize("name", [name for name in astra_sim.PUBLIC_MODULES if not name.startswith("testing")])
+def test_what_raises_an_error_says_so(name: str) -> None:
+    missing = [
+        (where, errors) for path in modules_of(name) for where, errors, words in raisers(path) if not all(e in words for e in errors)
+    ]
+    assert missing == []
