@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import astra_sim
 import pytest
 from astra_sim_reports_astra1.utilisation import dimension_utilization
-from support.garnet import MOST_FLITS, lost_wake_up
-from support.references import cases_or_skip
+from support.garnet import lost_wake_up, small_runs
 
 pytest.importorskip("astra_sim_network_packet.network")
 
@@ -21,14 +18,7 @@ def windows(text: str) -> list[list[float]]:
 
 def test_utilisation_is_equal(tmp_path: Path) -> None:
     tried = 0
-    for case in cases_or_skip("garnet.jsonl"):
-        if case["stats"]["flits_inj"] > MOST_FLITS:
-            continue
-        files: dict[str, Any] = {}
-        for name in ("network", "system", "workload"):
-            files[name] = str(tmp_path / f"{name}.txt")
-            (tmp_path / f"{name}.txt").write_text(case[f"{name}_txt"])
-        result = astra_sim.simulate(passes=case["args"]["num_passes"], **files)
+    for case, result in small_runs(tmp_path):
         if lost_wake_up(case) and result.finish_ns != case["finish_time"]:
             continue
         got, expected = windows("".join(dimension_utilization(result))), windows(case["dimension_utilization.csv"])

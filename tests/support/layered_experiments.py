@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hypothesis import strategies as st
+
+from support.random_experiments import divides
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
@@ -53,14 +56,14 @@ def layers(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @st.composite
 def experiments(draw: st.DrawFn) -> dict[str, Any]:
-    platform = draw(st.lists(dimensions(), min_size=1, max_size=3).filter(lambda ds: _product(ds) <= 40))
+    platform = draw(st.lists(dimensions(), min_size=1, max_size=3).filter(lambda ds: math.prod(d["size"] for d in ds) <= 40))
     sizes = [dimension["size"] for dimension in platform]
     loop = draw(st.sampled_from(("data", "model", "hybrid_data_model", "hybrid_model_data", "hybrid_transformer", "hybrid_dlrm", "micro")))
     made = draw(layers())
     options: dict[str, Any] = {}
     if loop == "hybrid_transformer":
-        count = _product(platform)
-        options["model_parallel_npus"] = draw(st.sampled_from([g for g in range(1, count + 1) if _divides(g, sizes)]))
+        count = math.prod(sizes)
+        options["model_parallel_npus"] = draw(st.sampled_from([g for g in range(1, count + 1) if divides(g, sizes)]))
     if loop == "hybrid_dlrm":
         options["last_bottom_layer"] = draw(st.integers(0, len(made) - 1))
     system: dict[str, Any] = {name: draw(algorithms(sizes, name, loop.startswith("hybrid"))) for name in COLLECTIVES}
@@ -93,20 +96,3 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         "queues_per_dim": draw(st.integers(1, 3)),
         "rendezvous": draw(st.booleans()),
     }
-
-
-def _product(dimensions: list[dict[str, Any]]) -> int:
-    product = 1
-    for dimension in dimensions:
-        product *= dimension["size"]
-    return product
-
-
-def _divides(group: int, sizes: list[int]) -> bool:
-    for size in sizes:
-        if group <= size:
-            return size % group == 0
-        if group % size:
-            return False
-        group //= size
-    return group == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -20,14 +21,6 @@ QUEUE_ORDERS = ("fifo", "fifo", "rg", "smallest_first", "less_remaining_phase_fi
 Ranks = list[list[dict[str, Any]]]
 
 
-def product(numbers: Sequence[int]) -> int:
-    """The product of numbers."""
-    result = 1
-    for number in numbers:
-        result *= number
-    return result
-
-
 class Experiment:
     """The experiment of a seed. `options` are arguments of `astra_sim.simulate`; files that it needs are written to `folder`."""
 
@@ -39,7 +32,7 @@ class Experiment:
         self._is_free = self.network == "unaware" and self._random.random() < 0.25  # nothing waits for anything else
         self._most_bytes = {"unaware": 2_000_000, "aware": 2_000_000, "packet": 8_000}[self.network]
         self.sizes, self.platform = self._platform()
-        self.npus = product(self.sizes)
+        self.npus = math.prod(self.sizes)
         self.kind = self._random.choice(["collective", "layers", "layers", *["traces"] * (0 if self._is_free else 3)])
         self.system_name = self._random.choice(["astra1", "astra1", "astra2"])
         self._grouped = 1
@@ -78,7 +71,7 @@ class Experiment:
         links = self._links()
         if kind in ("torus", "mesh"):
             sizes = self._random.choice(
-                [s for s in ([4], [8], [2, 3], [4, 4], [3, 5], [2, 2, 2], [4, 2, 3]) if product(s) <= self._most_npus]
+                [s for s in ([4], [8], [2, 3], [4, 4], [3, 5], [2, 2, 2], [4, 2, 3]) if math.prod(s) <= self._most_npus]
             )
             return sizes, {"plugin": kind, "sizes": sizes, **links}
         if kind == "fat_tree":
@@ -92,7 +85,7 @@ class Experiment:
         while True:
             dimensions = [self._dimension() for _ in range(self._random.choice([1, 1, 2, 2, 3]))]
             sizes = [dimension["size"] for dimension in dimensions]
-            if 1 < product(sizes) <= self._most_npus:
+            if 1 < math.prod(sizes) <= self._most_npus:
                 return sizes, {"dimensions": dimensions}
 
     def _dimension(self) -> dict[str, Any]:
@@ -251,7 +244,7 @@ class Experiment:
             last = len(layers) - 1
             options |= {"checkpoints": [0], "checkpoint_initiates": [last]} if last else {}
         if loop.startswith("hybrid_transformer"):
-            self._grouped = random.choice([group for group in range(1, self.npus + 1) if _divides(group, self.sizes)])
+            self._grouped = random.choice([group for group in range(1, self.npus + 1) if divides(group, self.sizes)])
             options["model_parallel_npus"] = self._grouped
         if loop.startswith("hybrid_dlrm"):
             options["last_bottom_layer"] = random.randrange(len(layers))
@@ -348,7 +341,7 @@ class Experiment:
             program = [self._operation(rank, operation, groups) for operation in operations]
             made.setdefault(repr(program), (program, []))[1].append(rank)
         first, *others = made.values()
-        strides = [product(self.sizes[:index]) for index in range(len(self.sizes))]
+        strides = [math.prod(self.sizes[:index]) for index in range(len(self.sizes))]
         dimensions = tuple(LogicalDimension(size, stride, i) for i, (size, stride) in enumerate(zip(self.sizes, strides, strict=True)))
         programs = tuple(NpuProgram(program, tuple(npus)) for program, npus in others)
         return ExecutionGraph(first[0], dimensions, (), None, programs)
@@ -412,7 +405,7 @@ class _Adder:
         return len(self._operations) - 1
 
 
-def _divides(group: int, sizes: Sequence[int]) -> bool:
+def divides(group: int, sizes: Sequence[int]) -> bool:
     """Whether groups of so many NPUs divide a platform along its dimensions."""
     for size in sizes:
         if group <= size:
