@@ -1,0 +1,1 @@
+"""Training and inference of large language models as a workload."""
