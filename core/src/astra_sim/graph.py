@@ -7,9 +7,10 @@ NPUs that do the same share one program.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import lt, sub
+from typing import Any
 
 import attrs
 
@@ -56,9 +57,11 @@ class Compute:
 class Communicate:
     """A collective of `bytes` bytes over the logical dimensions `dimensions`, or among the NPUs of `group`, in the order of ranks.
 
-    The n-th collective that an NPU issues in a group is the n-th of all its members. It ends `update_ps` after its last chunk (the time in
-    which the layer uses the result). If it is `blocking`, the program waits for it; if it is `urgent`, it goes before all others.
-    `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the system's algorithm.
+    The n-th collective that an NPU issues in a group is the n-th of all its members; over dimensions a group are the NPUs that differ in
+    these dimensions alone. It ends `update_ps` after its last chunk (the time in which the layer uses the result). If it is `blocking`,
+    the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, where a system layer does one
+    such operation at a time. `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the
+    system's algorithm.
     """
 
     after: tuple[int, ...]
@@ -74,6 +77,7 @@ class Communicate:
     group: tuple[int, ...] | None = None
     algorithm: str = ""
     name: str = ""
+    unit: Unit = Unit.COMMUNICATION
 
 
 @attrs.define(slots=True)
@@ -89,6 +93,7 @@ class Send:
     tag: int = 0
     layer: int = -1
     name: str = ""
+    unit: Unit = Unit.COMMUNICATION
 
 
 @attrs.define(slots=True)
@@ -142,7 +147,27 @@ class NpuProgram:
     """
 
     operations: Sequence[Operation]
-    npus: tuple[int, ...]
+    npus: Sequence[int]
+
+
+@attrs.frozen(eq=False)
+class ProgramTimes:
+    """When the first NPU of a program did its operations: ready, begun where it is a message that is sent, ended (picoseconds).
+
+    `sends` are the numbers of the messages that it sent, `sends_begun` when each began.
+    """
+
+    program: NpuProgram
+    ready_ps: Sequence[int]
+    ended_ps: Sequence[int]
+    sends: Sequence[int]
+    sends_begun_ps: Sequence[int]
+
+
+Figures = Callable[[Sequence[ProgramTimes], int], Mapping[str, Any]]
+"""What a workload says of a run, for its result: (times of the first NPU of each program, when all had finished) -> figures by name.
+
+They are ready for JSON, with units in their names."""
 
 
 @attrs.frozen(eq=False)
@@ -150,7 +175,7 @@ class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
-    NPU 0 is not among them.
+    NPU 0 is not among them. With `figures` a workload adds figures of its own to the result.
     """
 
     operations: Sequence[Operation]
@@ -158,11 +183,26 @@ class ExecutionGraph:
     layers: tuple[str, ...]
     footprint_bytes: int | None = None
     others: tuple[NpuProgram, ...] = ()
+    figures: Figures | None = None
 
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
-        elsewhere = {npu for program in self.others for npu in program.npus}
-        return [NpuProgram(self.operations, tuple(npu for npu in range(npus) if npu not in elsewhere)), *self.others]
+        return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
+
+
+def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
+    """The NPUs that run none of some programs: a range where the others run one after another to the last NPU."""
+    if not others:
+        return range(npus)
+    end = npus
+    for program in reversed(others):
+        if program.npus != range(program.npus[0] if program.npus else 0, end):
+            break
+        end = program.npus[0]
+    else:
+        return range(end)
+    elsewhere = {npu for program in others for npu in program.npus}
+    return tuple(npu for npu in range(npus) if npu not in elsewhere)
 
 
 class ProgramBuilder:

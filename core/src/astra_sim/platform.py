@@ -5,7 +5,7 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import attrs
@@ -76,12 +76,13 @@ class Route(NamedTuple):
 class LogicalDimension:
     """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
 
-    `physical` is the platform's dimension it lies in, or None if it spans all NPUs.
+    `physical` is the platform's dimension it lies in, or None if it spans several. `name` is for people: a parallelism, for instance.
     """
 
     size: int
     stride: int
     physical: int | None
+    name: str = attrs.field(default="", eq=False)
 
     def group(self, npu: int) -> range:
         """The NPUs of the group to which `npu` belongs, in rank order."""
@@ -90,7 +91,11 @@ class LogicalDimension:
 
     def groups(self, npus: int) -> list[range]:
         """All groups of a platform of `npus` NPUs."""
-        return [self.group(npu) for npu in range(npus) if not self.index(npu)]
+        return self.groups_among(range(npus))
+
+    def groups_among(self, npus: Iterable[int]) -> list[range]:
+        """The groups whose first ranks are among some NPUs."""
+        return [self.group(npu) for npu in npus if not self.index(npu)]
 
     def index(self, npu: int) -> int:
         """The rank of `npu` in its group."""

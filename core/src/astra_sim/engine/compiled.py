@@ -157,6 +157,10 @@ class CompiledEngine:
         check_ports(ports, self._npus)
         self._machine.add_ports(list(ports))
 
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU."""
+        self._machine.observe(npu)
+
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         columns = task_rows(tasks)

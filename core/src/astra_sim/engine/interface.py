@@ -190,6 +190,9 @@ class Engine(Protocol):
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
+
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
 

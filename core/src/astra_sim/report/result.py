@@ -151,7 +151,7 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had.
+    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
     """
 
     run_name: str
@@ -167,12 +167,19 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
+    figures: dict[str, Any]
     _busy: list[Spans] = attrs.field(repr=False)
     _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, ready for JSON."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details"))
+        """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others."""
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures")) | self.figures
+
+    def __getattr__(self, name: str) -> Any:
+        """A figure of the workload."""
+        if not name.startswith("_") and name != "figures" and name in self.figures:
+            return self.figures[name]
+        raise AttributeError(f"a result has no {name!r}")
 
     @property
     def busy_ns(self) -> list[list[tuple[float, float]]]:
@@ -275,6 +282,7 @@ def make_result(name: str, components: Components, trace: RunRecord, wall_s: flo
         network,
         layers,
         dimensions,
+        dict(trace.figures),
         busy,
         _RunDetails(graph, trace, components.network),
     )

@@ -17,10 +17,11 @@ from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
+from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
-from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, suits
+from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, is_closed, suits
 from astra_sim.run.words import OperationNames
 from astra_sim.schedule import Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
@@ -62,6 +63,7 @@ class CollectiveLowering:
         choice: Choice,
         schedules: ScheduleSymmetry,
         programs: Sequence[NpuProgram],
+        communicators: Communicators,
         names: OperationNames,
         engine: Engine,
         make_engine: MakeEngine,
@@ -71,12 +73,13 @@ class CollectiveLowering:
         self._scope = choice.scope
         self._schedules = schedules
         self._routes = Routes(inputs.network)
-        self._timer = self._make_timer(make_engine) if choice.scope is Scope.PHASES else None
+        self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
         self._programs = programs
+        self._communicators = communicators
         self._names = names
-        npus = choice.npu_numbers(inputs.platform.npus)
         one_group = choice.scope is not Scope.ALL_NPUS
-        self._phases = EnginePhases(engine, npus, one_group, together=inputs.system.phases_end_together)
+        self._phases = EnginePhases(engine, one_group, together=inputs.system.phases_end_together)
+        self._moves: dict[tuple[Schedule, LogicalDimension | Group, Communicator], tuple[Sequence[int], int]] = {}
         self.planned: list[PlannedPhase] = []
         self.traffic: list[Traffic] = []
 
@@ -94,11 +97,12 @@ class CollectiveLowering:
         """
         operation = self._programs[program].operations[index]
         assert isinstance(operation, Communicate)
+        communicator = self._communicators.of(program, operation)
         try:
             chunks = self._inputs.plan(self._session, operation, now)
-            planned = self._planned(chunks)
+            planned = self._planned(chunks, communicator)
             traffic = Traffic([0] * len(self._inputs.platform.dimensions))
-            steps = [self._steps(chunk, phases, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
+            steps = [self._steps(chunk, phases, communicator, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
         except InputError as error:
             raise type(error)(f"{self._names(index, program)}: {error}") from None
         except DeadlockError as error:
@@ -107,7 +111,7 @@ class CollectiveLowering:
         self.traffic.append(traffic)
         return steps
 
-    def _planned(self, chunks: Sequence[ChunkPlan]) -> list[list[PlannedPhase]]:
+    def _planned(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> list[list[PlannedPhase]]:
         """The phases of chunks, described. Many are alike: what has been said of one in this collective is not worked out again."""
         known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]] = {}
         planned = []
@@ -117,18 +121,30 @@ class CollectiveLowering:
                 key = plan.schedule, id(plan.logical), plan.dimension, plan.endpoint_ps
                 if key not in known:
                     check_ranks(plan)
+                    self._check_members(plan, communicator)
                     known[key] = self._cost(plan), self._sent(plan)
                 phases.append(PlannedPhase(number, place, plan, *known[key]))
             planned.append(phases)
         return planned
 
+    def _check_members(self, plan: PhasePlan, communicator: Communicator) -> None:
+        """Raise where a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError where all are simulated."""
+        if not self._communicators.several or isinstance(plan.logical, Group):
+            return
+        if not is_closed([plan.logical], communicator.npus):
+            if self._scope is not Scope.ALL_NPUS:
+                raise NotSymmetricError
+            raise InputError(
+                f"it runs on groups of {plan.logical.size} NPUs, {plan.logical.stride} apart, and NPUs of them run programs that share no"
+                " such collective; expected an algorithm for each of its dimensions"
+            )
+
     def _cost(self, plan: PhasePlan) -> PhaseCost | None:
         """What a phase takes, where that is known beforehand. Raises NotSymmetricError."""
         if not suits(self._scope, self._inputs, self._schedules, plan.schedule, plan.logical):
             raise NotSymmetricError
-        if self._timer is None:
+        if self._timer is None or isinstance(plan.logical, Group):
             return None
-        assert isinstance(plan.logical, LogicalDimension)
         return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
@@ -137,7 +153,9 @@ class CollectiveLowering:
             return self._routes.sent_in_group(plan.schedule, plan.logical, self._inputs.graph.dimensions)
         return {plan.dimension: sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)}
 
-    def _steps(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: Traffic) -> list[PhaseStep]:
+    def _steps(
+        self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator, traffic: Traffic
+    ) -> list[PhaseStep]:  # fmt: skip
         """The phase steps of a chunk; adds to `traffic` what they move."""
         steps = []
         age = (1 if self._session.later_first else -1) if chunk.priority is None else 0
@@ -146,50 +164,60 @@ class CollectiveLowering:
             job = Job(chunk.priority or 0, plan.collective, plan.bytes, len(phases) - 1 - phase.phase)
             if cost is not None:
                 steps.append(PhaseStep(job, plan.queue, -1, cost.duration_ps, cost.history, age))
-                sent, count = cost.payload, cost.messages
             else:
-                steps.append(PhaseStep(job, plan.queue, self._phases.number(plan), age=age))
-                rendezvous = self._inputs.system.rendezvous
-                sent = self._routes.payload(plan.schedule, plan.logical, rendezvous)
-                count = messages_of(plan.schedule, plan.logical, self._inputs.platform.npus, rendezvous)
-            traffic.messages += count
+                steps.append(PhaseStep(job, plan.queue, self._phases.number(plan, communicator), age=age))
+            sent, count = self._moved(plan, communicator)
+            # Of classes the engine counts the messages that it simulates itself.
+            traffic.messages += count if cost is not None or self._scope is not Scope.CLASSES else 0
             for dimension, size in enumerate(sent):
                 traffic.payload[dimension] += size
         return steps
+
+    def _moved(self, plan: PhasePlan, communicator: Communicator) -> tuple[Sequence[int], int]:
+        """Bytes that NPU 0 sends in a phase, for each physical dimension, and the messages of all NPUs."""
+        key = plan.schedule, plan.logical, communicator
+        if key not in self._moves:
+            rendezvous = self._inputs.system.rendezvous
+            sent = self._routes.payload(plan.schedule, plan.logical, rendezvous) if 0 in communicator.npus else ()
+            self._moves[key] = sent, messages_of(plan.schedule, plan.logical, len(communicator.npus), rendezvous)
+        return self._moves[key]
 
 
 class EnginePhases:
     """The groups, schedules and phases that the engine has, each given to it once.
 
-    With `one_group` the first NPU of the group of NPU 0 stands for all. With `together` phases end everywhere at once.
+    With `one_group` the first NPU of a communicator stands for all of it. With `together` phases end on all its NPUs at once.
     """
 
-    def __init__(self, engine: Engine, npus: int, one_group: bool, together: bool) -> None:
+    def __init__(self, engine: Engine, one_group: bool, together: bool) -> None:
         self._engine = engine
-        self._npus = npus
         self._one_group = one_group
         self._together = together
-        self._groups: dict[LogicalDimension | Group, int] = {}
-        self._schedules: dict[tuple[Schedule, LogicalDimension | Group], int] = {}
+        self._groups: dict[tuple[LogicalDimension | Group, Communicator], int] = {}
+        self._schedules: dict[tuple[Schedule, LogicalDimension | Group, Communicator], int] = {}
         self._phases: dict[tuple[int, int, int | None], int] = {}
 
-    def number(self, plan: PhasePlan) -> int:
-        """The number of a phase that is simulated message by message."""
-        schedule = self._schedule(plan.schedule, plan.logical)
+    def number(self, plan: PhasePlan, communicator: Communicator) -> int:
+        """The number of a phase of a communicator that is simulated message by message."""
+        schedule = self._schedule(plan.schedule, plan.logical, communicator)
         key = schedule, plan.queue, plan.endpoint_ps
         if key not in self._phases:
             self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps)
         return self._phases[key]
 
-    def _schedule(self, schedule: Schedule, logical: LogicalDimension | Group) -> int:
-        key = schedule, logical
+    def _schedule(self, schedule: Schedule, logical: LogicalDimension | Group, communicator: Communicator) -> int:
+        key = schedule, logical, communicator
         if key not in self._schedules:
-            self._schedules[key] = self._engine.add_schedule(lower(schedule), self._groups_of(logical))
+            self._schedules[key] = self._engine.add_schedule(lower(schedule), self._groups_of(logical, communicator))
         return self._schedules[key]
 
-    def _groups_of(self, logical: LogicalDimension | Group) -> int:
-        if logical not in self._groups:
-            groups = [logical.group(0)] if self._one_group else logical.groups(self._npus)
+    def _groups_of(self, logical: LogicalDimension | Group, communicator: Communicator) -> int:
+        key = logical, communicator
+        if key not in self._groups:
+            if isinstance(logical, Group):
+                groups: Sequence[Sequence[int]] = [logical.members]
+            else:
+                groups = logical.groups_among(communicator.npus[:1] if self._one_group else communicator.npus)
             dimension = logical if isinstance(logical, LogicalDimension) else None
-            self._groups[logical] = self._engine.add_groups(groups, dimension, loop_back=self._one_group)
-        return self._groups[logical]
+            self._groups[key] = self._engine.add_groups(groups, dimension, loop_back=self._one_group)
+        return self._groups[key]

@@ -7,8 +7,9 @@ from functools import partial
 
 from astra_sim._boundary import call
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, Unit, Wait, operation_rows
+from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait, operation_rows
 from astra_sim.rows import Column, Rows
+from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
 from astra_sim.schedule import Collective
 from astra_sim.system import System, SystemSession
@@ -18,41 +19,39 @@ _MOVING, _COMPUTING, _COMPUTING_ON_CPU = range(3)
 
 _UNITS = {Unit.ACCELERATOR: _COMPUTING, Unit.CPU: _COMPUTING_ON_CPU, Unit.COMMUNICATION: _MOVING, Unit.NONE: -1}
 
-_CollectiveKey = tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str]
+_CollectiveKey = tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str, Communicator]
 
 
 def unit_of(operation: Operation, system: System) -> int:
     """The unit of its NPU that an operation needs; -1: none."""
     if not system.one_at_a_time or isinstance(operation, (Wait, Receive)):
         return -1
-    if isinstance(operation, Compute):
-        return _UNITS[operation.unit]
-    return _MOVING
+    return _MOVING if isinstance(operation, MemoryAccess) else _UNITS[operation.unit]
 
 
 class TaskLowering:
-    """Makes tasks of operations. `shared` says that several programs may share the collectives of a group."""
+    """Makes tasks of operations. `communicators` says which programs share a collective."""
 
-    def __init__(self, inputs: RunInputs, session: SystemSession, shared: bool) -> None:
+    def __init__(self, inputs: RunInputs, session: SystemSession, communicators: Communicators) -> None:
         self._system = inputs.system
         self._memory = inputs.memory
         self._session = session
-        self._shared = shared
-        self._groups: dict[tuple[int, ...] | None, int] = {}
+        self._communicators = communicators
+        self._groups: dict[Communicator, int] = {}
         self._alike: dict[_CollectiveKey, int] = {}
 
-    def lower(self, operations: Sequence[Operation]) -> Rows[Task]:
-        """The tasks of a program."""
+    def lower(self, program: int, operations: Sequence[Operation]) -> Rows[Task]:
+        """The tasks of a program, which is the run's of that number."""
         rows = operation_rows(operations)
-        tasks = [self._task(kind) for kind in rows.kinds]
+        tasks = [self._task(program, kind) for kind in rows.kinds]
         return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
 
-    def _task(self, operation: Operation) -> Task:
+    def _task(self, program: int, operation: Operation) -> Task:
         """An operation as the engine takes it, but for what it waits for."""
         unit = unit_of(operation, self._system)
         match operation:
             case Communicate():
-                return self._collective(operation, unit)
+                return self._collective(program, operation, unit)
             case Wait():
                 return Task(JOIN, 0)
             case Send():
@@ -64,9 +63,10 @@ class TaskLowering:
                 return Task(ACCESS if operation.remote else TIMER, time, unit=unit)
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 
-    def _collective(self, operation: Communicate, unit: int) -> Task:
-        key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm
-        group = self._groups.setdefault(operation.group, len(self._groups)) if self._shared else -1
+    def _collective(self, program: int, operation: Communicate, unit: int) -> Task:
+        communicator = self._communicators.of(program, operation)
+        key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, communicator
+        group = self._groups.setdefault(communicator, len(self._groups)) if self._communicators.several else -1
         repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
         number = self._alike.setdefault(key, len(self._alike))
         return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats)

@@ -18,13 +18,10 @@ from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History,
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.run.routes import Routes, messages_of
+from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import ScheduleSymmetry
 from astra_sim.run.words import rank_in_words
 from astra_sim.schedule import Schedule, lower
-
-_Timing = tuple[int, History, int, int]
-"""Duration, history, delay_sum and received of a PhaseCost."""
 
 
 @attrs.define(slots=True)
@@ -32,16 +29,13 @@ class PhaseCost:
     """What a phase takes: its duration, and what NPU 0 sees of it.
 
     `history` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
-    message over the `received` messages of NPU 0; `payload` is what NPU 0 sends, in bytes per physical dimension; `messages` counts
-    those of all NPUs of the platform.
+    message over the `received` messages of NPU 0.
     """
 
     duration_ps: int
     history: History
     delay_sum: int
     received: int
-    payload: list[int]
-    messages: int
 
 
 class PhaseTimer:
@@ -80,13 +74,10 @@ class PhaseTimer:
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
         if self._symmetry.is_symmetric(schedule, dimension):
-            timing = self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
-        else:
-            timing = self._simulate(schedule, dimension, endpoint_ps, dimension.size)
-        sent = self._routes.payload(schedule, dimension, self._rendezvous)
-        return PhaseCost(*timing, sent, messages_of(schedule, dimension, self._network.platform.npus, self._rendezvous))
+            return self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
+        return self._simulate(schedule, dimension, endpoint_ps, dimension.size)
 
-    def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> _Timing | None:
+    def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> PhaseCost | None:
         """The sum of the steps, where every send waits for the message before it."""
         program = schedule.programs[0]
         if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
@@ -111,9 +102,9 @@ class PhaseTimer:
                 asked = (duration,) if self._rendezvous else ()
                 history = (*handled, sent, *asked, *history)[:HISTORY_LENGTH]
                 duration = arrived + endpoint + memory
-        return duration, tuple(duration - time for time in history), delay_sum, received
+        return PhaseCost(duration, tuple(duration - time for time in history), delay_sum, received)
 
-    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> _Timing:
+    def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
         group = dimension.group(0)
         npus = group[:ranks]
@@ -127,4 +118,4 @@ class PhaseTimer:
             waiting = [line for state in stuck for line in rank_in_words(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
-        return engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received
+        return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)

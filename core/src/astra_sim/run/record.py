@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
+from astra_sim._boundary import call
 from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
-from astra_sim.graph import Operation, Receive, Send, operation_rows, peer_of
+from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, operation_rows, peer_of
 from astra_sim.rows import column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
@@ -83,6 +84,21 @@ class RunRecord:
     messages: int
     simulated_npus: int
     events: int
+    figures: Mapping[str, Any]
+
+
+def observe(engine: Engine, graph: ExecutionGraph, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
+    """Let an engine keep the moments of the first NPU of each program, before it has them, where the workload has figures of its own.
+
+    Returns these programs. Of programs that are the same object the first NPU is that of the first of them.
+    """
+    if graph.figures is None:
+        return []
+    first = {id(program.operations): program for program in reversed(programs)}
+    observed = [program for program in programs if first[id(program.operations)] is program]
+    for program in observed:
+        engine.observe(program.npus[0])
+    return observed
 
 
 def make_record(
@@ -92,8 +108,9 @@ def make_record(
     collectives: CollectiveLowering,
     engine: Engine,
     start_ps: int,
+    observed: Sequence[NpuProgram] = (),
 ) -> RunRecord:
-    """The record of an engine that has finished, in which NPU 0 has run `operations`."""
+    """The record of an engine that has finished, in which NPU 0 has run `operations`. The workload has asked for `observed` programs."""
     npus = inputs.platform.npus
     begin, end = engine.times(0)
     payload, planned_messages = _moved(inputs, operations, collectives, engine)
@@ -109,7 +126,21 @@ def make_record(
         choice.messages(planned_messages, engine.messages),
         choice.simulated(npus),
         engine.events,
+        _figures(inputs.graph, engine, observed, start_ps),
     )
+
+
+def _figures(graph: ExecutionGraph, engine: Engine, observed: Sequence[NpuProgram], start_ps: int) -> Mapping[str, Any]:
+    """The figures that the workload has of its own."""
+    if graph.figures is None:
+        return {}
+    times = []
+    for program in observed:
+        ready, ended = engine.times(program.npus[0])
+        sends, begun = engine.sends(program.npus[0])
+        times.append(ProgramTimes(program, _later(ready, start_ps), _later(ended, start_ps), sends, _later(begun, start_ps)))
+    figures: Mapping[str, Any] = call("figures of the workload", graph.figures, times, start_ps + engine.now)
+    return figures
 
 
 def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: CollectiveLowering, engine: Engine) -> tuple[list[int], int]:

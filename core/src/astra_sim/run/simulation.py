@@ -13,10 +13,11 @@ from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
 from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
+from astra_sim.run.communicators import Communicators
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
-from astra_sim.run.record import RunRecord, make_record
+from astra_sim.run.record import RunRecord, make_record, observe
 from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
 from astra_sim.run.words import OperationNames
 from astra_sim.system import System
@@ -64,15 +65,17 @@ def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_en
     npus = choice.npu_numbers(inputs.platform.npus)
     engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
     programs = choice.programs(inputs.graph, inputs.platform.npus)
+    communicators = Communicators(inputs.graph.dimensions, choice, programs)
     names = OperationNames(inputs.graph, programs)
-    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, names, engine, make_engine)
+    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine, make_engine)
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
-    tasks = TaskLowering(inputs, session, shared=len(programs) > 1)
+    tasks = TaskLowering(inputs, session, communicators)
+    observed = observe(engine, inputs.graph, programs)
     for number, program in enumerate(programs):
-        engine.add_program(tasks.lower(program.operations), program.npus, partial(collectives.issue, number))
+        engine.add_program(tasks.lower(number, program.operations), program.npus, partial(collectives.issue, number))
 
     try:
         with _watching(network, engine, progress):
@@ -82,7 +85,7 @@ def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_en
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
-    return make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps)
+    return make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
 
 
 def _begin(network: Network) -> int:

@@ -5,8 +5,8 @@ representatives  classes of NPUs, of which one is simulated for all
 schedules        whether one rank of a phase can stand for all
 """
 
-from astra_sim.run.symmetry.representatives import NpuClass
+from astra_sim.run.symmetry.representatives import NpuClass, is_closed
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
 from astra_sim.run.symmetry.scope import EVERY_NPU, Choice, Scope, choose, suits
 
-__all__ = ["EVERY_NPU", "Choice", "NpuClass", "ScheduleSymmetry", "Scope", "choose", "suits"]
+__all__ = ["EVERY_NPU", "Choice", "NpuClass", "ScheduleSymmetry", "Scope", "choose", "is_closed", "suits"]

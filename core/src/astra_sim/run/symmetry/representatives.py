@@ -2,8 +2,11 @@
 
 On a network without contention, NPUs with one program stay in step if what they exchange is alike. All classes have as many members, in a
 fixed order, and member j of a class sends to and receives from members j of other classes only, with the same delay for every j; its
-collectives are among the members of its class, with a schedule in which all ranks do the same over routes that take as long. Then the
+collectives are among members of its class, with a schedule in which all ranks do the same over routes that take as long. Then the
 simulation of all first members is that of everyone.
+
+Programs that are run by blocks of NPUs one after another, all of one size, and that send to whole blocks further on, as the stages of a
+pipeline do, are classes as they are; this is seen without looking at each NPU.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import attrs
 from astra_sim.engine import CONTROL_BYTES
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Receive, Send, peer_of
 from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
 from astra_sim.rows import kinds_of
 
 
@@ -22,7 +26,7 @@ from astra_sim.rows import kinds_of
 class NpuClass:
     """NPUs in order, the first of which stands for all, and the place of their program among the graph's."""
 
-    members: tuple[int, ...]
+    members: Sequence[int]
     program: int
 
     @property
@@ -39,6 +43,13 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: 
     npus = network.platform.npus
     programs = graph.programs(npus)
     messages = [[o for o in kinds_of(program.operations) if isinstance(o, (Send, Receive))] for program in programs]
+    blocks = _blocks(programs, messages, network, rendezvous)
+    if blocks is not None:
+        within = all(
+            _collectives_are_within(one, kinds_of(program.operations), graph.dimensions)
+            for one, program in zip(blocks, programs, strict=True)
+        )
+        return blocks if within else None
     program_of = _program_of(programs, npus)
     if any(not 0 <= peer_of(o, npu, npus) < npus for npu in range(npus) for o in messages[program_of[npu]]):
         return None
@@ -48,11 +59,48 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: 
         return None
     place_of = {npu: place for one in classes for place, npu in enumerate(one.members)}
     for one in classes:
-        if not _collectives_are_within(one, kinds_of(programs[one.program].operations)):
+        if not _collectives_are_within(one, kinds_of(programs[one.program].operations), graph.dimensions):
             return None
         if not _keeps_in_step(one, messages[one.program], place_of, network, rendezvous):
             return None
     return classes
+
+
+def _blocks(
+    programs: Sequence[NpuProgram], messages: Sequence[Sequence[Send | Receive]], network: RouteDelayNetwork, rendezvous: bool
+) -> list[NpuClass] | None:
+    """The classes of programs run by blocks of one size that send to whole blocks further on; None where they are not so."""
+    size = len(programs[0].npus)
+    if size == 1 or any(program.npus != range(start * size, (start + 1) * size) for start, program in enumerate(programs)):
+        return None
+    peers = {o.to if isinstance(o, Send) else o.source for own in messages for o in own}
+    if any(peer.operator != "shift" or peer.value % size for peer in peers):
+        return None
+    places = _places(network, size)
+    for program, own in zip(programs, messages, strict=True):
+        if not _delays_are_alike([program.npus[place] for place in places], own, network, rendezvous):
+            return None
+    return [NpuClass(program.npus, number) for number, program in enumerate(programs)]
+
+
+def _places(network: RouteDelayNetwork, size: int) -> range:
+    """Places in a block of `size` NPUs that have all the routes to other blocks: those that differ in dimensions which blocks cut."""
+    if type(network).route is not RouteDelayNetwork.route:
+        return range(size)
+    return range(0, size, max(stride for stride in network.platform.strides if size % stride == 0))
+
+
+def _collectives_are_within(one: NpuClass, operations: Sequence[Operation], dimensions: Sequence[LogicalDimension]) -> bool:
+    """Whether the collectives of a class are among all its members, or over dimensions whose groups hold members alone."""
+    over: set[tuple[int, ...]] = set()
+    for operation in operations:
+        if isinstance(operation, Communicate):
+            if operation.group is None and not operation.algorithm:
+                over.add(operation.dimensions)
+            elif operation.group is None or operation.group != tuple(one.members):
+                return False
+    used = {number for numbers in over for number in numbers if dimensions[number].size > 1}
+    return is_closed([dimensions[number] for number in used], one.members)
 
 
 def _program_of(programs: Sequence[NpuProgram], npus: int) -> list[int]:
@@ -85,24 +133,31 @@ def _keeps_in_step(
 ) -> bool:
     """Whether members of a class exchange messages with members at their own place, which all take as long."""
     npus = network.platform.npus
-    checked = set()
-    for operation in messages:
-        # A receive puts on the network what asks for the message, or nothing.
-        size = operation.bytes if isinstance(operation, Send) else CONTROL_BYTES if rendezvous else None
-        key = operation.to if isinstance(operation, Send) else operation.source, size
-        if key in checked:
-            continue
-        checked.add(key)
-        peers = [peer_of(operation, npu, npus) for npu in one.members]
-        if any(place_of[npu] != place_of[peer] for npu, peer in zip(one.members, peers, strict=True)):
+    for peer in {o.to if isinstance(o, Send) else o.source for o in messages}:
+        if any(place_of[npu] != place_of[peer.of(npu, npus)] for npu in one.members):
             return False
-        if size is None:
-            continue
-        routes = {network.route(npu, peer) for npu, peer in zip(one.members, peers, strict=True)}
+    return _delays_are_alike(one.members, messages, network, rendezvous)
+
+
+def _delays_are_alike(members: Sequence[int], messages: Sequence[Send | Receive], network: RouteDelayNetwork, rendezvous: bool) -> bool:
+    """Whether what members of a class put on the network for a message takes as long for each of them."""
+    npus = network.platform.npus
+    # A receive puts on the network what asks for the message, or nothing.
+    sizes = {(o.to, o.bytes) if isinstance(o, Send) else (o.source, CONTROL_BYTES) for o in messages if isinstance(o, Send) or rendezvous}
+    for peer, size in sizes:
+        routes = {network.route(npu, peer.of(npu, npus)) for npu in members}
         if len({network.delay(route, size) for route in routes}) > 1:
             return False
     return True
 
 
-def _collectives_are_within(one: NpuClass, operations: Sequence[Operation]) -> bool:
-    return all(o.group == one.members for o in operations if isinstance(o, Communicate))
+def is_closed(dimensions: Sequence[LogicalDimension], npus: Sequence[int]) -> bool:
+    """Whether some NPUs in ascending order are whole groups of each of some dimensions."""
+    if isinstance(npus, range) and npus.step == 1:
+        blocks = [dimension.size * dimension.stride for dimension in dimensions]
+        if all(npus.start % block == 0 and len(npus) % block == 0 for block in blocks):
+            return True
+    own = set(npus)
+    return all(own.issuperset(dimension.group(npu)) for dimension in dimensions for npu in npus if not dimension.index(npu)) and all(
+        dimension.group(npu).start in own for dimension in dimensions for npu in npus
+    )

@@ -17,6 +17,7 @@ from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.symmetry.representatives import NpuClass, find_classes
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
 from astra_sim.schedule import Schedule
+from astra_sim.system import System
 
 
 class Scope(enum.Enum):
@@ -24,7 +25,7 @@ class Scope(enum.Enum):
 
     PHASES = "one NPU stands for all, and a phase is one event"
     ONE_NPU = "one NPU stands for all, message by message"
-    CLASSES = "the first NPU of each class stands for the others, message by message"
+    CLASSES = "the first NPU of each class stands for the others, and a phase over dimensions is one event"
     ALL_NPUS = "every NPU and every message"
 
 
@@ -46,17 +47,21 @@ class Choice:
         """How many NPU numbers the engine needs on a platform of `npus`: representatives keep theirs."""
         return npus if self.scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
 
+    def times_phases(self, system: System) -> bool:
+        """Whether phases over dimensions are timed beforehand. Those that run at the same time disturb each other on a shared bus."""
+        return self.scope in (Scope.PHASES, Scope.CLASSES) and system.bus is None
+
     def simulated(self, npus: int) -> int:
         """How many of `npus` NPUs are simulated."""
         return len(self.classes) if self.scope is Scope.CLASSES else self.npu_numbers(npus)
 
     def messages(self, planned: int, sent: int) -> int:
-        """Messages of all NPUs, of which collectives have planned so many and the engine has sent so many."""
+        """Messages of all NPUs, of which collectives have planned so many (of classes, in timed phases) and the engine has sent so many."""
         match self.scope:
             case Scope.ALL_NPUS:
                 return sent
             case Scope.CLASSES:
-                return sent * len(self.classes[0].members)
+                return planned + sent * len(self.classes[0].members)
         return planned
 
 
