@@ -190,9 +190,6 @@ class Engine(Protocol):
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
-    def observe(self, npu: int) -> None:
-        """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
-
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
 
@@ -215,6 +212,9 @@ class Engine(Protocol):
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
         """
+
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
 
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left.

@@ -28,9 +28,14 @@ class Communicator:
 class Communicators:
     """The communicators of a run."""
 
-    def __init__(self, dimensions: Sequence[LogicalDimension], choice: Choice, programs: Sequence[NpuProgram]) -> None:
+    def __init__(self, dimensions: Sequence[LogicalDimension], choice: Choice, programs: Sequence[NpuProgram], npus: int) -> None:
         self._dimensions = dimensions
-        self._members = [one.members for one in choice.classes] if choice.scope is Scope.CLASSES else [p.npus for p in programs]
+        if len(programs) == 1:  # which one NPU may run for all
+            self._members: list[Sequence[int]] = [range(npus)]
+        elif choice.scope is Scope.CLASSES:
+            self._members = [one.members for one in choice.classes]
+        else:
+            self._members = [program.npus for program in programs]
         self._over: dict[tuple[int, ...], list[Communicator]] = {}
         self.several = len(programs) > 1
 
@@ -46,8 +51,6 @@ class Communicators:
 
     def _find(self, over: tuple[int, ...]) -> list[Communicator]:
         """The communicator of each program over some dimensions."""
-        if not self.several:
-            return [Communicator(over, None, (0,), self._members[0])]
         dimensions = [self._dimensions[number] for number in over if self._dimensions[number].size > 1]
         parts = join_programs(dimensions, self._members)
         found: dict[int, Communicator] = {}

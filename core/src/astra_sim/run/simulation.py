@@ -65,7 +65,7 @@ def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_en
     npus = choice.npu_numbers(inputs.platform.npus)
     engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
     programs = choice.programs(inputs.graph, inputs.platform.npus)
-    communicators = Communicators(inputs.graph.dimensions, choice, programs)
+    communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
     collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine, make_engine)
 

@@ -97,9 +97,6 @@ class ReferenceEngine:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         self._events.contended |= self._tasks.add_ports(ports)
 
-    def observe(self, npu: int) -> None:
-        """Keep the moments of an NPU: those of all are kept here."""
-
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         self._tasks.add_program(tasks, npus, issue)
@@ -115,6 +112,9 @@ class ReferenceEngine:
     def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
         """A phase that runs a schedule. Returns its number."""
         return self._phases.add_phase(schedule, queue, together, endpoint_ps)
+
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU: those of all are kept here."""
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
