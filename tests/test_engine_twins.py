@@ -45,7 +45,7 @@ ONLY_CPP = {
     "Program": {"number", "has_units", "size", "kinds", "task", "delay", "first", "waits", "each_successor"},
     "Units": {"release", "ready"},
     "Tasks": {"observe", "is_observed", "started"},
-    "Machine": {"set_table", "observe"},
+    "Machine": {"set_table"},
 }
 """Public methods: of what is an attribute in Python, or is not needed there."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,7 +11,8 @@ import attrs
 from astra_sim._boundary import call
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
-from astra_sim.platform import Platform
+from astra_sim.graph import Communicate, ExecutionGraph
+from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.groups import members_of
@@ -82,6 +83,8 @@ class Context:
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
+    _time_graph: Callable[[ExecutionGraph], int] | None = None
+    _times: dict[Hashable, int] = attrs.field(factory=dict)
     _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float) -> int:
@@ -89,6 +92,18 @@ class Context:
         ticks_per_ns = PS_PER_NS / self.tick_ps
         ticks = min(nanoseconds * self.run.compute_scale * ticks_per_ns, 2.0**64)
         return int(ticks if self.tick_ps > 1 else round(ticks)) * self.tick_ps
+
+    def time_alone_ps(self, operation: Communicate, dimensions: Sequence[LogicalDimension]) -> int:
+        """Picoseconds that a collective takes if all NPUs issue it at once and nothing else happens. For factories of workloads.
+
+        `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective.
+        """
+        if self._time_graph is None:
+            raise PluginError("only a workload's factory can ask how long a collective takes: a system layer is not there yet")
+        key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, tuple(dimensions)
+        if key not in self._times:
+            self._times[key] = self._time_graph(ExecutionGraph([operation], tuple(dimensions), ()))
+        return self._times[key]
 
     def members_of(self, group: str | None, where: str) -> tuple[int, ...] | None:
         """The NPUs of a communicator group, in the order of ranks; None for the group of all NPUs. Raises InputError if there is none."""

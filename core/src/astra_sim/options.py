@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -139,6 +140,7 @@ def converter() -> Any:
     made.register_structure_hook(int, lambda value, _: _integer(value))
     made.register_structure_hook(float, lambda value, _: _number(value))
     made.register_structure_hook(str, lambda value, _: _text(value))
+    made.register_structure_hook_func(_is_choice, lambda value, kind: _choice(value, kind, made))
     made.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, made))
     made.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, made))
     made.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
@@ -228,6 +230,39 @@ def _free_table(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
     return dict(value)
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The kinds of which a value may be one, but None."""
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return [part for part in typing.get_args(kind) if part is not type(None)] if union else []
+
+
+def _is_choice(kind: Any) -> bool:
+    return len(_alternatives(kind)) > 1
+
+
+def _choice(value: Any, kind: Any, made: Any) -> Any:
+    """A value of one of several kinds: tables, lists, whole numbers and text are told apart by what is given."""
+    if value is None and type(None) in typing.get_args(kind):
+        return None
+    fitting = [part for part in _alternatives(kind) if _may_be(value, part)]
+    if not fitting:
+        raise ValueError(f"{value!r} is not {_type_words(kind)}")
+    return made.structure(value, fitting[0])
+
+
+def _may_be(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind by its form. What was typed is text unless all of it is a number, or it is a list in brackets."""
+    if isinstance(value, Typed):
+        if _is_tuple(kind):
+            return value.startswith("[")
+        return bool(kind is str and not value.startswith("[")) if not value.isdecimal() else kind is int
+    if _is_tuple(kind):
+        return isinstance(value, (list, tuple))
+    if attrs.has(kind):
+        return isinstance(value, (Mapping, kind))
+    return isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
 
 
 def _is_text_or_tuple(kind: Any) -> bool:

@@ -16,6 +16,7 @@ from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.providers import options_of
+from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.plugins import Plugins
@@ -66,7 +67,13 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
     system = maker.given("system", System) or maker.make("system", System, context)
-    context = attrs.evolve(context, tick_ps=system.tick_ps, replay_only=system.replay_only, node_algorithms=system.node_algorithms)
+    context = attrs.evolve(
+        context,
+        tick_ps=system.tick_ps,
+        replay_only=system.replay_only,
+        node_algorithms=system.node_algorithms,
+        time_graph=lambda graph: simulate_graph(graph, system, network, memory, engine=run.engine).finish_ps,
+    )
     graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
     try:
         check_graph(graph, platform.npus)
