@@ -1,0 +1,165 @@
+"""What a run of a large language model says: time of an iteration, tokens a second, FLOP/s, and where the time goes.
+
+Every moment of a stage belongs to one of these, the first that holds: kernels run (compute, or optimizer); an exchange of tensor, expert,
+context or data parallelism is under way; activations are under way to this stage, or it waits until those that it sent have arrived (pp);
+or it waits for others (bubble). So what runs beside compute does not count: times are exposed ones. Figures are means over stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from astra_sim.graph import ProgramTimes, Receive, Send
+from astra_sim.rows import Rows
+
+from astra_sim_llm.templates import Kinds
+
+PARALLELISMS = ("tp", "ep", "cp", "dp", "pp")
+BREAKDOWN = ("compute", "tp", "pp", "dp", "ep", "cp", "optimizer", "bubble")
+_PS_PER_S = 1e12
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """What is known before the run: ranks, iterations of the run, tokens and model FLOPs of one, peak of a rank, memory."""
+
+    ranks: int
+    stage_ranks: int
+    iterations: int
+    tokens: int
+    model_flops: float
+    counted: str
+    peak_flops_per_s: float | None
+    memory_bytes: int | None
+    kinds: Sequence[Kinds]
+
+
+class Figures:
+    """Makes the figures of a run; a `graph.Figures`."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __call__(self, times: Sequence[ProgramTimes], finish_ps: int) -> Mapping[str, Any]:
+        """The figures, in seconds, FLOP/s and bytes."""
+        facts = self._facts
+        iteration = finish_ps / _PS_PER_S / facts.iterations
+        stages = [_Stage(one, kinds) for one, kinds in zip(times, facts.kinds, strict=True)]
+        place_of = {one.program.npus[0]: place for place, one in enumerate(times)}
+        shares = [self._exposed(stage, stages, place_of, finish_ps) for stage in stages]
+        mean = {name: sum(share[name] for share in shares) / len(shares) for name in BREAKDOWN[:-1]}
+        breakdown = {name: mean[name] / _PS_PER_S / facts.iterations for name in mean}
+        breakdown["bubble"] = max(0.0, iteration - sum(breakdown.values()))
+        tokens_per_s = facts.tokens / iteration if iteration else 0.0
+        flops_per_s = facts.model_flops / iteration if iteration else 0.0
+        peak = facts.peak_flops_per_s
+        return {
+            "iteration_s": iteration,
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_s_per_gpu": tokens_per_s / facts.ranks,
+            "model_flops_per_s": flops_per_s,
+            "mfu": flops_per_s / facts.ranks / peak if peak else None,
+            "mfu_flops": facts.counted,
+            "bubble_share": breakdown["bubble"] / iteration if iteration else 0.0,
+            "memory_bytes": facts.memory_bytes,
+            "breakdown": breakdown,
+        }
+
+    def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:
+        """Picoseconds of one stage by what they belong to; those of none of these are its bubble."""
+        covered = stage.spans("optimizer")
+        found = {"optimizer": _length(covered)}
+        parts = stage.parts()
+        for name in ("compute", *PARALLELISMS):
+            own = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
+            before, covered = _length(covered), _union(covered, own)
+            found[name] = _length(covered) - before + parts.get(name, 0)
+        found["compute"] -= sum(parts.values())
+        return found
+
+    def _messages(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int]) -> Any:
+        """When activations that a stage waits for are under way, and when it waits for those that it has sent."""
+        spans = [stage.sent()]
+        for number, kind in stage.kinds_of(Receive):
+            assert isinstance(kind, Receive)
+            rows = stage.rows_of(number)
+            sender = stages[place_of[self._first(kind.source.of(stage.npu, self._facts.ranks))]]
+            begun = sender.begun(stage.npu, kind, self._facts)
+            ready, ended = stage.ready[rows], stage.ended[rows]
+            spans.append(np.stack([np.clip(begun[: len(rows)], ready, ended), ended]))
+        return np.concatenate(spans, axis=1)
+
+    def _first(self, npu: int) -> int:
+        """The first NPU of the stage of an NPU."""
+        return npu // self._facts.stage_ranks * self._facts.stage_ranks
+
+
+class _Stage:
+    """The times of a stage's first NPU."""
+
+    def __init__(self, times: ProgramTimes, kinds: Kinds) -> None:
+        operations = times.program.operations
+        assert isinstance(operations, Rows)
+        self.npu = times.program.npus[0]
+        self.ready = np.asarray(times.ready_ps, np.int64)
+        self.ended = np.asarray(times.ended_ps, np.int64)
+        self._kinds = kinds
+        self._kind_of = np.asarray(operations.kind_of, np.int64)
+        self._sends = np.asarray(times.sends, np.int64)
+        self._begun = np.asarray(times.sends_begun_ps, np.int64)
+
+    def kinds_of(self, cls: type) -> list[tuple[int, Any]]:
+        """The kinds of operations of a class, with their numbers."""
+        return [(number, kind) for number, kind in enumerate(self._kinds.operations) if isinstance(kind, cls)]
+
+    def rows_of(self, kind: int) -> Any:
+        """The rows of a kind."""
+        return np.flatnonzero(self._kind_of == kind)
+
+    def spans(self, group: str) -> Any:
+        """When operations of a group ran: begins and ends."""
+        numbers = [number for number, own in enumerate(self._kinds.groups) if own == group]
+        rows = np.flatnonzero(np.isin(self._kind_of, numbers))
+        return np.stack([self.ready[rows], self.ended[rows]])
+
+    def sent(self) -> Any:
+        """When messages of this stage were under way."""
+        return np.stack([self._begun, self.ended[self._sends]])
+
+    def begun(self, receiver: int, receive: Receive, facts: Facts) -> Any:
+        """When the messages began that a receive of another stage's first NPU meets, in order."""
+        numbers = [
+            number
+            for number, kind in self.kinds_of(Send)
+            if (kind.tag, kind.bytes, kind.to.of(self.npu, facts.ranks)) == (receive.tag, receive.bytes, receiver)
+        ]
+        return self._begun[np.isin(self._kind_of[self._sends], numbers)]
+
+    def parts(self) -> dict[str, int]:
+        """How long exchanges were that stand in compute, by parallelism (picoseconds)."""
+        counts = np.bincount(self._kind_of, minlength=len(self._kinds.operations))
+        found: dict[str, int] = {}
+        for kind, parts in self._kinds.parts.items():
+            for name, time in parts.items():
+                found[name] = found.get(name, 0) + time * int(counts[kind])
+        return found
+
+
+def _union(first: Any, second: Any) -> Any:
+    """Spans that cover what both cover, in order and apart from each other."""
+    begins, ends = np.concatenate([first, second], axis=1)
+    if not len(begins):
+        return first
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])
+    starts = np.concatenate([[True], begins[1:] > ends[:-1]])
+    last = np.concatenate([np.flatnonzero(starts)[1:] - 1, [len(begins) - 1]])
+    return np.stack([begins[starts], ends[last]])
+
+
+def _length(spans: Any) -> int:
+    """What spans that are apart cover."""
+    return int((spans[1] - spans[0]).sum())

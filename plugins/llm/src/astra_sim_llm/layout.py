@@ -1,0 +1,137 @@
+"""Where layers and ranks lie: the layers of each chunk, and the groups of ranks on a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from astra_sim import InputError
+from astra_sim.platform import LogicalDimension, Platform
+
+from astra_sim_llm.models import LayerKind, Model
+from astra_sim_llm.parallelism import Parallelism
+
+
+@attrs.frozen
+class Chunk:
+    """Layers that a stage does in one pass: their numbers, and whether the embedding comes before them and the head after them."""
+
+    layers: tuple[int, ...]
+    embedding: bool
+    head: bool
+
+
+def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of: Callable[[str], float]) -> list[Chunk]:
+    """The layers of each virtual stage in order.
+
+    even: as many in each; embedding_as_layer: embedding and head count as a layer each, and every virtual stage has as many, or one
+    less; weighted: so that the longest virtual stage is as short as can be, where `weight_of` says how long a dense or moe layer, the
+    embedding and the head take. Raises InputError where they do not fit.
+    """
+    layers = model.layers
+    if not isinstance(how, str):
+        counts = list(how)
+        if len(counts) != chunks or sum(counts) != layers or min(counts) < 0:
+            raise InputError(f"stages is {counts}; expected {chunks} numbers of layers that add up to {layers}")
+    elif how == "even":
+        if layers % chunks:
+            raise InputError(
+                f"stages is even, and {layers} layers are not a multiple of {chunks} virtual stages;"
+                " expected embedding_as_layer, weighted, or a list of layers"
+            )
+        counts = [layers // chunks] * chunks
+    elif how == "embedding_as_layer":
+        slots, rest = divmod(layers + 2, chunks)
+        if not slots or chunks == 1 and rest:
+            raise InputError(f"stages is embedding_as_layer, and {layers + 2} layers are fewer than {chunks} virtual stages; expected as many")
+        counts = [slots + (number < rest) for number in range(chunks)]
+        counts[0] -= 1
+        counts[-1] -= 1
+    elif how == "weighted":
+        counts = _weighted(model, chunks, weight_of)
+    else:
+        raise InputError(f"stages is {how!r}; expected even, embedding_as_layer, weighted, or a list of {chunks} numbers of layers")
+    found, first = [], 0
+    for number, count in enumerate(counts):
+        found.append(Chunk(tuple(range(first, first + count)), number == 0, number == chunks - 1))
+        first += count
+    return found
+
+
+def _weighted(model: Model, chunks: int, weight_of: Callable[[str], float]) -> list[int]:
+    """Numbers of layers of which the longest virtual stage is as short as can be: the least bound that greedy filling keeps."""
+    kinds: list[LayerKind] = [model.kind(layer) for layer in range(model.layers)]
+    weights = [weight_of(kind) for kind in kinds]
+    low, high = max(weights), sum(weights) + weight_of("embedding") + weight_of("head")
+
+    def fill(bound: float) -> list[int] | None:
+        counts, layer = [], 0
+        for chunk in range(chunks):
+            used = (weight_of("embedding") if chunk == 0 else 0.0) + (weight_of("head") if chunk == chunks - 1 else 0.0)
+            first = layer
+            # A small tolerance keeps sums of equal weights on one side of the bound.
+            while layer < len(weights) and used + weights[layer] <= bound * (1 + 1e-9):
+                used += weights[layer]
+                layer += 1
+            counts.append(layer - first)
+        return counts if layer == len(weights) else None
+
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if fill(middle) else (middle, high)
+    counts = fill(high)
+    assert counts is not None
+    return counts
+
+
+class Axes:
+    """The groups of ranks on a platform, as logical dimensions; a group that reaches over several physical ones is split there."""
+
+    def __init__(self, platform: Platform, parallel: Parallelism) -> None:
+        self._platform = platform
+        self.dimensions: list[LogicalDimension] = []
+        p = parallel
+        replicas = p.data * p.context
+        shards = p.shards if p.zero else replicas
+        sizes = {
+            "tp": (p.tensor, 1),
+            "cp": (p.context, p.tensor),
+            "dp": (shards, p.tensor),
+            "replicas": (replicas // shards, p.tensor * shards),
+            "etp": (p.expert_tensor, 1),
+            "ep": (p.expert, p.expert_tensor),
+            "edp": (p.expert_data, p.expert_tensor * p.expert),
+        }
+        self._axes = {name: self._axis(name, *size) for name, size in sizes.items()}
+        inner = [number for number in self._axes["ep"] if self.dimensions[number].physical == 0]
+        self._axes["ep_node"] = tuple(inner)
+        self._axes["ep_nodes"] = tuple(number for number in self._axes["ep"] if number not in inner)
+
+    def __getitem__(self, name: str) -> tuple[int, ...]:
+        """The positions of an axis's dimensions; empty where it has one rank."""
+        return self._axes[name]
+
+    def _axis(self, name: str, size: int, stride: int) -> tuple[int, ...]:
+        found = []
+        for dimension in _parts(self._platform, name, size, stride):
+            if dimension not in self.dimensions:
+                self.dimensions.append(dimension)
+            found.append(self.dimensions.index(dimension))
+        return tuple(found)
+
+
+def _parts(platform: Platform, name: str, size: int, stride: int) -> list[LogicalDimension]:
+    """`size` ranks, `stride` apart, split where a dimension of the platform ends; whole where it does not end between two groups."""
+    parts: list[LogicalDimension] = []
+    while size > 1:
+        physical = max(number for number, own in enumerate(platform.strides) if own <= stride)
+        end = platform.strides[physical] * platform.dimensions[physical].size
+        here, rest = divmod(end, stride)
+        fits = stride % platform.strides[physical] == 0 and not rest
+        if fits and size <= here and here % size == 0:
+            return [*parts, LogicalDimension(size, stride, physical, name)]
+        if not fits or here < 2 or size % here:
+            return [*parts, LogicalDimension(size, stride, None, name)]
+        parts.append(LogicalDimension(here, stride, physical, name))
+        size, stride = size // here, stride * here
+    return parts

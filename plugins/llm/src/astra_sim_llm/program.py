@@ -1,0 +1,424 @@
+"""The programs of pipeline stages: passes in the order of a schedule, messages between stages, and what ends an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import attrs
+from astra_sim.graph import Operation, Pass, Receive, Send, Unit
+from astra_sim.rows import Rows
+from astra_sim.schedule import Collective, shift
+from astra_sim.shapes import OptimizerStep
+
+from astra_sim_llm import schedules
+from astra_sim_llm.layout import Chunk
+from astra_sim_llm.models import Model
+from astra_sim_llm.operations import Block, Exchange, Run, Step, join, weight_steps
+from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.schedules import PassKind
+from astra_sim_llm.templates import BEFORE, FREE, Compiler, Kinds, ProgramRows, Template
+
+TIED_TAG = 1 << 20
+TOKEN_TAG = TIED_TAG + 1
+"""Tags of messages that are not between neighbouring virtual stages."""
+
+BUCKET = 40_000_000
+"""Parameters of which gradients are reduced together, at least; or a million for each replica (Megatron-core)."""
+
+
+@attrs.frozen
+class Iteration:
+    """What one iteration does, beside the passes of blocks: choices of `options.LlmOptions`, and parameters of ranks.
+
+    `stage_parameters` are those of a stage's rank with embedding and head: (of experts, others); `layer_parameters` those of a layer.
+    """
+
+    model: Model
+    parallel: Parallelism
+    schedule: str
+    micro_batches: int
+    recompute: str
+    recompute_layers: int | None
+    gradient_bytes: int
+    optimizer_bytes: float
+    dp_overlap: bool
+    p2p_overlap: bool
+    ep_overlap: bool
+    training: bool
+    stage_parameters: Sequence[tuple[int, int]]
+    layer_parameters: Callable[[int], tuple[int, int]]
+    passes: int = 1
+
+
+class StageWriter:
+    """Writes the program of one stage."""
+
+    def __init__(
+        self, iteration: Iteration, stage: int, chunks: Sequence[Chunk], block: Block, compiler: Compiler, kinds: Kinds
+    ) -> None:  # fmt: skip
+        self._iteration = iteration
+        self._stage = stage
+        self._chunks = chunks  # of all virtual stages
+        self._block = block
+        self._compiler = compiler
+        self._kinds = kinds
+        self._rows = ProgramRows(kinds)
+        self._templates: dict[object, Template] = {}
+        self._virtual_stages = len(chunks)
+
+    def write(self, order: Sequence[schedules.Step]) -> Rows[Operation]:
+        """The program of as many iterations as the run has."""
+        for _ in range(self._iteration.passes):
+            self._rows.write(self._passes(order))
+            if self._iteration.training:
+                self._finish()
+        return self._rows.rows()
+
+    # -- passes ------------------------------------------------------------------------------------------------------------
+
+    def _passes(self, order: Sequence[schedules.Step]) -> list[Template]:
+        """The templates of an order."""
+        firsts: set[int] = set()
+        lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
+        found, place = [], 0
+        while place < len(order):
+            step = order[place]
+            first = step.kind is PassKind.FORWARD and step.chunk not in firsts
+            firsts.add(step.chunk)
+            after = order[place + 1] if place + 1 < len(order) else None
+            if self._joins(step, after):
+                assert after is not None
+                last = lasts[after.chunk] == place + 1
+                found.append(self._template((step.kind, step.chunk, first), (after.kind, after.chunk, last)))
+                place += 2
+                continue
+            edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
+            found.append(self._template((step.kind, step.chunk, edge)))
+            place += 1
+        return found
+
+    def _joins(self, step: schedules.Step, after: schedules.Step | None) -> bool:
+        """Whether a forward pass runs together with the backward pass that follows it, which is of another micro-batch."""
+        if not self._iteration.ep_overlap or after is None or step.kind is not PassKind.FORWARD or after.kind is not PassKind.BACKWARD:
+            return False
+        return step.joined or (self._iteration.schedule in ("1f1b", "interleaved") and step.micro_batch != after.micro_batch)
+
+    def _template(self, *passes: tuple[PassKind, int, bool]) -> Template:
+        """The template of a pass, or of a forward pass joined to a backward one; each is (kind, chunk, whether the first or the last)."""
+        if passes not in self._templates:
+            steps = [self._steps(*one) for one in passes]
+            kind = Pass.FORWARD if passes[0][0] is PassKind.FORWARD else Pass.INPUT_GRADIENT
+            kind = Pass.WEIGHT_GRADIENT if passes[0][0] is PassKind.WEIGHT else kind
+            names = {PassKind.FORWARD: "forward", PassKind.BACKWARD: "backward", PassKind.INPUT: "input gradient", PassKind.WEIGHT: "weight gradient"}
+            name = " and ".join(f"{names[one[0]]} {self._virtual(one[1])}" for one in passes)
+            inner = self._compiler.compile(beside_each_other(*steps) if len(steps) > 1 else steps[0], kind, name)
+            self._templates[passes] = self._with_messages(inner, [one[:2] for one in passes])
+        return self._templates[passes]
+
+    def _virtual(self, chunk: int) -> int:
+        return schedules.virtual_stage(self._iteration.schedule, self._stage, chunk, self._iteration.parallel.pipeline)
+
+    def _chunk(self, chunk: int) -> Chunk:
+        return self._chunks[self._virtual(chunk)]
+
+    def _steps(self, kind: PassKind, chunk: int, edge: bool) -> list[Step]:
+        """The kernels and exchanges of a pass."""
+        p = self._iteration.parallel
+        at, forward = self._virtual(chunk), kind is PassKind.FORWARD
+        comes = at > 0 if forward else at + 1 < self._virtual_stages and kind is not PassKind.WEIGHT
+        if comes and p.tensor > 1 and not p.sequence:  # each tensor rank has received a part
+            size = 2 * self._block.tokens * self._iteration.model.hidden // p.tensor
+            return [Exchange("activations", "tp", Collective.ALL_GATHER, size), *self._own_steps(kind, chunk, edge)]
+        return self._own_steps(kind, chunk, edge)
+
+    def _own_steps(self, kind: PassKind, chunk: int, edge: bool) -> list[Step]:
+        if kind is PassKind.FORWARD:
+            return self._forward(chunk, edge)
+        inputs, weights = [], []
+        for part, layer in self._backward_parts(chunk):
+            first, second = (part, []) if kind is PassKind.BACKWARD else weight_steps(part)
+            inputs.append((first, layer))
+            weights.append((second, layer))
+        parts = weights if kind is PassKind.WEIGHT else inputs
+        sharded = self._iteration.parallel.zero == 3
+        if sharded:
+            return self._sharded_backward(parts)
+        reduces = edge and self._iteration.dp_overlap and kind is not PassKind.INPUT
+        return self._with_reduction(parts) if reduces else join(*(part for part, _ in parts))
+
+    def _forward(self, chunk: int, first: bool) -> list[Step]:
+        """Embedding, layers, and head."""
+        own, block = self._chunk(chunk), self._block
+        parts: list[tuple[list[Step], int]] = [(block.embedding(), -1)] if own.embedding else []
+        parts += [(block.forward(self._iteration.model.kind(layer)), layer) for layer in own.layers]
+        if own.head:
+            parts.append((block.head(), -1))
+            if self._iteration.training:
+                for number in range(self._iteration.model.mtp_layers):
+                    layer = self._iteration.model.layers + number
+                    parts.append((join(block.predictor(), block.forward(self._iteration.model.kind(layer)), block.head()), layer))
+        it = self._iteration
+        if it.training and it.parallel.zero == 3:
+            return self._sharded(parts)
+        if it.training and first and it.dp_overlap and it.parallel.zero in (1, 2):
+            return self._with_gather(parts)
+        return join(*(part for part, _ in parts))
+
+    def _backward_parts(self, chunk: int) -> list[tuple[list[Step], int]]:
+        """The gradients of head, layers and embedding, each with the layer it belongs to (-1: none)."""
+        own, block, it = self._chunk(chunk), self._block, self._iteration
+        parts: list[tuple[list[Step], int]] = []
+        if own.head:
+            for number in reversed(range(it.model.mtp_layers)):
+                layer = it.model.layers + number
+                kind = it.model.kind(layer)
+                parts.append((join(block.head_back(), self._again(layer, 0), block.backward(kind), block.predictor_back()), layer))
+            parts.append((block.head_back(), -1))
+        for place, layer in reversed(list(enumerate(own.layers))):
+            parts.append((join(self._again(layer, place), block.backward(it.model.kind(layer))), layer))
+        if own.embedding:
+            parts.append((block.embedding_back(), -1))
+        return parts
+
+    def _again(self, layer: int, place: int) -> list[Step]:
+        """What is computed again for the backward pass of a layer, which is so many after the first of its chunk."""
+        it = self._iteration
+        if it.recompute_layers is not None:
+            return self._block.recompute(it.model.kind(layer), "full" if place < it.recompute_layers else "none")
+        return self._block.recompute(it.model.kind(layer), it.recompute)
+
+    # -- data parallelism ----------------------------------------------------------------------------------------------------
+
+    def _gathered(self, layer: int) -> list[tuple[str, int]]:
+        """The axes over which the 16-bit weights of a layer are gathered, with the bytes that each rank has."""
+        experts, others = self._iteration.layer_parameters(layer)
+        return [("edp", 2 * experts // self._iteration.parallel.expert_data), ("dp", 2 * others // self._iteration.parallel.shards)]
+
+    def _gathers(self, layer: int, beside: int) -> list[Step]:
+        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self._gathered(layer) if size]
+
+    def _reduces(self, layer: int, beside: int) -> list[Step]:
+        """The reduction of a layer's gradients over its replicas."""
+        return self._reductions(*self._iteration.layer_parameters(layer), beside)
+
+    def _reductions(self, experts: int, others: int, beside: int) -> list[Step]:
+        it = self._iteration
+        collective = Collective.REDUCE_SCATTER if it.parallel.zero else Collective.ALL_REDUCE
+        return [
+            Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
+            for axis, size in (("edp", experts), ("dp", others))
+            if size
+        ]
+
+    def _buckets(self, layers: Sequence[int]) -> list[list[int]]:
+        """Layers whose gradients are reduced together, in the order given."""
+        least = max(BUCKET, 1_000_000 * self._iteration.parallel.data)
+        buckets: list[list[int]] = []
+        size = least
+        for layer in layers:
+            if size >= least:
+                buckets.append([])
+                size = 0
+            buckets[-1].append(layer)
+            size += sum(self._iteration.layer_parameters(layer))
+        return buckets
+
+    def _with_reduction(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+        """The last backward pass: gradients of a bucket are reduced when all of them are there, beside what follows."""
+        last = {bucket[-1]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
+        steps: list[Step] = []
+        for part, layer in parts:
+            steps += part
+            if layer in last:
+                total = [sum(each) for each in zip(*(self._iteration.layer_parameters(one) for one in last[layer]), strict=True)]
+                steps += self._reductions(total[0], total[1], FREE)
+        return steps
+
+    def _with_gather(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+        """The first forward pass: each bucket of weights is gathered beside what comes before it."""
+        first = {bucket[0]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
+        gathers: list[Step] = []
+        kernels = 0
+        for part, layer in parts:
+            for axis in ("edp", "dp") if layer in first else ():
+                size = sum(size for one in first[layer] for name, size in self._gathered(one) if name == axis)
+                gathers.append(Exchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
+            kernels += sum(isinstance(step, Run) for step in part)
+        return join(gathers, *(part for part, _ in parts))
+
+    def _sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+        """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""
+        return self._around(parts, lambda layer, beside: self._gathers(layer, beside), lambda layer, beside: [])
+
+    def _sharded_backward(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+        """Weights are gathered again, and gradients reduced and scattered beside the layer that follows. The last layer is still there."""
+        kept = next((layer for _, layer in parts if layer >= 0), -1)
+        return self._around(parts, lambda layer, beside: self._gathers(layer, beside) if layer != kept else [], self._reduces)
+
+    def _around(
+        self,
+        parts: Sequence[tuple[list[Step], int]],
+        gather: Callable[[int, int], list[Step]],
+        reduce: Callable[[int, int], list[Step]],
+    ) -> list[Step]:
+        """Parts, with the weights of the next one gathered and the gradients of the one before reduced beside each, or before and after it."""
+        steps: list[Step] = []
+        if not self._iteration.dp_overlap:
+            for part, layer in parts:
+                steps += join(gather(layer, 0), part, reduce(layer, 0)) if layer >= 0 else part
+            return steps
+        for place, (part, layer) in enumerate(parts):
+            kernels = sum(isinstance(step, Run) for step in part)
+            if place == 0 and layer >= 0:
+                steps += gather(layer, 0)
+            if place and parts[place - 1][1] >= 0:
+                steps += reduce(parts[place - 1][1], kernels)
+            if place + 1 < len(parts) and parts[place + 1][1] >= 0:
+                steps += gather(parts[place + 1][1], kernels)
+            steps += part
+        if parts and parts[-1][1] >= 0:
+            steps += reduce(parts[-1][1], 0)
+        return steps
+
+    # -- the end of an iteration -----------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Reduce what has not been reduced, exchange tied embeddings, and update the parameters."""
+        it, p = self._iteration, self._iteration.parallel
+        self._rows.wait_for_free()
+        experts, others = it.stage_parameters[self._stage]
+        steps: list[Step] = []
+        if p.zero == 3 or it.dp_overlap:
+            inner = [it.layer_parameters(layer) for chunk in self._own_chunks() for layer in self._layers_of(chunk)]
+            experts_done, others_done = (sum(each) for each in zip(*inner, strict=True)) if inner else (0, 0)
+            steps += self._reductions(experts - experts_done, others - others_done, 0)
+        else:
+            steps += self._reductions(experts, others, 0)
+        if p.zero and p.shards < p.data * p.context:
+            steps.append(Exchange("gradients", "replicas", Collective.ALL_REDUCE, others * it.gradient_bytes // p.shards))
+        self._write(steps, "gradients")
+        self._tied_embeddings()
+        norm: list[Step] = [Exchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
+        mine = others // p.shards + experts // p.expert_data if p.zero else others + experts
+        update = Run("optimizer", OptimizerStep(parameters=max(1, mine), bytes_per_parameter=it.optimizer_bytes))
+        self._write([*norm, update], "optimizer")
+        if p.zero in (1, 2) and not it.dp_overlap:
+            gather = (("edp", 2 * experts // p.expert_data), ("dp", 2 * others // p.shards))
+            self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
+
+    def _own_chunks(self) -> list[Chunk]:
+        several = 2 if self._iteration.schedule in ("zb-v", "dualpipe") else self._virtual_stages // self._iteration.parallel.pipeline
+        return [self._chunk(number) for number in range(several)]
+
+    def _layers_of(self, chunk: Chunk) -> Sequence[int]:
+        return range(chunk.layers[0], chunk.layers[-1] + 1) if chunk.layers else ()
+
+    def _write(self, steps: Sequence[Step], name: str) -> None:
+        self._rows.write([self._compiler.compile(steps, Pass.WEIGHT_GRADIENT, name)])
+
+    def _tied_embeddings(self) -> None:
+        """The first and the last stage add their gradients of the embedding that they share: each sends half, and half of the sum."""
+        it, p = self._iteration, self._iteration.parallel
+        ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
+        if it.schedule in ("zb-v", "dualpipe") or not it.model.tied or p.pipeline == 1 or self._stage not in ends:
+            return
+        size = -(-it.model.vocab // p.tensor) * it.model.hidden * it.gradient_bytes // 2
+        far = shift((ends[self._stage] - self._stage) * p.stage_ranks)
+        kinds = [
+            self._kinds.number(("send", TIED_TAG, size), "pp", lambda: Send((), far, size, TIED_TAG, -1, "tied embedding", Unit.NONE)),
+            self._kinds.number(("receive", TIED_TAG, size), "pp", lambda: Receive((), far, size, TIED_TAG, -1, "tied embedding")),
+        ]
+        half = Template([*kinds, self._kinds.join()], [[BEFORE], [BEFORE], [0, 1]], 2, [])
+        self._rows.write([half, half])
+
+    # -- messages --------------------------------------------------------------------------------------------------------------
+
+    def _with_messages(self, inner: Template, passes: Sequence[tuple[PassKind, int]]) -> Template:
+        """A pass between the message that it waits for and the one that it sends; both of each of two that are joined."""
+        receives = [kind for one in passes for kind in self._messages(*one, sends=False)]
+        sends = [kind for one in passes for kind in self._messages(*one, sends=True)]
+        first = len(receives)
+        start: list[int] = list(range(first)) or [BEFORE]
+        kinds = [*receives, *inner.kinds]
+        waits: list[list[int]] = [[BEFORE] for _ in receives]
+        for each in inner.waits:
+            waits.append(sorted(set(chain.from_iterable(start if row == BEFORE else [first + row] for row in each))))
+        end = first + inner.end
+        sent = []
+        for kind in sends:
+            sent.append(len(kinds))
+            kinds.append(kind)
+            waits.append([end])
+        if sent and not self._iteration.p2p_overlap:
+            if len(sent) == 1:
+                end = sent[0]
+            else:
+                kinds.append(self._kinds.join())
+                waits.append(sent)
+                end = len(kinds) - 1
+        return Template(kinds, waits, end, [first + row for row in inner.free])
+
+    def _messages(self, kind: PassKind, chunk: int, sends: bool) -> list[int]:
+        """The kinds of the messages that a pass sends, or waits for."""
+        if kind is PassKind.WEIGHT:
+            return []
+        it, p = self._iteration, self._iteration.parallel
+        at, forward = self._virtual(chunk), kind is PassKind.FORWARD
+        other = at + 1 if forward == sends else at - 1
+        if not 0 <= other < self._virtual_stages:
+            return []
+        stage = stage_of(it.schedule, other, chunk, p.pipeline)
+        if stage == self._stage:
+            return []
+        way = chunk if it.schedule == "dualpipe" else 0
+        tag = 4 * (other if sends else at) + 2 * way + (not forward)
+        # Tensor ranks hold the same: each sends its part, and those of a stage gather them where each needs all.
+        size = max(1, 2 * self._block.tokens * it.model.hidden // p.tensor)
+        far = shift((stage - self._stage) * p.stage_ranks)
+        key = "send" if sends else "receive", tag, size, far
+        if sends:
+            kinds = [self._kinds.number(key, "pp", lambda: Send((), far, size, tag, -1, "activations", Unit.NONE))]
+        else:
+            kinds = [self._kinds.number(key, "pp", lambda: Receive((), far, size, tag, -1, "activations"))]
+        return kinds
+
+
+def stage_of(schedule: str, virtual: int, chunk: int, stages: int) -> int:
+    """The stage in which a virtual stage lies; with dualpipe, on the way of a chunk."""
+    if schedule == "dualpipe":
+        return virtual if chunk == 0 else stages - 1 - virtual
+    if schedule == "zb-v":
+        return min(virtual, 2 * stages - 1 - virtual)
+    return virtual % stages
+
+
+def beside_each_other(forward: Sequence[Step], backward: Sequence[Step]) -> list[Step]:
+    """Two passes in turn: from exchange to exchange of experts, each beside the kernels of the other."""
+    parts = [_cut(forward), _cut(backward)]
+    steps: list[Step] = []
+    turn, places = 0, [0, 0]
+    while any(place < len(part) for place, part in zip(places, parts, strict=True)):
+        if places[turn] == len(parts[turn]):
+            turn = 1 - turn
+        kernels, exchanges = parts[turn][places[turn]]
+        places[turn] += 1
+        steps += kernels
+        other = parts[1 - turn][places[1 - turn]][0] if places[1 - turn] < len(parts[1 - turn]) else []
+        runs = sum(isinstance(step, Run) for step in other)
+        steps += [attrs.evolve(exchange, beside=runs) for exchange in exchanges]
+        turn = 1 - turn
+    return steps
+
+
+def _cut(steps: Sequence[Step]) -> list[tuple[list[Step], list[Exchange]]]:
+    """Steps up to an exchange of experts, with the exchanges that follow."""
+    parts: list[tuple[list[Step], list[Exchange]]] = [([], [])]
+    for step in steps:
+        if isinstance(step, Exchange) and step.axis in ("ep", "ep_node", "ep_nodes"):
+            parts[-1][1].append(step)
+        else:
+            if parts[-1][1]:
+                parts.append(([], []))
+            parts[-1][0].append(step)
+    return parts

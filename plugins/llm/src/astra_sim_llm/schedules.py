@@ -1,0 +1,288 @@
+"""Pipeline schedules: in which order a stage does the passes of its micro-batches.
+
+Layers lie in virtual stages, which follow each other. Where a stage has several chunks of layers, chunk c of stage r is virtual stage
+c p + r, or, for schedules in the form of a V, r and 2p - 1 - r. Sources: GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, arXiv
+2006.09503), interleaved 1F1B (arXiv 2104.04473), ZB-H1 (arXiv 2401.10241), ZB-V (arXiv 2405.15362), DualPipe (arXiv 2412.19437).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from astra_sim import InputError
+
+
+class PassKind(enum.StrEnum):
+    """What a pass does. BACKWARD makes all gradients; INPUT and WEIGHT are its two halves."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUT = "I"
+    WEIGHT = "W"
+
+
+class Step(NamedTuple):
+    """A pass of a stage: the micro-batch and the chunk of layers. A forward pass may be `joined` to the backward pass that follows it."""
+
+    kind: PassKind
+    micro_batch: int
+    chunk: int = 0
+    joined: bool = False
+
+
+F, B, I, W = PassKind.FORWARD, PassKind.BACKWARD, PassKind.INPUT, PassKind.WEIGHT  # noqa: E741
+
+Order = list[list[Step]]
+"""The passes of each stage."""
+
+
+def gpipe(stages: int, micro_batches: int) -> Order:
+    """All forward passes, then all backward passes."""
+    passes = range(micro_batches)
+    return [[*(Step(F, i) for i in passes), *(Step(B, i) for i in passes)] for _ in range(stages)]
+
+
+def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int = 0) -> Order:
+    """1F1B: forward passes until the first gradient can come, and `extra_ahead` more, then forward and backward in turn."""
+    order = []
+    for stage in range(stages):
+        ahead = min(micro_batches, stages - 1 - stage + extra_ahead)
+        steps = [Step(F, i) for i in range(ahead)]
+        for i in range(micro_batches - ahead):
+            steps += Step(F, ahead + i), Step(B, i)
+        order.append(steps + [Step(B, i) for i in range(micro_batches - ahead, micro_batches)])
+    return order
+
+
+def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int = 0) -> Order:
+    """Interleaved 1F1B: each stage has several chunks; groups of as many micro-batches as stages go through one after another.
+
+    `extra_ahead` forward passes more come first, as where the exchanges of experts are hidden. Raises InputError where stages do not divide
+    micro-batches.
+    """
+    if micro_batches % stages:
+        raise InputError(
+            f"the schedule interleaved has {micro_batches} micro-batches for {stages} stages;"
+            " expected a multiple (global_batch / micro_batch / data_parallel)"
+        )
+    total, order = micro_batches * chunks, []
+    for stage in range(stages):
+        ahead = total if micro_batches == stages else min(2 * (stages - 1 - stage) + (chunks - 1) * stages + extra_ahead, total)
+        forward = [Step(F, *_place(k, stages, chunks)) for k in range(total)]
+        places = (_place(k, stages, chunks) for k in range(total))
+        backward = [Step(B, micro_batch, chunks - 1 - chunk) for micro_batch, chunk in places]
+        steps = forward[:ahead]
+        for k in range(total - ahead):
+            steps += forward[ahead + k], backward[k]
+        order.append(steps + backward[total - ahead :])
+    return order
+
+
+def _place(k: int, stages: int, chunks: int) -> tuple[int, int]:
+    """Micro-batch and chunk of the k-th virtual micro-batch."""
+    group, rest = divmod(k, stages * chunks)
+    return group * stages + rest % stages, rest // stages
+
+
+def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
+    """ZB-H1: 1F1B, in which stage r puts off the weight gradients of r micro-batches, and fills with them where it would wait."""
+    order = []
+    for stage in range(stages):
+        ahead = min(micro_batches, stages - 1 - stage)
+        steps, put_off = [Step(F, i) for i in range(ahead)], 0
+        for i in range(micro_batches):
+            if ahead + i < micro_batches:
+                steps.append(Step(F, ahead + i))
+            steps.append(Step(I, i))
+            if i >= stage or ahead + i >= micro_batches:
+                steps.append(Step(W, put_off))
+                put_off += 1
+        order.append(steps + [Step(W, i) for i in range(put_off, micro_batches)])
+    return order
+
+
+def zero_bubble_v(stages: int, micro_batches: int) -> Order:
+    """ZB-V: two chunks in the form of a V. Passes of one length are placed one after another, so that a stage waits at its start alone.
+
+    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage. Of the passes that can
+    begin forward passes go first, those of the second chunk before others, and weight gradients last.
+    """
+    last, limit = 2 * stages - 1, 2 * stages
+    ended: dict[tuple[PassKind, int, int], int] = {}  # (kind, micro-batch, virtual stage) -> when
+    counts = [dict.fromkeys(((kind, chunk) for kind in (F, I, W) for chunk in (0, 1)), 0) for _ in range(stages)]
+    order: Order = [[] for _ in range(stages)]
+
+    def needed(kind: PassKind, place: int) -> tuple[PassKind, int] | None:
+        """What a pass of a virtual stage waits for: a kind of pass of the same micro-batch, and its virtual stage."""
+        if kind is F:
+            return (F, place - 1) if place else None
+        return (I, place + 1) if place < last else (F, place)
+
+    def can_begin(stage: int, kind: PassKind, chunk: int, now: int) -> bool:
+        done = counts[stage]
+        micro_batch = done[kind, chunk]
+        if kind is W:
+            return micro_batch < done[I, chunk]
+        if micro_batch == micro_batches:
+            return False
+        if kind is F and sum(done[F, c] - done[W, c] for c in (0, 1)) >= limit:
+            return False
+        need = needed(kind, virtual_stage("zb-v", stage, chunk, stages))
+        return need is None or ended.get((need[0], micro_batch, need[1]), now + 1) <= now
+
+    now, left = 0, 6 * stages * micro_batches
+    while left:
+        for stage, done in enumerate(counts):
+            choices = ((F, 1), (F, 0), (I, 0), (I, 1), (W, 1), (W, 0))
+            choice = next((choice for choice in choices if can_begin(stage, *choice, now)), None)
+            if choice is not None:
+                kind, chunk = choice
+                order[stage].append(Step(kind, done[choice], chunk))
+                ended[kind, done[choice], virtual_stage("zb-v", stage, chunk, stages)] = now + 1
+                done[choice] += 1
+                left -= 1
+        now += 1
+    return order
+
+
+def dualpipe(stages: int, micro_batches: int) -> Order:
+    """DualPipe: micro-batches come from both ends; each stage has chunk 0 of the way down and chunk 1, that of the way up.
+
+    The first half of micro-batches goes down, the second up. Raises InputError unless stages and micro-batches are even and there are
+    twice as many micro-batches as stages.
+    """
+    if stages % 2 or micro_batches % 2 or micro_batches < 2 * stages:
+        raise InputError(
+            f"the schedule dualpipe has {stages} stages and {micro_batches} micro-batches;"
+            " expected even numbers, and at least twice as many micro-batches as stages"
+        )
+    half, order = micro_batches // 2, []
+    for stage in range(stages):
+        upper = stage >= stages // 2
+        place = min(stage, stages - 1 - stage)
+        writer = _DualWriter(half, upper)
+        deep = stages // 2 - place - 1
+        for _ in range(2 * deep):
+            writer.add(F, 0)
+        for _ in range(place + 1):
+            writer.add(F, 0)
+            writer.add(F, 1)
+        for _ in range(deep):
+            writer.add(I, 1)
+            writer.add(W, 1)
+            writer.add(F, 1)
+        for k in range(half - stages + place + 1):
+            writer.join(0, 1, alone=k == 0 and not deep and place == stages // 2 - 1)
+            writer.join(1, 0)
+        for _ in range(deep):
+            writer.add(B, 1)
+            writer.join(1, 0)
+        for k in range(place + 1):
+            writer.add(I if 2 * k >= place + 1 else B, 1)
+            writer.add(I if 2 * k + 1 >= place + 1 else B, 0)
+        for _ in range(deep):
+            writer.add_put_off()
+            writer.add(I, 0)
+        writer.finish()
+        order.append(writer.steps)
+    return order
+
+
+class _DualWriter:
+    """Writes the passes of a stage; way 0 is the one on which this half of the stages comes first."""
+
+    def __init__(self, half: int, upper: bool) -> None:
+        self.steps: list[Step] = []
+        self._half = half
+        self._upper = upper
+        self._next: dict[tuple[PassKind, int], int] = {}
+        self._put_off: list[tuple[int, int]] = []
+
+    def add(self, kind: PassKind, way: int, joined: bool = False) -> None:
+        """The next pass of a kind on a way."""
+        chunk = way ^ self._upper
+        if kind is W:
+            self.add_put_off()
+            return
+        key = (F if kind is F else B), chunk
+        number = self._next.get(key, 0)
+        self._next[key] = number + 1
+        micro_batch = number + chunk * self._half
+        self.steps.append(Step(kind, micro_batch, chunk, joined))
+        if kind is I:
+            self._put_off.append((micro_batch, chunk))
+
+    def join(self, forward: int, backward: int, alone: bool = False) -> None:
+        """A forward pass joined to a backward one."""
+        self.add(F, forward, joined=not alone)
+        self.add(B, backward)
+
+    def add_put_off(self) -> None:
+        """The oldest weight gradients that were put off."""
+        if self._put_off:
+            micro_batch, chunk = self._put_off.pop(0)
+            self.steps.append(Step(W, micro_batch, chunk))
+
+    def finish(self) -> None:
+        """All that is left."""
+        while self._put_off:
+            self.add_put_off()
+
+
+def virtual_stage(schedule: str, stage: int, chunk: int, stages: int) -> int:
+    """The virtual stage that a chunk of a stage is."""
+    if schedule in ("zb-v", "dualpipe"):
+        return stage if chunk == 0 else (2 * stages - 1 - stage if schedule == "zb-v" else stages - 1 - stage)
+    return chunk * stages + stage
+
+
+def order_of(schedule: str, stages: int, micro_batches: int, chunks: int, extra_ahead: int = 0) -> Order:
+    """The order of a schedule by name. Raises InputError where it cannot be."""
+    if schedule == "interleaved":
+        return interleaved(stages, micro_batches, chunks, extra_ahead)
+    plain: dict[str, Callable[[int, int], Order]] = {
+        "gpipe": gpipe,
+        "1f1b": lambda stages, micro_batches: one_forward_one_backward(stages, micro_batches, extra_ahead),
+        "zb-h1": zero_bubble_h1,
+        "zb-v": zero_bubble_v,
+        "dualpipe": dualpipe,
+    }
+    return plain[schedule](stages, micro_batches)
+
+
+def makespan(order: Sequence[Sequence[Step]], schedule: str, times: dict[PassKind, float], send: float = 0.0) -> float:
+    """How long an order takes where passes of a kind take one time on all stages; a joined pair the sum. For closed forms and tests.
+
+    Raises ValueError where the order waits for itself.
+    """
+    stages = len(order)
+    chunks = 1 + max(step.chunk for steps in order for step in steps)
+    last = {"zb-v": 2 * stages, "dualpipe": stages}.get(schedule, stages * chunks) - 1
+    ends: dict[tuple[str, int, int, int], float] = {}
+    clock, place = [0.0] * stages, [0] * stages
+    moved = True
+    while moved:
+        moved = False
+        for stage, steps in enumerate(order):
+            while place[stage] < len(steps):
+                step = steps[place[stage]]
+                at = virtual_stage(schedule, stage, step.chunk, stages)
+                way = step.chunk if schedule == "dualpipe" else 0
+                need: tuple[str, int, int, int] | None = None
+                if step.kind is F:
+                    need = ("F", step.micro_batch, at - 1, way) if at else None
+                elif step.kind in (B, I):
+                    need = ("B", step.micro_batch, at + 1, way) if at < last else ("F", step.micro_batch, at, way)
+                if need is not None and need not in ends:
+                    break
+                began = max(clock[stage], ends[need] + (send if need[2] != at else 0.0) if need else 0.0)
+                clock[stage] = began + times[step.kind]
+                if step.kind is not W:
+                    ends["F" if step.kind is F else "B", step.micro_batch, at, way] = clock[stage]
+                place[stage] += 1
+                moved = True
+    if any(place[stage] < len(steps) for stage, steps in enumerate(order)):
+        raise ValueError(f"the order of {schedule} waits for itself")
+    return max(clock)
