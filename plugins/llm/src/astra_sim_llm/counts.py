@@ -5,7 +5,9 @@ Sources: arXiv 2205.05198 (appendix A) and 2104.04473 for the closed forms of Me
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
 import attrs
 
@@ -140,18 +142,25 @@ def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding:
     )
 
 
-def numbered_parameters(model: Model, layer: int, parallel: Parallelism = WHOLE) -> Parameters:
-    """Parameters of a layer by its number; from `model.layers` on those of multi-token prediction."""
-    return layer_parameters(model, model.kind(layer), parallel) if layer < model.layers else prediction_parameters(model, parallel)
+BlockKind = Literal["dense", "moe", "prediction"]
+"""A block, or a module of multi-token prediction with its block."""
 
 
-def stage_parameters(
-    model: Model, layers: Iterable[int], has_embedding: bool, has_head: bool, parallel: Parallelism = WHOLE
-) -> Parameters:
+def block_kind(model: Model, layer: int) -> BlockKind:
+    """The kind of a block by its number; from `model.layers` on they are those of multi-token prediction."""
+    return model.kind(layer) if layer < model.layers else "prediction"
+
+
+def block_parameters(model: Model, kind: BlockKind, parallel: Parallelism = WHOLE) -> Parameters:
+    """Parameters of a block, or of a module of multi-token prediction."""
+    return prediction_parameters(model, parallel) if kind == "prediction" else layer_parameters(model, kind, parallel)
+
+
+def stage_parameters(model: Model, layers: Iterable[int], has_embedding: bool, has_head: bool, parallel: Parallelism = WHOLE) -> Parameters:
     """Parameters of a rank whose pipeline stage has these layers, and the embedding or the head."""
     total = Parameters()
-    for layer in layers:
-        total += numbered_parameters(model, layer, parallel)
+    for kind, number in Counter(block_kind(model, layer) for layer in layers).items():
+        total += block_parameters(model, kind, parallel) * number
     if has_embedding:
         total += embedding_parameters(model, parallel)
     if has_head:
