@@ -21,6 +21,7 @@ from astra_sim_llm.counts import (
     key_heads_of_rank,
     stage_parameters,
 )
+from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import FOLDED, chunks_of_stages, even_stages, in_flight
 from astra_sim_llm.models import Model
 from astra_sim_llm.parallelism import Parallelism
@@ -222,7 +223,8 @@ def _largest_unit(setup: TrainingSetup, stage: int) -> int:
     units = [block_parameters(model, kind, parallel) for kind in _kinds(setup, stage)]
     units += [embedding_parameters(model, parallel)] if embedding is not None else []
     units += [head_parameters(model, parallel, embedding is not None)] if head is not None else []
-    return max((unit.shared if parallel.shards > 1 else 0) + (unit.experts if parallel.expert_shards > 1 else 0) for unit in units)
+    sizes = [(unit.shared if parallel.shards > 1 else 0) + (unit.experts if parallel.expert_shards > 1 else 0) for unit in units]
+    return max(sizes, default=0)
 
 
 # -- Activations -------------------------------------------------------------------------------------------------------
@@ -426,14 +428,16 @@ class Suggestion:
     bytes: int
 
 
-def suggestions(setup: TrainingSetup, capacity_bytes: int) -> list[Suggestion]:
+def suggestions(setup: TrainingSetup, capacity_bytes: int, most_tensor: int | None = None) -> list[Suggestion]:
     """Single changes with which a training run would fit that does not; none where it fits. The one that leaves most memory is last.
 
-    Twice the tensor or pipeline ranks halve the replicas, where they can be halved, else take twice the ranks.
+    Twice the tensor or pipeline ranks halve the replicas, where they can be halved, else take twice the NPUs. `most_tensor` is the limit on
+    tensor parallelism, such as the NPUs of a node.
     """
     if setup.mode != "train" or peak(setup)[1].total <= capacity_bytes:
         return []
-    made = [Suggestion(words, changed, peak(changed)[1].total) for words, changed in _changes(setup)]
+    changes = [item for item in _changes(setup) if most_tensor is None or item[1].parallel.tensor <= most_tensor]
+    made = [Suggestion(words, changed, peak(changed)[1].total) for words, changed in changes]
     return sorted((item for item in made if item.bytes <= capacity_bytes), key=lambda item: -item.bytes)
 
 
@@ -446,13 +450,14 @@ def _changes(setup: TrainingSetup) -> list[tuple[str, TrainingSetup]]:
         changes.append(("recompute = full", attrs.evolve(setup, recompute="full", recompute_layers=None)))
     levels = range(parallel.zero + 1, 4) if parallel.shards > 1 else ()
     changes += [(f"zero = {level}", attrs.evolve(setup, parallel=attrs.evolve(parallel, zero=level))) for level in levels]
-    if setup.model.heads % (2 * parallel.tensor) == 0:
-        words, wider, rounds = _doubled(setup, "tensor")
+    words, wider, rounds = _doubled(setup, "tensor")
+    if divides(setup.model, wider, setup.sequence):
         changes.append((words, attrs.evolve(setup, parallel=wider, micro_batches=rounds)))
-    if 2 * parallel.pipeline * parallel.virtual_stages <= setup.model.layers:
-        words, longer, rounds = _doubled(setup, "pipeline")
-        layers = even_stages(setup.model.layers, longer.pipeline, setup.chunks, setup.schedule)
-        changes.append((words, attrs.evolve(setup, parallel=longer, layers_of_stage=layers, micro_batches=rounds)))
+    words, longer, rounds = _doubled(setup, "pipeline")
+    layers, stages = setup.model.layers, longer.pipeline
+    if divides(setup.model, longer, setup.sequence) and schedule_allows(setup.schedule, layers, stages, setup.chunks, rounds):
+        split = even_stages(layers, stages, setup.chunks, setup.schedule)
+        changes.append((words, attrs.evolve(setup, parallel=longer, layers_of_stage=split, micro_batches=rounds)))
     return changes
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 from astra_sim import InputError
 
+from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import FOLDED, even_stages
 from astra_sim_llm.memory import MemoryUse, TrainingSetup, peak
-from astra_sim_llm.models import Model
 from astra_sim_llm.parallelism import Parallelism
 
 TimeOf = Callable[[TrainingSetup], float | None]
@@ -88,49 +88,20 @@ def _parallelisms(template: TrainingSetup, npus: int, most_tensor: int) -> Itera
                 yield made
 
 
-def divides(model: Model, parallel: Parallelism, sequence: int) -> bool:
-    """Whether a model can be split so: whole heads, equal shares of widths, of the sequence, and of experts.
-
-    Tensor ranks share key and value heads, or each of these lies on several ranks.
-    """
-    tensor, keys = parallel.tensor, model.key_heads
-    widths = (model.width if model.dense_layers or not model.experts else 0, model.shared_experts * model.expert_ffn)
-    return (
-        model.heads % tensor == 0
-        and (keys % tensor == 0 or tensor % keys == 0)
-        and all(width % tensor == 0 for width in widths)
-        and sequence % (parallel.context * (tensor if parallel.sequence else 1)) == 0
-        and _experts_divide(model, parallel)
-        and (parallel.shard_group is None or (parallel.data * parallel.context) % parallel.shard_group == 0)
-    )
-
-
-def _experts_divide(model: Model, parallel: Parallelism) -> bool:
-    if not model.experts:
-        return parallel.expert == parallel.expert_tensor == 1
-    return (
-        model.experts % parallel.expert == 0
-        and model.expert_ffn % parallel.expert_tensor == 0
-        and parallel.stage_ranks % (parallel.expert * parallel.expert_tensor) == 0
-    )
-
-
 def _setup(template: TrainingSetup, parallel: Parallelism, global_batch: int, size: int, layers_of: LayersOf) -> TrainingSetup | None:
     """A setup with the schedule's rules kept; None where they cannot be. A single stage runs its micro-batches one by one."""
     if global_batch % (parallel.data * size):
         return None
     number = global_batch // (parallel.data * size)
-    stages = parallel.pipeline
+    stages, layers = parallel.pipeline, template.model.layers
     schedule = template.schedule if stages > 1 else "1f1b"
-    chunks = {"interleaved": parallel.virtual_stages, "zb-v": 2}.get(schedule, 1)
-    if stages * chunks > template.model.layers or (schedule == "interleaved" and number % stages):
-        return None
-    if schedule == "dualpipe" and (stages % 2 or number % 2 or number < 2 * stages):
+    chunks = 2 if schedule in FOLDED else parallel.virtual_stages if schedule == "interleaved" else 1
+    if not schedule_allows(schedule, layers, stages, chunks, number):
         return None
     return attrs.evolve(
         template,
         parallel=parallel,
-        layers_of_stage=layers_of(template.model.layers, stages, 2 if schedule in FOLDED else chunks, schedule),
+        layers_of_stage=layers_of(layers, stages, chunks, schedule),
         micro_batch=size,
         micro_batches=number,
         schedule=schedule,
