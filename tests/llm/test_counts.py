@@ -165,7 +165,9 @@ def test_megatron_bridge_does_not_count_routers() -> None:
 def models(draw: st.DrawFn) -> Model:
     experts = draw(st.sampled_from([0, 4, 8]))
     layers = draw(st.integers(1, 12))
-    choices = {"experts": experts, "top_k": 2, "expert_ffn": 64, "shared_experts": draw(st.integers(0, 2))} if experts else {}
+    choices: dict[str, Any] = (
+        {"experts": experts, "top_k": 2, "expert_ffn": 64, "shared_experts": draw(st.integers(0, 2))} if experts else {}
+    )
     return Model(
         layers=layers,
         hidden=128,

@@ -140,7 +140,7 @@ def test_the_models_by_name_come_out(table: dict[str, Any], name: str, tmp_path:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(table))
     model, expected = model_of_config(path), MODELS[name]
-    same = {"kv_heads": expected.key_heads, "head_dim": expected.head_size}
+    same: dict[str, Any] = {"kv_heads": expected.key_heads, "head_dim": expected.head_size}
     assert attrs.evolve(model, kv_heads=model.key_heads, head_dim=model.head_size) == attrs.evolve(expected, **same)
 
 

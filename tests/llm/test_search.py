@@ -9,11 +9,12 @@ import pytest
 from astra_sim import InputError
 from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import even_stages
-from astra_sim_llm.memory import TrainingSetup, peak
+from astra_sim_llm.memory import peak
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.search import Candidate, search
 from astra_sim_llm.table import print_search, search_table
+from astra_sim_llm.training_setup import TrainingSetup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

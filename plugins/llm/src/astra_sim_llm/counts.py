@@ -60,7 +60,7 @@ def attention_parameters(model: Model, parallel: Parallelism = WHOLE) -> int:
 
     Latent attention: the two products down to the low ranks are not split (Megatron-LM calls them duplicated).
     """
-    heads = _share(model.heads, parallel.tensor)
+    heads = share(model.heads, parallel.tensor)
     output = heads * model.value_size * model.hidden
     mla = model.mla
     if mla is None:
@@ -72,12 +72,12 @@ def attention_parameters(model: Model, parallel: Parallelism = WHOLE) -> int:
 
 def key_heads_of_rank(model: Model, parallel: Parallelism) -> int:
     """Key and value heads of a rank: a share, but at least one."""
-    return _share(model.key_heads, parallel.tensor)
+    return share(model.key_heads, parallel.tensor)
 
 
 def feed_forward_parameters(model: Model, width: int, tensor: int = 1) -> int:
     """Matrices of a feed-forward part of a width."""
-    return model.branches * model.hidden * _share(width, tensor)
+    return model.branches * model.hidden * share(width, tensor)
 
 
 def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOLE) -> Parameters:
@@ -93,7 +93,7 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
         attention=attention,
         feed_forward=feed_forward_parameters(model, model.shared_experts * model.expert_ffn, parallel.tensor),
         router=model.hidden * model.experts,
-        experts=_share(model.experts, parallel.expert) * feed_forward_parameters(model, model.expert_ffn, parallel.expert_tensor),
+        experts=share(model.experts, parallel.expert) * feed_forward_parameters(model, model.expert_ffn, parallel.expert_tensor),
         vectors=vectors,
     )
 
@@ -106,11 +106,11 @@ def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> i
     if model.query_norms:
         vectors += 2 * model.head_size
     if model.biases or model.query_biases:
-        vectors += (_share(model.heads, parallel.tensor) + 2 * key_heads_of_rank(model, parallel)) * model.head_size
+        vectors += (share(model.heads, parallel.tensor) + 2 * key_heads_of_rank(model, parallel)) * model.head_size
     if model.biases:
         vectors += model.hidden
         if kind == "dense":
-            vectors += (model.branches - 1) * _share(model.width, parallel.tensor) + model.hidden
+            vectors += (model.branches - 1) * share(model.width, parallel.tensor) + model.hidden
     return vectors
 
 
@@ -120,14 +120,14 @@ def prediction_parameters(model: Model, parallel: Parallelism = WHOLE) -> Parame
     Embedding and head are those of the model.
     """
     block = layer_parameters(model, model.kind(model.layers), parallel)
-    joined = 2 * model.hidden * _share(model.hidden, parallel.tensor)
+    joined = 2 * model.hidden * share(model.hidden, parallel.tensor)
     return block + Parameters(prediction=joined, vectors=3 * (2 if model.biases else 1) * model.hidden)
 
 
 def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> Parameters:
     """Parameters of the embedding of tokens, a share of the vocabulary each, and of positions, whole on each rank."""
     positions = model.sequence * model.hidden if model.learned_positions else 0
-    return Parameters(embedding=_share(model.vocab, parallel.tensor) * model.hidden + positions)
+    return Parameters(embedding=share(model.vocab, parallel.tensor) * model.hidden + positions)
 
 
 def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding: bool = True) -> Parameters:
@@ -137,7 +137,7 @@ def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding:
     """
     copied = model.tied and with_embedding
     return Parameters(
-        head=0 if copied else _share(model.vocab, parallel.tensor) * model.hidden,
+        head=0 if copied else share(model.vocab, parallel.tensor) * model.hidden,
         vectors=(2 if model.biases else 1) * model.hidden,
     )
 
@@ -183,7 +183,7 @@ def _expert_layers(model: Model) -> int:
     return sum(model.kind(layer) == "moe" for layer in range(model.layers + model.mtp_layers))
 
 
-def _share(number: int, ranks: int) -> int:
+def share(number: int, ranks: int) -> int:
     """A rank's share, rounded up where the ranks do not divide the number."""
     return -(-number // ranks)
 

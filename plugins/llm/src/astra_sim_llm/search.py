@@ -10,8 +10,9 @@ from astra_sim import InputError
 
 from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import FOLDED, even_stages
-from astra_sim_llm.memory import MemoryUse, TrainingSetup, peak
+from astra_sim_llm.memory import MemoryUse, peak
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.training_setup import TrainingSetup
 
 TimeOf = Callable[[TrainingSetup], float | None]
 """Seconds of an iteration of a setup; None where they are not known."""
