@@ -248,9 +248,16 @@ def test_prefill_caches_at_least_its_own_tokens() -> None:
     assert longer.key_value_cache == 2 * use.key_value_cache
 
 
+def test_scores_of_inference_reach_over_the_cache() -> None:
+    flash, unfused = (
+        memory_of(setup("gpt3-175b", tensor=8, mode="decode", kv_length=512, attention=kind), 0) for kind in ("flash", "unfused")
+    )
+    assert unfused.activations - flash.activations == 2 * 12 * 512  # a token for each of 12 heads, nothing dropped
+
+
 def test_latent_attention_caches_its_low_rank() -> None:
     use = memory_of(setup("deepseek-v3", mode="decode", kv_length=1000, expert=64, data=64), 0)
-    assert use.key_value_cache == 62 * 1000 * 2 * (512 + 64)
+    assert use.key_value_cache == 61 * 1000 * 2 * (512 + 64)  # without the block of multi-token prediction
 
 
 # -- What must hold ----------------------------------------------------------------------------------------------------

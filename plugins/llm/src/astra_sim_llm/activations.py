@@ -38,13 +38,13 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
     model = setup.model
     block = model.kind(model.layers) if kind == "prediction" else kind
     attention, feed_forward = _attention(setup), _experts(setup) if block == "moe" else _dense(setup, model.width)
-    masks = 2 * model.hidden if model.dropout else 0
+    masks = 2 * model.hidden if setup.drops else 0
     joined = 8 * model.hidden if kind == "prediction" else 0  # inputs of two norms, and what they give to the product that joins them
     own = share((2 * HALF * model.hidden + masks + joined) * setup.tokens, _sequence_share(setup))
     scores = 0
     if setup.attention == "unfused":
         heads = share(model.heads, setup.parallel.tensor)
-        scores = (5 if model.dropout else 2) * heads * setup.sequence * setup.tokens
+        scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
     return BlockActivations(
         kept=own + attention.kept + feed_forward.kept, scores=scores, products=attention.products + feed_forward.products
     )
@@ -150,7 +150,7 @@ def activations_of(setup: TrainingSetup, stage: int) -> tuple[int, int, int]:
     """Bytes of blocks, of the embedding and of the head at the schedule's fullest state."""
     blocks = [sum(_kept_block(setup, layer, index) for index, layer in enumerate(chunk)) for chunk in stage_chunks(setup)[stage]]
     at_embedding, at_head = end_chunks(setup, stage)
-    mask = hidden_bytes(setup) // HALF if setup.model.dropout else 0
+    mask = hidden_bytes(setup) // HALF if setup.drops else 0
     head = head_activations(setup)
     parallel = setup.parallel
 

@@ -149,8 +149,7 @@ def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
 def key_value_bytes(setup: TrainingSetup) -> int:
     """Bytes of a layer's keys and values of all sequences of a replica: of latent attention the low rank, whole on each tensor rank."""
     model = setup.model
-    length = max(setup.kv_length, 1 if setup.mode == "decode" else setup.sequence)
-    cached = share(length * setup.micro_batch * setup.micro_batches, setup.parallel.context)
+    cached = share(setup.key_length * setup.micro_batch * setup.micro_batches, setup.parallel.context)
     if model.mla is not None:
         return HALF * cached * (model.mla.key_value_rank + model.mla.rope)
     return HALF * cached * 2 * key_heads_of_rank(model, setup.parallel) * model.head_size

@@ -21,7 +21,8 @@ class TrainingSetup:
     """What decides how much memory a rank needs. Raises InputError where parts contradict each other.
 
     `layers_of_stage` has the numbers of a stage's layers, chunk after chunk; a rank of DualPipe has those of both of its stages. Blocks of
-    multi-token prediction are numbered after the last layer; where no stage lists them, they lie with the head.
+    multi-token prediction are numbered after the last layer; where no stage lists them, they lie with the head in training, and are left
+    out in inference.
     """
 
     model: Model
@@ -65,6 +66,18 @@ class TrainingSetup:
         return share(self.micro_batch * length, self.parallel.context)
 
     @property
+    def key_length(self) -> int:
+        """Keys that the last query of a sequence sees; in inference those in the cache."""
+        if self.mode == "train":
+            return self.sequence
+        return max(self.kv_length, 1 if self.mode == "decode" else self.sequence)
+
+    @property
+    def drops(self) -> bool:
+        """Whether there are dropout masks."""
+        return self.model.dropout and self.mode == "train"
+
+    @property
     def fp8(self) -> bool:
         """Whether inputs of products have a byte an element."""
         return self.precision in ("fp8", "mxfp8")
@@ -81,11 +94,11 @@ def end_chunks(setup: TrainingSetup, stage: int) -> tuple[int | None, int | None
 
 @functools.lru_cache(maxsize=64)
 def stage_chunks(setup: TrainingSetup) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """The layers of each chunk of each stage, with those of multi-token prediction."""
+    """The layers of each chunk of each stage, in training with those of multi-token prediction."""
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, setup.chunks)
     model = setup.model
     extra = range(model.layers, model.layers + model.mtp_layers)
-    if not any(layer >= model.layers for layers in setup.layers_of_stage for layer in layers):
+    if setup.mode == "train" and not any(layer >= model.layers for layers in setup.layers_of_stage for layer in layers):
         for stage in range(setup.parallel.pipeline):
             head = end_chunks(setup, stage)[1]
             if head is not None:
