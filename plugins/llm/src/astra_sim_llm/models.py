@@ -39,6 +39,8 @@ class Model:
     sequence: int = option(2048, minimum=1, help="sequence length where the workload gives none", unit="tokens")
     tied: bool = option(False, help="the output layer shares the weights of the embedding")
     biases: bool = option(False, help="biases of products, and LayerNorm with biases, as in GPT")
+    query_biases: bool = option(False, help="biases of the products for queries, keys and values alone, as in Qwen2")
+    query_norms: bool = option(False, help="norms of the queries and keys of a head, as in Qwen3")
     dropout: bool = option(False, help="dropout of scores and of the two residual branches")
     learned_positions: bool = option(False, help="learned embeddings of positions, one for each token of a sequence")
     experts: int = option(0, minimum=0, help="routed experts; 0: a dense model")
@@ -119,7 +121,7 @@ def _mixtral(layers: int, hidden: int, heads: int, expert_ffn: int, vocab: int, 
 def _qwen3_moe(layers: int, hidden: int, heads: int, ffn: int, expert_ffn: int) -> Model:
     return Model(
         layers=layers, hidden=hidden, heads=heads, kv_heads=4, head_dim=128, ffn=ffn, gated=True, vocab=151936, sequence=4096,
-        experts=128, top_k=8, expert_ffn=expert_ffn,
+        experts=128, top_k=8, expert_ffn=expert_ffn, query_norms=True,
     )  # fmt: skip
 
 

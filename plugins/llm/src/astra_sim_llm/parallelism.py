@@ -43,3 +43,8 @@ class Parallelism:
     def shards(self) -> int:
         """Ranks over which ZeRO or FSDP shards what is not of experts: the data and context ranks, or a group of them (HSDP)."""
         return self.shard_group or self.data * self.context
+
+    @property
+    def expert_shards(self) -> int:
+        """Ranks over which ZeRO or FSDP shards experts: their replicas within the ranks over which it shards the rest."""
+        return max(1, self.shards * self.tensor // (self.expert * self.expert_tensor))

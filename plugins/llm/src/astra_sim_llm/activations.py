@@ -1,0 +1,174 @@
+"""Activations that a rank keeps, for blocks, the embedding and the head (arXiv 2205.05198, section 4). In bytes."""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+
+from astra_sim_llm.counts import BlockKind, block_kind, key_heads_of_rank, share
+from astra_sim_llm.in_flight import in_flight
+from astra_sim_llm.training_setup import TrainingSetup, end_chunks, layers_on, stage_chunks
+
+HALF = 2
+"""Bytes of an activation in fp16 or bf16."""
+
+
+@attrs.frozen
+class BlockActivations:
+    """Bytes of a block and micro-batch on a rank.
+
+    `kept`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: what weight gradients that are put
+    off still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
+    """
+
+    kept: int
+    scores: int
+    products: int
+
+
+@functools.lru_cache(maxsize=256)
+def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations:
+    """Activations of a block. For a GPT `s b h (10 + 24/t + 5 a s/(h t))`, with sequence parallelism all of it divided by t.
+
+    Outside of the split products, for a token: inputs of two norms (4h), of the products behind them (4h), two dropout masks (2h).
+    Within: queries, keys, values and the context of a rank's heads; the outputs of the first feed-forward product and the input of the
+    second (2 bytes a matrix and element of the width).
+    """
+    model = setup.model
+    block = model.kind(model.layers) if kind == "prediction" else kind
+    attention, feed_forward = _attention(setup), _experts(setup) if block == "moe" else _dense(setup, model.width)
+    masks = 2 * model.hidden if setup.drops else 0
+    joined = 8 * model.hidden if kind == "prediction" else 0  # inputs of two norms, and what they give to the product that joins them
+    own = share((2 * HALF * model.hidden + masks + joined) * setup.tokens, _sequence_share(setup))
+    scores = 0
+    if setup.attention == "unfused":
+        heads = share(model.heads, setup.parallel.tensor)
+        scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
+    return BlockActivations(
+        kept=own + attention.kept + feed_forward.kept, scores=scores, products=attention.products + feed_forward.products
+    )
+
+
+@attrs.frozen
+class _Part:
+    """Bytes of a part of a block: what it keeps, and what its weight gradients need."""
+
+    kept: int
+    products: int
+
+
+def _input_bytes(setup: TrainingSetup) -> int:
+    """Bytes of an element that only a product reads again."""
+    return 1 if setup.fp8 else HALF
+
+
+def _attention(setup: TrainingSetup) -> _Part:
+    """Norm's output, queries, keys, values and context; of latent attention also the low ranks before and behind their norms."""
+    model, tokens, read = setup.model, setup.tokens, _input_bytes(setup)
+    heads = share(model.heads, setup.parallel.tensor)
+    mla = model.mla
+    if mla is None:
+        outputs = (heads + 2 * key_heads_of_rank(model, setup.parallel)) * model.head_size
+        low, low_inputs = 0, 0
+    else:
+        outputs = heads * (2 * model.head_size + mla.value)
+        low, low_inputs = mla.query_rank + mla.key_value_rank + mla.rope, mla.query_rank + mla.key_value_rank
+    context = heads * model.value_size
+    shared = share((read * (model.hidden + low_inputs) + HALF * low) * tokens, _sequence_share(setup))
+    kept = shared + HALF * (outputs + context) * tokens
+    return _Part(kept, kept + hidden_bytes(setup))
+
+
+def _dense(setup: TrainingSetup, width: int) -> _Part:
+    """Norm's output, outputs of the first product, which are what the activation reads, and the input of the second."""
+    model, read = setup.model, _input_bytes(setup)
+    inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
+    kept = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
+    return _Part(kept, kept + hidden_bytes(setup))
+
+
+def _feed_forward_bytes(setup: TrainingSetup, width: int) -> int:
+    return (HALF * (setup.model.branches - 1) + _input_bytes(setup)) * width
+
+
+def _experts(setup: TrainingSetup) -> _Part:
+    """Of a token norm's output, logits of the router in fp32, and the shared experts; of each of its K copies, after dispatch, the input,
+    the inner part, and the output of an expert.
+
+    Loads are balanced: a rank has `K * tokens * expert_tensor / t` copies, whatever the number of ranks with experts.
+    """
+    model, parallel, read = setup.model, setup.parallel, _input_bytes(setup)
+    copies = share(model.top_k * setup.tokens * parallel.expert_tensor, parallel.tensor)
+    inner = _feed_forward_bytes(setup, share(model.expert_ffn, parallel.expert_tensor))
+    routed = (read * model.hidden + inner + HALF * model.hidden) * copies
+    shared = _feed_forward_bytes(setup, share(model.shared_experts * model.expert_ffn, parallel.tensor)) * setup.tokens
+    own = share((read * model.hidden + 4 * model.experts) * setup.tokens, _sequence_share(setup))
+    return _Part(own + routed + shared, own + routed + shared + hidden_bytes(setup))
+
+
+def _sequence_share(setup: TrainingSetup) -> int:
+    """Ranks that share what lies outside of the split products."""
+    return setup.parallel.tensor if setup.parallel.sequence else 1
+
+
+def hidden_bytes(setup: TrainingSetup) -> int:
+    """Bytes of a micro-batch between two blocks."""
+    return share(HALF * setup.tokens * setup.model.hidden, _sequence_share(setup))
+
+
+def _kept_block(setup: TrainingSetup, layer: int, index: int) -> int:
+    """Bytes that a block, the index-th of its chunk, keeps from its forward to its backward pass."""
+    parts = block_activations(setup, block_kind(setup.model, layer))
+    if _is_recomputed(setup, index):
+        return hidden_bytes(setup)
+    return parts.kept + (parts.scores if setup.recompute != "selective" else 0)
+
+
+def _is_recomputed(setup: TrainingSetup, index: int) -> bool:
+    if setup.recompute not in ("full", "full_early_stop"):
+        return False
+    return setup.recompute_layers is None or index < setup.recompute_layers
+
+
+def working_set(setup: TrainingSetup, kind: BlockKind) -> int:
+    """Bytes of a block and micro-batch that recomputation brings back for its backward pass."""
+    parts = block_activations(setup, kind)
+    if setup.recompute == "selective":
+        return parts.scores
+    return parts.kept + parts.scores if _is_recomputed(setup, 0) else 0
+
+
+def head_activations(setup: TrainingSetup) -> int:
+    """Bytes of the head and a micro-batch: `4 s b V/t` for each token that is predicted, and the inputs of norm and product."""
+    model = setup.model
+    logits = 4 * setup.tokens * share(model.vocab, setup.parallel.tensor)
+    return (1 + model.mtp_layers) * logits + 2 * hidden_bytes(setup)
+
+
+def activations_of(setup: TrainingSetup, stage: int) -> tuple[int, int, int]:
+    """Bytes of blocks, of the embedding and of the head at the schedule's fullest state."""
+    blocks = [sum(_kept_block(setup, layer, index) for index, layer in enumerate(chunk)) for chunk in stage_chunks(setup)[stage]]
+    at_embedding, at_head = end_chunks(setup, stage)
+    mask = hidden_bytes(setup) // HALF if setup.drops else 0
+    head = head_activations(setup)
+    parallel = setup.parallel
+
+    def split(counts: tuple[float, ...]) -> tuple[int, int, int]:
+        return (
+            int(sum(count * size for count, size in zip(counts, blocks, strict=True))),
+            0 if at_embedding is None else int(counts[at_embedding] * mask),
+            0 if at_head is None else int(counts[at_head] * head),
+        )
+
+    states = in_flight(setup.schedule, stage, parallel.pipeline, setup.chunks, setup.micro_batches)
+    activations, embedding, logits = max(map(split, states), key=sum)
+    return activations + _put_off(setup, stage), embedding, logits
+
+
+def _put_off(setup: TrainingSetup, stage: int) -> int:
+    """Bytes for weight gradients that ZB-H1 puts off: stage r those of r micro-batches, so that all stages hold about as much."""
+    if setup.schedule != "zb-h1":
+        return 0
+    waiting = min(stage, max(0, setup.micro_batches - (setup.parallel.pipeline - stage)))
+    return waiting * sum(block_activations(setup, block_kind(setup.model, layer)).products for layer in layers_on(setup, stage))

@@ -1,0 +1,240 @@
+"""Models from a Hugging Face `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.errors import located, suggestion, warn
+from astra_sim.files import FilePath, parse_json, read_text
+
+from astra_sim_llm.models import LatentAttention, Model
+
+
+def model_of_config(path: FilePath, padded_to: int = 1) -> Model:
+    """The model that a `config.json` describes, its vocabulary rounded up to a multiple of `padded_to`.
+
+    Raises InputError naming the file, the key and its value. Warns of windows of attention, which are counted as full attention.
+    """
+    name = str(path)
+    return model_of_table(parse_json(read_text(name), name), name, padded_to)
+
+
+def model_of_table(table: Any, where: str, padded_to: int = 1) -> Model:
+    """As `model_of_config`, of what such a file holds; `where` names it in messages."""
+    if not isinstance(table, Mapping):
+        raise InputError(f"{where}: expected an object of keys, not {table!r}")
+    if padded_to < 1:
+        raise InputError(f"{where}: the vocabulary cannot be padded to a multiple of {padded_to}; expected at least 1")
+    config = _Config(where, table)
+    kind = config.text("model_type")
+    if kind not in ARCHITECTURES:
+        hint = suggestion(kind, ARCHITECTURES)
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise InputError(f"{where}: model_type is {kind!r}; expected one of {known}" + (f" ({hint})" if hint.startswith("did") else ""))
+    try:
+        model = ARCHITECTURES[kind](config)
+    except InputError as error:
+        raise located(error, where) from None
+    except ValueError as error:  # of an option out of range
+        raise InputError(f"{where}: {error}") from None
+    return attrs.evolve(model, vocab=-(-model.vocab // padded_to) * padded_to)
+
+
+@attrs.frozen
+class _Config:
+    """Keys of a file, with errors that name them."""
+
+    where: str
+    table: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        value = self.table.get(key)
+        if not isinstance(value, str):
+            raise self.error(key, "a text")
+        return value
+
+    def count(self, key: str, default: int | None = None, minimum: int = 1) -> int:
+        """A whole number; the default where the key is missing or null. Raises InputError, also where there is no default."""
+        value = self.table.get(key)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise self.error(key, f"a whole number of at least {minimum}")
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self.table.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, "true or false")
+        return value
+
+    def share(self, key: str) -> float:
+        """A number from 0 to 1; 0 where the key is missing."""
+        value = self.table.get(key, 0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise self.error(key, "a number from 0 to 1")
+        return value
+
+    def only(self, key: str, allowed: Any, why: str) -> None:
+        """Raises InputError where a key says what a Model cannot."""
+        if self.table.get(key, allowed) != allowed:
+            raise self.error(key, f"{allowed!r} ({why})")
+
+    def error(self, key: str, expected: str) -> InputError:
+        value = repr(self.table[key]) if key in self.table else "missing"
+        return InputError(f"{self.where}: {key} is {value}; expected {expected}")
+
+
+def _rotary(config: _Config) -> dict[str, Any]:
+    """What all models after Llama have in common: RMSNorm, gated feed-forward parts, rotary positions."""
+    return {
+        "layers": config.count("num_hidden_layers"),
+        "hidden": config.count("hidden_size"),
+        "heads": config.count("num_attention_heads"),
+        "ffn": config.count("intermediate_size"),
+        "vocab": config.count("vocab_size"),
+        "sequence": _trained_sequence(config),
+        "tied": config.flag("tie_word_embeddings"),
+        "gated": True,
+    }
+
+
+def _grouped(config: _Config) -> dict[str, Any]:
+    """Grouped query attention, besides what is common."""
+    kv_heads = config.count("num_key_value_heads", default=config.count("num_attention_heads"))
+    head_dim = config.count("head_dim") if config.table.get("head_dim") is not None else None
+    return {**_rotary(config), "kv_heads": kv_heads, "head_dim": head_dim}
+
+
+def _trained_sequence(config: _Config) -> int:
+    """The sequence length of pre-training: that before a rotary scaling stretched it."""
+    longest = config.count("max_position_embeddings", default=2048)
+    scaling = config.table.get("rope_scaling")
+    if not isinstance(scaling, Mapping) or scaling.get("original_max_position_embeddings") is None:
+        return longest
+    return _Config(f"{config.where}: rope_scaling", scaling).count("original_max_position_embeddings")
+
+
+def _warn_of_window(config: _Config, sequence: int) -> None:
+    window = config.count("sliding_window", default=sequence)
+    if window < sequence:
+        warn(f"{config.where}: sliding_window = {window} has no effect; attention is counted over the whole sequence")
+
+
+def _llama(config: _Config) -> Model:
+    config.only("attention_bias", False, "biases of all four products of attention are not modelled")
+    config.only("mlp_bias", False, "biases of gated feed-forward parts are not modelled")
+    return Model(**_grouped(config))
+
+
+def _mistral(config: _Config) -> Model:
+    model = Model(**_grouped(config))
+    _warn_of_window(config, model.sequence)
+    return model
+
+
+def _mixtral(config: _Config) -> Model:
+    common = _grouped(config)
+    experts = config.count("num_local_experts")
+    model = Model(**common, experts=experts, top_k=config.count("num_experts_per_tok"), expert_ffn=common["ffn"])
+    _warn_of_window(config, model.sequence)
+    return model
+
+
+def _qwen2(config: _Config) -> Model:
+    model = Model(**_grouped(config), query_biases=True)
+    if config.flag("use_sliding_window"):
+        _warn_of_window(config, model.sequence)
+    return model
+
+
+def _qwen3(config: _Config) -> Model:
+    config.only("attention_bias", False, "Qwen3 has norms of queries and keys instead")
+    model = Model(**_grouped(config), query_norms=True)
+    if config.flag("use_sliding_window"):
+        _warn_of_window(config, model.sequence)
+    return model
+
+
+def _qwen_experts(config: _Config) -> dict[str, Any]:
+    config.only("decoder_sparse_step", 1, "all layers have experts")
+    config.only("mlp_only_layers", [], "all layers have experts")
+    return {
+        "experts": config.count("num_experts"),
+        "top_k": config.count("num_experts_per_tok"),
+        "expert_ffn": config.count("moe_intermediate_size"),
+    }
+
+
+def _qwen2_moe(config: _Config) -> Model:
+    experts = _qwen_experts(config)
+    width = config.count("shared_expert_intermediate_size", minimum=0, default=0)
+    if width % experts["expert_ffn"]:
+        raise config.error("shared_expert_intermediate_size", f"a multiple of moe_intermediate_size, {experts['expert_ffn']}")
+    return attrs.evolve(_qwen2(config), **experts, shared_experts=width // experts["expert_ffn"])
+
+
+def _qwen3_moe(config: _Config) -> Model:
+    return attrs.evolve(_qwen3(config), **_qwen_experts(config))
+
+
+def _deepseek(config: _Config) -> Model:
+    config.only("attention_bias", False, "biases of latent attention are not modelled")
+    config.only("moe_layer_freq", 1, "all layers after the dense ones have experts")
+    latent = LatentAttention(
+        query_rank=config.count("q_lora_rank"),
+        key_value_rank=config.count("kv_lora_rank"),
+        nope=config.count("qk_nope_head_dim"),
+        rope=config.count("qk_rope_head_dim"),
+        value=config.count("v_head_dim"),
+    )
+    return Model(
+        **_rotary(config),
+        experts=config.count("n_routed_experts"),
+        top_k=config.count("num_experts_per_tok"),
+        expert_ffn=config.count("moe_intermediate_size"),
+        shared_experts=config.count("n_shared_experts", default=0, minimum=0),
+        dense_layers=config.count("first_k_dense_replace", default=0, minimum=0),
+        mtp_layers=config.count("num_nextn_predict_layers", default=0, minimum=0),
+        mla=latent,
+    )
+
+
+def _gpt2(config: _Config) -> Model:
+    hidden = config.count("n_embd")
+    return Model(
+        layers=config.count("n_layer"),
+        hidden=hidden,
+        heads=config.count("n_head"),
+        ffn=config.count("n_inner", default=4 * hidden),
+        vocab=config.count("vocab_size"),
+        sequence=config.count("n_positions"),
+        tied=config.flag("tie_word_embeddings", True),
+        biases=True,
+        dropout=config.share("resid_pdrop") > 0,
+        learned_positions=True,
+    )
+
+
+def _gpt_neox(config: _Config) -> Model:
+    config.only("attention_bias", True, "GPT-NeoX has biases of all products")
+    return Model(**{**_rotary(config), "gated": False}, biases=True, dropout=config.share("hidden_dropout") > 0)
+
+
+ARCHITECTURES: dict[str, Callable[[_Config], Model]] = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen2_moe": _qwen2_moe,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+}
+"""How to read a `config.json`, by its `model_type`."""

@@ -1,0 +1,155 @@
+"""Memory of a rank, stage by stage: weights, gradients, optimizer, activations in flight, logits, buffers, caches. In bytes.
+
+Sources: arXiv 2205.05198 (activations of a block, recomputation, interleaving, the head), 1910.02054 (ZeRO), 2304.11277 (FSDP).
+Not counted: what the driver, communicators and the allocator keep for themselves, and gradients of activations within a block.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from astra_sim_llm.activations import HALF, activations_of, block_activations, hidden_bytes, working_set
+from astra_sim_llm.counts import (
+    Parameters,
+    block_parameters,
+    embedding_parameters,
+    head_parameters,
+    key_heads_of_rank,
+    share,
+    stage_parameters,
+)
+from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.training_setup import TrainingSetup, end_chunks, kinds_on, layers_on
+
+WEIGHT = 2
+"""Bytes of a weight in fp16 or bf16, which FP8 recipes keep too."""
+OPTIMIZER = 12
+"""Bytes that Adam keeps for a parameter: weight, first and second moment in fp32."""
+PREFETCHED = 2
+"""Units whose weights are gathered at once with ZeRO-3 or FSDP: the one that computes, and the next."""
+
+
+@attrs.frozen
+class MemoryUse:
+    """Bytes of a rank, by use."""
+
+    weights: int
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    """Activations of blocks in flight."""
+    embedding: int = 0
+    """Dropout masks of the embedding, of all micro-batches in flight."""
+    logits: int = 0
+    """Logits in fp32, and the inputs of the output layer and its norm."""
+    recomputed: int = 0
+    """The working set of recomputation: what one block keeps while its backward pass runs."""
+    buffers: int = 0
+    """Gathered weights and unreduced gradients of ZeRO, gathered activations of sequence parallelism, messages, FP8 copies of weights."""
+    key_value_cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return sum(attrs.astuple(self))
+
+
+def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
+    """Memory of a rank of a pipeline stage; stage 0 is the first."""
+    if setup.mode != "train":
+        return _inference(setup, stage)
+    kept = _parameters(setup, stage)
+    parallel = setup.parallel
+    activations, embedding, logits = activations_of(setup, stage)
+    return MemoryUse(
+        weights=_sharded(kept, WEIGHT, parallel, parallel.zero >= 3),
+        gradients=_sharded(kept, gradient_bytes(setup), parallel, parallel.zero >= 2),
+        optimizer=_sharded(kept, OPTIMIZER, parallel, parallel.zero >= 1),
+        activations=activations,
+        embedding=embedding,
+        logits=logits,
+        recomputed=max((working_set(setup, kind) for kind in kinds_on(setup, stage)), default=0),
+        buffers=_buffers(setup, stage, kept),
+    )
+
+
+def peak(setup: TrainingSetup) -> tuple[int, MemoryUse]:
+    """The stage whose ranks need most memory, the first of them, and what they need."""
+    uses = [memory_of(setup, stage) for stage in range(setup.parallel.pipeline)]
+    stage = max(range(len(uses)), key=lambda index: uses[index].total)
+    return stage, uses[stage]
+
+
+def gradient_bytes(setup: TrainingSetup) -> int:
+    """Bytes of the gradient of a parameter."""
+    return 4 if setup.gradients == "fp32" else WEIGHT
+
+
+def state_bytes(setup: TrainingSetup, parameters: int) -> int:
+    """Bytes of weights, gradients and optimizer without ZeRO: 18 a parameter with gradients in fp32."""
+    return (WEIGHT + gradient_bytes(setup) + OPTIMIZER) * parameters
+
+
+def _parameters(setup: TrainingSetup, stage: int) -> Parameters:
+    embedding, head = end_chunks(setup, stage)
+    return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
+
+
+def _sharded(kept: Parameters, size: int, parallel: Parallelism, is_sharded: bool) -> int:
+    """Bytes of what has `size` bytes a parameter. Experts have fewer replicas, so fewer shards, than the rest."""
+    if not is_sharded:
+        return size * kept.total
+    return share(size * kept.shared, parallel.shards) + share(size * kept.experts, parallel.expert_shards)
+
+
+def _buffers(setup: TrainingSetup, stage: int, kept: Parameters) -> int:
+    parallel, model = setup.parallel, setup.model
+    size = 0
+    if parallel.zero >= 2:
+        gathered = _largest_unit(setup, stage)
+        size += gathered * (gradient_bytes(setup) + (PREFETCHED * WEIGHT if parallel.zero >= 3 else 0))
+    if setup.fp8:  # a copy, and one transposed
+        blocks = [block_parameters(model, kind, parallel).block_matrices for kind in kinds_on(setup, stage)]
+        size += 2 * (max(blocks, default=0) if parallel.zero >= 3 and parallel.shards > 1 else kept.block_matrices)
+    if parallel.sequence and parallel.tensor > 1:
+        size += HALF * setup.tokens * model.hidden
+    if parallel.pipeline > 1:  # an activation and a gradient that arrive
+        size += 2 * hidden_bytes(setup)
+    return size
+
+
+def _largest_unit(setup: TrainingSetup, stage: int) -> int:
+    """Parameters of the largest unit that ZeRO gathers or reduces at once: a block, the embedding, or the head."""
+    model, parallel = setup.model, setup.parallel
+    embedding, head = end_chunks(setup, stage)
+    units = [block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)]
+    units += [embedding_parameters(model, parallel)] if embedding is not None else []
+    units += [head_parameters(model, parallel, embedding is not None)] if head is not None else []
+    sizes = [(unit.shared if parallel.shards > 1 else 0) + (unit.experts if parallel.expert_shards > 1 else 0) for unit in units]
+    return max(sizes, default=0)
+
+
+# -- Inference ---------------------------------------------------------------------------------------------------------
+
+
+def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
+    """Weights, one block's activations, logits of the last token of each sequence, and keys and values of all sequences."""
+    kept = _parameters(setup, stage)
+    fullest = (block_activations(setup, kind) for kind in kinds_on(setup, stage))
+    has_head = end_chunks(setup, stage)[1] is not None
+    return MemoryUse(
+        weights=WEIGHT * kept.total - (kept.block_matrices if setup.fp8 else 0),
+        activations=max((parts.kept + parts.scores for parts in fullest), default=0),
+        logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,
+        buffers=2 * hidden_bytes(setup) if setup.parallel.pipeline > 1 else 0,
+        key_value_cache=len(layers_on(setup, stage)) * key_value_bytes(setup),
+    )
+
+
+def key_value_bytes(setup: TrainingSetup) -> int:
+    """Bytes of a layer's keys and values of all sequences of a replica: of latent attention the low rank, whole on each tensor rank."""
+    model = setup.model
+    cached = share(setup.key_length * setup.micro_batch * setup.micro_batches, setup.parallel.context)
+    if model.mla is not None:
+        return HALF * cached * (model.mla.key_value_rank + model.mla.rope)
+    return HALF * cached * 2 * key_heads_of_rank(model, setup.parallel) * model.head_size

@@ -1,0 +1,102 @@
+"""Tables of memory and of what a search found, for a terminal of 80 columns. Memory is in GiB."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+from astra_sim.units import GIB
+
+from astra_sim_llm.memory import MemoryUse
+from astra_sim_llm.search import Candidate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Rows = list[tuple[str, ...]]
+"""A table: its headings, then its rows."""
+
+HEADINGS = {
+    "weights": "weights",
+    "gradients": "grads",
+    "optimizer": "optim.",
+    "activations": "activ.",
+    "embedding": "embed.",
+    "logits": "logits",
+    "recomputed": "recomp.",
+    "buffers": "buffers",
+    "key_value_cache": "cache",
+}
+"""The headings of uses of memory."""
+
+
+def memory_table(uses: Sequence[MemoryUse]) -> Rows:
+    """A row for each stage, or for consecutive stages that need the same; a column for each use that some stage has, and their sum."""
+    shown = [name for name in HEADINGS if any(getattr(use, name) for use in uses)]
+    rows: Rows = [("stage", *(HEADINGS[name] for name in shown), "total")]
+    for use, members in itertools.groupby(enumerate(uses), key=lambda item: item[1]):
+        stages = [stage for stage, _ in members]
+        name = str(stages[0]) if len(stages) == 1 else f"{stages[0]}-{stages[-1]}"
+        rows.append((name, *(gib(getattr(use, field)) for field in shown), gib(use.total)))
+    return rows
+
+
+def search_table(candidates: Sequence[Candidate]) -> Rows:
+    """A row for each combination: its parallelism, ZeRO, micro-batches and recomputation, memory of the fullest rank, and time."""
+    timed = any(candidate.iteration_s is not None for candidate in candidates)
+    rows: Rows = [("TP", "PP", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", *(("time (s)",) if timed else ()))]
+    for candidate in candidates:
+        setup, parallel = candidate.setup, candidate.setup.parallel
+        sizes = (parallel.tensor, parallel.pipeline, parallel.data, parallel.context, parallel.expert, parallel.zero)
+        micro = f"{setup.micro_batches}x{setup.micro_batch}"
+        seconds = "-" if candidate.iteration_s is None else f"{candidate.iteration_s:.4g}"
+        rows.append((*map(str, sizes), micro, setup.recompute, gib(candidate.use.total), *((seconds,) if timed else ())))
+    return rows
+
+
+def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None) -> None:
+    """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs."""
+    from astra_sim.commands import console
+
+    out = console()
+    out.print("Memory of a rank (GiB)")
+    out.print(_table(memory_table(uses)))
+    most = max(use.total for use in uses)
+    if capacity_bytes is not None:
+        share = 100 * most / capacity_bytes
+        out.print(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %).")
+
+
+def print_search(candidates: Sequence[Candidate], capacity_bytes: float) -> None:
+    """Print what a search found."""
+    from astra_sim.commands import console
+
+    out = console()
+    if not candidates:
+        out.print(f"No combination fits in {gib(capacity_bytes)} GiB.")
+        return
+    out.print(f"Combinations that fit in {gib(capacity_bytes)} GiB, by memory of the fullest rank")
+    out.print(_table(search_table(candidates)))
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB: two decimals, none from 1000 GiB on."""
+    return f"{size / GIB:.2f}" if size < 1000 * GIB else f"{size / GIB:.0f}"
+
+
+def memory_json(uses: Sequence[MemoryUse]) -> list[dict[str, int]]:
+    """The same for programs: bytes of each use, and their sum, stage by stage."""
+    return [{**attrs.asdict(use), "total": use.total} for use in uses]
+
+
+def _table(rows: Rows) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for index, heading in enumerate(rows[0]):
+        table.add_column(heading, justify="left" if index == 0 or heading == "recompute" else "right", no_wrap=True)
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table

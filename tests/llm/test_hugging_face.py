@@ -1,0 +1,242 @@
+"""Models from Hugging Face's `config.json`: the built-in ones come out, and errors name file, key and value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim import InputError, InputWarning
+from astra_sim_llm.counts import parameters
+from astra_sim_llm.hugging_face import ARCHITECTURES, model_of_config, model_of_table
+from astra_sim_llm.models import MODELS, Model
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192},
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}
+LLAMA2 = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 4096,
+    "vocab_size": 32000,
+}
+MIXTRAL = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 4096,
+    "sliding_window": None,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+QWEN3_MOE = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "max_position_embeddings": 4096,
+    "use_sliding_window": False,
+    "sliding_window": None,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1,
+    "max_position_embeddings": 163840,
+    "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+    "vocab_size": 129280,
+    "tie_word_embeddings": False,
+}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_positions": 1024,
+    "n_inner": None,
+    "resid_pdrop": 0.1,
+    "vocab_size": 50257,
+}
+QWEN2 = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32768,
+    "sliding_window": 4096,
+    "use_sliding_window": False,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}
+NEOX = {
+    "model_type": "gpt_neox",
+    "hidden_size": 6144,
+    "intermediate_size": 24576,
+    "num_hidden_layers": 44,
+    "num_attention_heads": 64,
+    "max_position_embeddings": 2048,
+    "vocab_size": 50432,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        (LLAMA, "llama3-8b"),
+        (LLAMA2, "llama2-7b"),
+        (MIXTRAL, "mixtral-8x7b"),
+        (QWEN3_MOE, "qwen3-30b-a3b"),
+        (DEEPSEEK, "deepseek-v3"),
+    ],
+)
+def test_the_models_by_name_come_out(table: dict[str, Any], name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(table))
+    model, expected = model_of_config(path), MODELS[name]
+    same: dict[str, Any] = {"kv_heads": expected.key_heads, "head_dim": expected.head_size}
+    assert attrs.evolve(model, kv_heads=model.key_heads, head_dim=model.head_size) == attrs.evolve(expected, **same)
+
+
+@pytest.mark.parametrize(
+    ("table", "total"),
+    [
+        (GPT2, 124_439_808),
+        (QWEN2, 7_615_616_512),
+        (NEOX, 20_554_567_680),
+    ],
+)
+def test_parameters_are_those_published(table: dict[str, Any], total: int) -> None:
+    assert parameters(model_of_table(table, "config.json")).total == total
+
+
+def test_relatives() -> None:
+    """Mistral is a Llama; Qwen3 has norms where Qwen2 has biases; DeepSeek-V2 predicts one token; Qwen2-MoE shares wide experts."""
+    plain = model_of_table(LLAMA, "f")
+    assert model_of_table({**LLAMA, "model_type": "mistral"}, "f") == plain
+    assert model_of_table({**QWEN2, "model_type": "qwen3"}, "f") == attrs.evolve(
+        model_of_table(QWEN2, "f"), query_biases=False, query_norms=True
+    )
+    second = {key: value for key, value in DEEPSEEK.items() if key != "num_nextn_predict_layers"}
+    assert model_of_table({**second, "model_type": "deepseek_v2"}, "f") == attrs.evolve(MODELS["deepseek-v3"], mtp_layers=0)
+    shared = model_of_table({**QWEN3_MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 4 * 768}, "f")
+    assert (shared.shared_experts, shared.query_biases) == (4, True)
+
+
+def test_the_vocabulary_is_padded_to_a_multiple() -> None:
+    assert model_of_table(GPT2, "f", padded_to=1024).vocab == 51200
+    assert model_of_table(GPT2, "f", padded_to=1).vocab == 50257
+
+
+def test_dropout_of_gpt() -> None:
+    assert model_of_table(GPT2, "f").dropout
+    assert not model_of_table({**GPT2, "resid_pdrop": 0.0}, "f").dropout
+
+
+def without(table: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([], "c.json: expected an object of keys, not []"),
+        ({}, "c.json: model_type is missing; expected a text"),
+        ({"model_type": 3}, "c.json: model_type is 3; expected a text"),
+        (without(LLAMA, "hidden_size"), "c.json: hidden_size is missing; expected a whole number of at least 1"),
+        ({**LLAMA, "num_hidden_layers": "32"}, "c.json: num_hidden_layers is '32'; expected a whole number of at least 1"),
+        ({**LLAMA, "vocab_size": 0}, "c.json: vocab_size is 0; expected a whole number of at least 1"),
+        ({**LLAMA, "num_attention_heads": True}, "c.json: num_attention_heads is True; expected a whole number of at least 1"),
+        ({**LLAMA, "tie_word_embeddings": "no"}, "c.json: tie_word_embeddings is 'no'; expected true or false"),
+        ({**LLAMA, "num_key_value_heads": 5}, "c.json: kv_heads is 5; expected a divisor of heads, which is 32"),
+        (
+            {**LLAMA, "rope_scaling": {"original_max_position_embeddings": 0.5}},
+            "c.json: rope_scaling: original_max_position_embeddings is 0.5; expected a whole number of at least 1",
+        ),
+        (
+            {**DEEPSEEK, "q_lora_rank": None},
+            "c.json: q_lora_rank is None; expected a whole number of at least 1",
+        ),
+        ({**DEEPSEEK, "moe_layer_freq": 2}, "c.json: moe_layer_freq is 2; expected 1 (all layers after the dense ones have experts)"),
+        ({**QWEN3_MOE, "mlp_only_layers": [1]}, "c.json: mlp_only_layers is [1]; expected [] (all layers have experts)"),
+        ({**GPT2, "resid_pdrop": 2}, "c.json: resid_pdrop is 2; expected a number from 0 to 1"),
+        (
+            {**QWEN3_MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 1000},
+            "c.json: shared_expert_intermediate_size is 1000; expected a multiple of moe_intermediate_size, 768",
+        ),
+    ],
+)
+def test_errors_name_file_key_and_value(table: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        model_of_table(table, "c.json")
+    assert str(error.value) == message
+
+
+def test_an_unknown_type_lists_the_known_ones() -> None:
+    with pytest.raises(InputError) as error:
+        model_of_table({"model_type": "lama"}, "c.json")
+    assert str(error.value) == f"c.json: model_type is 'lama'; expected one of {', '.join(sorted(ARCHITECTURES))} (did you mean 'llama'?)"
+
+
+def test_files_that_are_no_configurations(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with pytest.raises(InputError, match="No such file"):
+        model_of_config(path)
+    path.write_text('{"model_type": }')
+    with pytest.raises(InputError, match=r"config.json:1: not JSON"):
+        model_of_config(path)
+
+
+def test_a_window_of_attention_is_said_to_have_no_effect() -> None:
+    with pytest.warns(InputWarning, match="sliding_window = 4096 has no effect"):
+        model = model_of_table({**LLAMA, "model_type": "mistral", "sliding_window": 4096}, "c.json")
+    assert isinstance(model, Model)
+    with pytest.warns(InputWarning, match="sliding_window"):
+        model_of_table({**QWEN2, "use_sliding_window": True}, "c.json")
+    model_of_table(QWEN2, "c.json")

@@ -1,0 +1,183 @@
+"""The search for combinations that fit: complete, within the rules, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim import InputError
+from astra_sim_llm.divisibility import divides, schedule_allows
+from astra_sim_llm.in_flight import even_stages
+from astra_sim_llm.memory import peak
+from astra_sim_llm.models import MODELS, Model
+from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.search import Candidate, search
+from astra_sim_llm.table import print_search, search_table
+from astra_sim_llm.training_setup import TrainingSetup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+GIB = 2**30
+UNLIMITED = 2**60
+
+
+def template(model: Model | str, schedule: str = "1f1b", parallel: Parallelism | None = None, **choices: Any) -> TrainingSetup:
+    made = MODELS[model] if isinstance(model, str) else model
+    stages = parallel or Parallelism()
+    layers = even_stages(made.layers, stages.pipeline, 1, "1f1b")
+    return TrainingSetup(made, stages, layers, schedule=schedule, **{"sequence": 2048, **choices})
+
+
+def combinations(found: list[Candidate]) -> set[tuple[int, int, int, int, str]]:
+    return {
+        (item.setup.parallel.tensor, item.setup.parallel.pipeline, item.setup.parallel.data, item.setup.parallel.zero, item.setup.recompute)
+        for item in found
+    }
+
+
+def test_all_combinations_of_a_small_case() -> None:
+    """8 NPUs, 2 heads, 2 layers: tensor and pipeline are 1 or 2; ZeRO matters, since two replicas at least are left."""
+    model = Model(layers=2, hidden=64, heads=2, vocab=128)
+    found = search(template(model), 8, 16, UNLIMITED)
+    expected = {
+        (tensor, pipeline, 8 // tensor // pipeline, zero, again)
+        for tensor in (1, 2)
+        for pipeline in (1, 2)
+        for zero in range(4)
+        for again in ("none", "full")
+    }
+    assert combinations(found) == expected
+    assert len(found) == len(expected)
+    unfused = search(template(model, attention="unfused"), 8, 16, UNLIMITED)
+    assert {item.setup.recompute for item in unfused} == {"none", "selective", "full"}
+
+
+def test_what_fits_is_in_order_of_memory() -> None:
+    everything = search(template("llama3-8b", sequence=8192), 64, 128, UNLIMITED)
+    capacity = 40 * GIB
+    found = search(template("llama3-8b", sequence=8192), 64, 128, capacity)
+    assert 0 < len(found) < len(everything)
+    assert found == [item for item in everything if item.use.total <= capacity]
+    assert [item.use.total for item in found] == sorted(item.use.total for item in found)
+
+
+def test_tensor_parallelism_stays_within_a_node() -> None:
+    assert max(item.setup.parallel.tensor for item in search(template("llama3-8b"), 64, 64, UNLIMITED)) == 8
+    assert max(item.setup.parallel.tensor for item in search(template("llama3-8b"), 64, 64, UNLIMITED, npus_per_node=4)) == 4
+    assert max(item.setup.parallel.tensor for item in search(template("llama3-8b"), 64, 64, UNLIMITED, tensor_across_nodes=True)) == 32
+
+
+def test_time_is_asked_about_what_fits_alone() -> None:
+    asked = []
+
+    def seconds(setup: TrainingSetup) -> float | None:
+        asked.append(setup)
+        return None if setup.parallel.pipeline > 1 else 1.5
+
+    found = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=seconds)
+    assert [item.setup for item in found] == asked
+    assert {item.iteration_s for item in found} == {None, 1.5}
+
+
+def test_one_replica_has_one_level_of_zero() -> None:
+    found = search(template("llama3-8b"), 8, 64, UNLIMITED)
+    assert {item.setup.parallel.zero for item in found if item.setup.parallel.data == 1} == {0}
+
+
+def test_several_sizes_of_micro_batches() -> None:
+    found = search(template("llama3-8b"), 8, 16, UNLIMITED, micro_batches=(1, 2, 16), zero_levels=(1,), recompute=("none",))
+    assert {item.setup.micro_batch for item in found} == {1, 2, 16}
+    assert {item.setup.parallel.data for item in found if item.setup.micro_batch == 16} == {1}
+
+
+def test_interleaving_keeps_its_virtual_stages_where_there_is_a_pipeline() -> None:
+    found = search(template("gpt3-175b", "interleaved", Parallelism(virtual_stages=3)), 64, 64, UNLIMITED)
+    for item in found:
+        parallel, schedule = item.setup.parallel, item.setup.schedule
+        assert (schedule, parallel.virtual_stages) == (("interleaved", 3) if parallel.pipeline > 1 else ("1f1b", 1))
+        assert schedule == "1f1b" or item.setup.micro_batches % parallel.pipeline == 0
+
+
+def test_experts_keep_their_parallelism() -> None:
+    found = search(template("mixtral-8x7b", parallel=Parallelism(expert=8, data=8)), 16, 16, UNLIMITED)
+    assert found
+    assert all(item.setup.parallel.stage_ranks % 8 == 0 for item in found)
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe"]),
+    st.sampled_from([8, 12, 16, 24]),
+    st.sampled_from([16, 24, 48]),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+)
+def test_every_combination_keeps_the_rules(schedule: str, npus: int, batch: int, context: int, sequence_parallel: bool) -> None:
+    model = Model(layers=12, hidden=128, heads=8, kv_heads=4, ffn=512, vocab=1000, gated=True)
+    start = template(model, schedule, Parallelism(virtual_stages=2, context=context, sequence=sequence_parallel), sequence=256)
+    for item in search(start, npus, batch, UNLIMITED, zero_levels=(0, 3), recompute=("none",)):
+        made, parallel = item.setup, item.setup.parallel
+        assert parallel.ranks == npus
+        assert parallel.data * made.micro_batch * made.micro_batches == batch
+        assert divides(model, parallel, 256)
+        assert schedule_allows(made.schedule, 12, parallel.pipeline, made.chunks, made.micro_batches)
+        copies = 2 if made.schedule == "dualpipe" else 1
+        assert sorted(layer for layers in made.layers_of_stage for layer in layers) == sorted([*range(12)] * copies)
+        assert (item.stage, item.use) == peak(made)
+
+
+@pytest.mark.parametrize(
+    ("model", "parallel", "fits"),
+    [
+        ("llama3-8b", Parallelism(tensor=8), True),
+        ("llama3-8b", Parallelism(tensor=16), True),  # a key head on two ranks
+        ("llama3-8b", Parallelism(tensor=3), False),
+        ("llama3-8b", Parallelism(expert=2, data=2), False),
+        ("llama3-8b", Parallelism(data=8, shard_group=3), False),
+        ("llama3-8b", Parallelism(context=3), False),
+        ("mixtral-8x7b", Parallelism(expert=8, data=8), True),
+        ("mixtral-8x7b", Parallelism(expert=3, data=3), False),
+        ("mixtral-8x7b", Parallelism(expert=8, data=4), False),
+    ],
+)
+def test_what_divides(model: str, parallel: Parallelism, fits: bool) -> None:
+    assert divides(MODELS[model], parallel, 8192) is fits
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "chunks", "micro_batches", "runs"),
+    [
+        ("1f1b", 16, 1, 3, True),
+        ("1f1b", 17, 1, 3, False),
+        ("interleaved", 4, 4, 8, True),
+        ("interleaved", 4, 4, 6, False),
+        ("zb-v", 8, 2, 1, True),
+        ("dualpipe", 16, 2, 32, True),
+        ("dualpipe", 4, 2, 6, False),
+        ("dualpipe", 3, 2, 12, False),
+    ],
+)
+def test_what_schedules_allow(schedule: str, stages: int, chunks: int, micro_batches: int, runs: bool) -> None:
+    assert schedule_allows(schedule, 16, stages, chunks, micro_batches) is runs
+
+
+def test_numbers_out_of_range() -> None:
+    with pytest.raises(InputError, match="npus is 0; expected at least 1"):
+        search(template("llama3-8b"), 0, 1, GIB)
+
+
+def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    found = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=lambda setup: 12.345678)
+    rows = search_table(found)
+    assert rows[0] == ("TP", "PP", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", "time (s)")
+    assert rows[1][-1] == "12.35"
+    assert len(rows) == len(found) + 1
+    untimed = search_table([attrs.evolve(item, iteration_s=None) for item in found])
+    assert untimed[0][-1] == "GiB"
+    print_search(found, 40 * GIB)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(rows) + 1
+    assert max(map(len, lines)) <= 80
+    print_search([], GIB)
+    assert capsys.readouterr().out.strip() == "No combination fits in 1.00 GiB."
