@@ -136,6 +136,25 @@ def test_a_large_all_reduce_reaches_the_bandwidth_of_nvlink() -> None:
         assert bus_gb_s == pytest.approx(gb_s, rel=0.02)
 
 
+@pytest.mark.parametrize("name", NODES)
+def test_nodes_reduce_in_the_switch_where_nvswitch_does(name: str) -> None:
+    if machines()[name].get("in_network_reduction"):
+        ring = all_reduce_ns(f"plugin:{name}", 1 << 26)
+        assert all_reduce_ns(f"plugin:{name}", 1 << 26, set=["system.all_reduce=in_network"]) < 0.6 * ring
+    else:
+        with pytest.raises(InputError, match="in_network needs a topology with in_network_reduction"):
+            all_reduce_ns(f"plugin:{name}", 1 << 26, set=["system.all_reduce=in_network"])
+
+
+@pytest.mark.parametrize("network", ["analytical?congestion=aware&switching=cut_through", "packet"])
+@pytest.mark.parametrize("platform", ["dgx_1?nodes=2", "dgx_h100?nodes=2&gpus=4", "tpu_v4?chips=64"])
+def test_one_npu_stands_for_all_and_changes_nothing(platform: str, network: str) -> None:
+    with_symmetry, without = (
+        all_reduce_ns(f"plugin:{platform}", 100_000, network=f"plugin:{network}", symmetry=symmetry) for symmetry in (True, False)
+    )
+    assert with_symmetry == without
+
+
 # -- Presets as a contract of the kernel --------------------------------------------------------------------------------
 
 
@@ -215,6 +234,11 @@ def test_every_number_has_a_source_with_an_address() -> None:
         numbers = set(machine) - {"title", "device", "sources"}
         assert set(machine["sources"]) == numbers, name
         assert all(re.search(r"https://\S+", source) for source in machine["sources"].values()), name
+
+
+def test_the_network_of_ones_own_on_the_page_is_a_platform() -> None:
+    (block,) = re.findall(r"^    \[platform\]\n(    .*)$", PAGE, re.MULTILINE)
+    assert [dimension.size for dimension in platform_of(tomllib.loads(block.strip())).dimensions] == [8, 16]
 
 
 def test_the_example_of_the_page_gives_the_figures_of_the_page(tmp_path: Path) -> None:

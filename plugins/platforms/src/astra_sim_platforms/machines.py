@@ -23,11 +23,19 @@ class NodeOptions:
 
     nodes: int = option(1, minimum=1, help="nodes, or racks, joined by a switch")
     gpus: int | None = option(None, minimum=1, help="GPUs of a node that take part; default: all")
-    nvlink_gb_s: float | None = option(None, above=0, help="NVLink bandwidth of a GPU and direction", unit="10^9 bytes/s")
-    nvlink_latency_ns: float | None = option(None, minimum=0, help="latency of a message between two GPUs of a node", unit="ns")
+    nvlink_gb_s: float | None = option(
+        None, above=0, help="NVLink bandwidth of a GPU and direction; default: of the machine", unit="10^9 bytes/s"
+    )
+    nvlink_latency_ns: float | None = option(
+        None, minimum=0, help="latency of a message between two GPUs of a node; default: of the machine", unit="ns"
+    )
     nvlink_efficiency: float = option(1.0, above=0, maximum=1, help="share of the NVLink bandwidth that messages reach")
-    nic_gb_s: float | None = option(None, above=0, help="bandwidth between nodes of a GPU and direction", unit="10^9 bytes/s")
-    nic_latency_ns: float | None = option(None, minimum=0, help="latency of a message between two nodes", unit="ns")
+    nic_gb_s: float | None = option(
+        None, above=0, help="bandwidth between nodes of a GPU and direction; default: of the machine", unit="10^9 bytes/s"
+    )
+    nic_latency_ns: float | None = option(
+        None, minimum=0, help="latency of a message between two nodes; default: of the machine", unit="ns"
+    )
     nic_efficiency: float = option(1.0, above=0, maximum=1, help="share of the bandwidth between nodes that messages reach")
 
 
@@ -37,8 +45,8 @@ class PodOptions:
 
     shape: str | None = option(None, help="chips along the three dimensions, such as 4x4x8; default: 4x4x4, or by chips")
     chips: int | None = option(None, minimum=CUBE**3, help="number of chips, in the shape that is nearest to a cube")
-    link_gb_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
-    link_latency_ns: float | None = option(None, minimum=0, help="latency of a link", unit="ns")
+    link_gb_s: float | None = option(None, above=0, help="bandwidth of a link and direction; default: of the machine", unit="10^9 bytes/s")
+    link_latency_ns: float | None = option(None, minimum=0, help="latency of a link; default: of the machine", unit="ns")
     efficiency: float = option(1.0, above=0, maximum=1, help="share of the bandwidth that messages reach")
 
 
