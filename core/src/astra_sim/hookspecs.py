@@ -59,7 +59,7 @@ def astra_schedulers() -> Sequence[SchedulerProvider]:  # type: ignore[empty-bod
 
 @hookspec
 def astra_platforms() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Topologies: factory([options]) -> list of Dimension."""
+    """Topologies: factory([options]) -> list of Dimension, or a Preset of topologies by name."""
 
 
 @hookspec

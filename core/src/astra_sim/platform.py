@@ -131,11 +131,14 @@ class Group:
 class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 
-    Going on by one in dimension d adds `strides[d]` to the number of an NPU. Raises InputError where there is no dimension.
+    Going on by one in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is what the NPUs are, by a name
+    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said. Raises InputError where there
+    is no dimension.
     """
 
     dimensions: tuple[Dimension, ...]
     name: str = ""
+    device: str = ""
     strides: tuple[int, ...] = attrs.field(init=False)
     npus: int = attrs.field(init=False)
 
@@ -204,6 +207,19 @@ class Platform:
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
         groups = {dimension.group(offset * stride).start: dimension.group(offset * stride) for offset in range(size)}
         return list(groups.values())
+
+
+@attrs.frozen
+class Preset:
+    """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
+
+    A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those
+    of the platform, unless the experiment gives its own.
+    """
+
+    dimensions: tuple[Mapping[str, Any], ...]
+    name: str
+    device: str = ""
 
 
 def bytes_per_ns(gib_per_s: float) -> float:

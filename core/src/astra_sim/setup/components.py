@@ -14,7 +14,7 @@ from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.experiment import DEFAULTS, Experiment
@@ -167,7 +167,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     table = dict(experiment.sections.get("platform", {}))
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
-    name = table.pop("name", "")
+    told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")
@@ -175,16 +175,44 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     else:
         parts = table.pop("dimensions", ())
         for key in table:
-            raise InputError(f"{where}: unknown key {key!r}; known: name, dimensions, or plugin and its options")
+            raise InputError(f"{where}: unknown key {key!r}; known: name, device, dimensions, or plugin and its options")
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
+    made = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
+    presets = [part for part in made if isinstance(part, _Assembled)]
+    dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
+    name = presets[0].preset.name if len(made) == len(presets) == 1 else ""
+    device = next((part.preset.device for part in presets), "")
+    return Platform(tuple(dimensions), **{"name": name, "device": device, **told})
+
+
+def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dimension]:
+    """The dimensions of a preset. Raises InputError, naming `where`, PluginError where it names no topology."""
     dimensions: list[Dimension] = []
-    for number, part in enumerate(parts):
-        dimensions.extend(_dimensions(part, f"{where}: dimension {number}", plugins))
-    return Platform(tuple(dimensions), str(name))
+    for table in preset.dimensions:
+        part = _part(table, where, plugins)
+        if isinstance(part, _Assembled):
+            raise PluginError(f"{where}: preset {preset.name!r} is made of preset {part.preset.name!r}; expected topologies")
+        dimensions += part
+    return dimensions
 
 
-def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
+@attrs.frozen
+class _Assembled:
+    """A preset and its dimensions."""
+
+    preset: Preset
+    dimensions: Sequence[Dimension]
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{where} is {value!r}, not text")
+    return str(value)
+
+
+def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Assembled:
+    """What the table of a dimension makes: most often one dimension."""
     if not isinstance(part, Mapping):
         raise InputError(f"{where}: {part!r} is not a table")
     options = dict(part)
@@ -196,6 +224,8 @@ def _dimensions(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension]:
         made = provider.create(options_of(provider, options, where))
     except AstraError as error:
         raise located(error, where) from None
+    if isinstance(made, Preset):
+        return _Assembled(made, dimensions_of(made, where, plugins))
     if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
         raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
     return made

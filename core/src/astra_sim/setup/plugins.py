@@ -33,6 +33,7 @@ BUILT_IN = frozenset(
         "memory",
         "network-analytical",
         "network-packet",
+        "platforms",
         "reports-astra1",
         "systems",
         "training-loops",

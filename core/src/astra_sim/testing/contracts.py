@@ -18,8 +18,9 @@ from astra_sim.errors import InputError, PluginError
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.options import describe_options
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
+from astra_sim.setup.components import dimensions_of
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
@@ -142,7 +143,8 @@ class TopologyContract(ComponentContract):
     @cached_property
     def dimensions(self) -> Sequence[Dimension]:
         """The dimensions under test."""
-        return check_dimensions(self.make())
+        made = self.make()
+        return check_dimensions(dimensions_of(made, self.name, shared_plugins()) if isinstance(made, Preset) else made)
 
     def test_it_is_a_topology(self) -> None:
         """Every dimension has what the kernel asks of it."""

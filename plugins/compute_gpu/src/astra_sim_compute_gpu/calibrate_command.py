@@ -29,7 +29,7 @@ def calibrate() -> None:
 @_device
 @_output
 def gemm(table: str, device: str, output: str) -> None:
-    """Fit products of matrices: CSV with m, n, k, microseconds; may have batch, accumulate_fp32, element_type, cast."""
+    """Fit products of matrices: CSV with m, n, k, microseconds; may have batch, accumulate_fp32, element_type, cast, held_out."""
     from astra_sim.files import read_text
 
     from astra_sim_compute_gpu import device as devices
@@ -53,7 +53,7 @@ def gemm(table: str, device: str, output: str) -> None:
 def attention(table: str, device: str, output: str) -> None:
     """Fit flash attention: CSV with heads, query_length, key_length, head_size, microseconds.
 
-    It may have value_size, key_heads, causal, backward, element_type.
+    It may have value_size, key_heads, causal, backward, element_type, held_out.
     """
     from astra_sim.errors import InputError
     from astra_sim.files import read_text

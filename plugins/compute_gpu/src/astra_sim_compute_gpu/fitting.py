@@ -22,11 +22,15 @@ _OUTSIDE = (0.025, 0.975)
 
 @attrs.frozen
 class Measurement:
-    """A measured kernel. `cast`: the time includes the cast of the first factor to the element type."""
+    """A measured kernel. `cast`: the time includes the cast of the first factor to the element type.
+
+    `held_out`: whether it is held out of fits; None: the hash of its shape decides.
+    """
 
     shape: Gemm | Attention
     microseconds: float
     cast: bool = False
+    held_out: bool | None = None
 
     @property
     def text(self) -> str:
@@ -80,10 +84,28 @@ Predict = Callable[[dict[str, float], Measurement], float]
 
 
 def split(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement]]:
-    """Rows to fit and rows that are held out: half of the distinct shapes each, by the SHA-256 of their text."""
+    """Rows to fit and rows that are held out: as they say, or half of the distinct shapes each, by the SHA-256 of their text.
+
+    Raises InputError where only some rows say it, or where a shape is on both sides.
+    """
+    if any(row.held_out is not None for row in rows):
+        return _split_as_given(rows)
     texts = sorted({row.text for row in rows}, key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = set(texts[: (len(texts) + 1) // 2])
     return [row for row in rows if row.text in chosen], [row for row in rows if row.text not in chosen]
+
+
+def _split_as_given(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement]]:
+    if any(row.held_out is None for row in rows):
+        raise InputError("held_out is given for some rows and not for others; expected it for all or for none")
+    fitting, held_out = [row for row in rows if not row.held_out], [row for row in rows if row.held_out]
+    both = {row.text for row in fitting} & {row.text for row in held_out}
+    if both:
+        raise InputError(f"{min(both)} is held out in one row and fitted in another; expected one shape on one side")
+    for what, part in (("fitted", fitting), ("held out", held_out)):
+        if len({row.text for row in part}) < LEAST_SHAPES // 2:
+            raise InputError(f"{len({row.text for row in part})} shapes are {what}; expected at least {LEAST_SHAPES // 2}")
+    return fitting, held_out
 
 
 def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: Predict) -> Fit:

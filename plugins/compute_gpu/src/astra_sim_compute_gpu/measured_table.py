@@ -14,31 +14,46 @@ from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm
 from astra_sim_compute_gpu.fitting import Measurement
 
 _TIME = "microseconds"
+_SIDE = "held_out"
 _YES, _NO = ("1", "true", "yes"), ("", "0", "false", "no")
 
 
 def read_gemms(text: str, path: str) -> dict[str, list[Measurement]]:
-    """Products by element type. Columns: m n k microseconds [batch accumulate_fp32 element_type cast]. Raises InputError with the line."""
+    """Products by element type. Columns: m n k microseconds [batch accumulate_fp32 element_type cast held_out].
+
+    Raises InputError with the line.
+    """
     columns = ("m", "n", "k", "batch", "accumulate_fp32", "element_type")
-    return _read(text, path, ("m", "n", "k", _TIME), (*columns[3:], "cast"), lambda cells, where: _gemm(cells, columns, where))
+    return _read(text, path, ("m", "n", "k", _TIME), (*columns[3:], "cast", _SIDE), lambda cells, where: _gemm(cells, columns, where))
 
 
 def read_attention(text: str, path: str) -> dict[str, list[Measurement]]:
     """Flash attention by element type, in the columns of the shape and microseconds. Raises InputError with the line."""
     needed = ("heads", "query_length", "key_length", "head_size")
     optional = ("value_size", "key_heads", "causal", "backward", "element_type")
-    return _read(text, path, (*needed, _TIME), optional, lambda cells, where: _attention(cells, (*needed, *optional), where))
+    return _read(text, path, (*needed, _TIME), (*optional, _SIDE), lambda cells, where: _attention(cells, (*needed, *optional), where))
 
 
 def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
-    cast = cells.get("cast", "").lower()
-    if cast not in (*_YES, *_NO):
-        raise InputError(f"{where}: cast is {cells['cast']!r}; expected yes or no")
-    return Measurement(structure(Gemm, _given(cells, columns), where), _microseconds(cells, where), cast in _YES)
+    shape = structure(Gemm, _given(cells, columns), where)
+    return Measurement(shape, _microseconds(cells, where), _yes(cells, "cast", where), _side(cells, where))
 
 
 def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
-    return Measurement(structure(Attention, _given(cells, columns), where), _microseconds(cells, where))
+    return Measurement(structure(Attention, _given(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
+
+
+def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
+    """Whether a cell says yes; where there is none, no."""
+    cell = cells.get(column, "").lower()
+    if cell not in (*_YES, *_NO):
+        raise InputError(f"{where}: {column} is {cells[column]!r}; expected yes or no")
+    return cell in _YES
+
+
+def _side(cells: Mapping[str, str], where: str) -> bool | None:
+    """Whether a row is held out; None where the table does not say it."""
+    return _yes(cells, _SIDE, where) if _SIDE in cells else None
 
 
 def _given(cells: Mapping[str, str], columns: Sequence[str]) -> dict[str, Typed]:

@@ -1,0 +1,1 @@
+"""Machines that people have, as platforms of astra."""
