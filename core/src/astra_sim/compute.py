@@ -42,7 +42,13 @@ class MissingWork(InputError):
 
 
 class Compute(abc.ABC):
-    """A compute model: work to time."""
+    """A compute model: work to time. `memory_bytes` is the memory of its device, where it knows it."""
+
+    memory_bytes: float | None = None
+
+    def peak_ops_per_s(self, element_type: str) -> float | None:
+        """Operations a second that the device can do at most on elements of a type; None where that is not known."""
+        return None
 
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:

@@ -38,8 +38,13 @@ class Gpu(Compute):
         self._element_type = options.element_type or next(iter(self.device.peak_tera_ops_per_s))
         self.device.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
+        self.memory_bytes = self.device.memory_gb * 1e9
         if not self.device.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
+
+    def peak_ops_per_s(self, element_type: str) -> float:
+        """The peak of the device for a type, without sparsity."""
+        return self.device.peak(element_type) * 1e12
 
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes. Raises MissingWork where it has no shape, no operations and no bytes."""

@@ -58,7 +58,7 @@ def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
     """Memory of a rank of a pipeline stage; stage 0 is the first."""
     if setup.mode != "train":
         return _inference(setup, stage)
-    kept = _parameters(setup, stage)
+    kept = stage_parameters_of(setup, stage)
     parallel = setup.parallel
     activations, embedding, logits = activations_of(setup, stage)
     return MemoryUse(
@@ -90,7 +90,8 @@ def state_bytes(setup: TrainingSetup, parameters: int) -> int:
     return (WEIGHT + gradient_bytes(setup) + OPTIMIZER) * parameters
 
 
-def _parameters(setup: TrainingSetup, stage: int) -> Parameters:
+def stage_parameters_of(setup: TrainingSetup, stage: int) -> Parameters:
+    """Parameters of a rank of a pipeline stage, with embedding or head where they lie there."""
     embedding, head = end_chunks(setup, stage)
     return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
 
@@ -134,7 +135,7 @@ def _largest_unit(setup: TrainingSetup, stage: int) -> int:
 
 def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
     """Weights, one block's activations, logits of the last token of each sequence, and keys and values of all sequences."""
-    kept = _parameters(setup, stage)
+    kept = stage_parameters_of(setup, stage)
     fullest = (block_activations(setup, kind) for kind in kinds_on(setup, stage))
     has_head = end_chunks(setup, stage)[1] is not None
     return MemoryUse(

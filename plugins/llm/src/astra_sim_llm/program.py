@@ -315,7 +315,8 @@ class StageWriter:
         return range(chunk.layers[0], chunk.layers[-1] + 1) if chunk.layers else ()
 
     def _write(self, steps: Sequence[Step], name: str) -> None:
-        self._rows.write([self._compiler.compile(steps, Pass.WEIGHT_GRADIENT, name)])
+        group = "optimizer" if name == "optimizer" else "compute"
+        self._rows.write([self._compiler.compile(steps, Pass.WEIGHT_GRADIENT, name, group)])
 
     def _tied_embeddings(self) -> None:
         """The first and the last stage add their gradients of the embedding that they share: each sends half, and half of the sum."""

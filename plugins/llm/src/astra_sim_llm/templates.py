@@ -82,9 +82,11 @@ class Compiler:
         self._dimensions_of = dimensions_of
         self._detail = detail
         self._contention = contention
+        self._group = "compute"
 
-    def compile(self, steps: Sequence[Step], training_pass: Pass, name: str) -> Template:
-        """The template of steps; exchanges over one rank are left out."""
+    def compile(self, steps: Sequence[Step], training_pass: Pass, name: str, group: str = "compute") -> Template:
+        """The template of steps, whose kernels count as `group`; exchanges over one rank are left out."""
+        self._group = group
         steps = [step for step in steps if isinstance(step, Run) or (self._dimensions_of(step.axis) and step.bytes)]
         if self._detail == "pass":
             return self._one(steps, training_pass, name)
@@ -181,7 +183,7 @@ class Compiler:
 
     def _compute(self, duration: int, name: str, training_pass: Pass, parts: Hashable = ()) -> int:
         make = lambda: Compute((), duration, -1, training_pass, name=name)  # noqa: E731
-        return self._kinds.number(("compute", duration, training_pass, name, parts), "compute", make)
+        return self._kinds.number(("compute", duration, training_pass, name, parts), self._group, make)
 
     def _communicate(self, step: Exchange, training_pass: Pass) -> int:
         key = step.collective, step.bytes, self._dimensions_of(step.axis), step.name, training_pass

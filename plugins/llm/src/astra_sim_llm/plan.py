@@ -1,0 +1,219 @@
+"""From options to a plan: the model, the sizes of all groups, the layers of all stages, and what a rank keeps in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import attrs
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+from astra_sim_llm import hugging_face, schedules
+from astra_sim_llm.layout import Chunk, split_layers
+from astra_sim_llm.models import MODELS, Model
+from astra_sim_llm.operations import Block, Work
+from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
+from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.training_setup import TrainingSetup
+
+
+@attrs.frozen
+class Plan:
+    """What a run does, before it is known how long kernels take. `chunks` are the layers of all virtual stages."""
+
+    options: LlmOptions
+    model: Model
+    parallel: Parallelism
+    sequence: int
+    micro_batches: int
+    schedule: str
+    recompute: str
+    recompute_layers: int | None
+    chunks: tuple[Chunk, ...]
+    setup: TrainingSetup
+
+    def work(self, keys: int | None = None) -> Work:
+        """What a rank works on in a pass; decoding has one token of each sequence, and `keys` in the cache."""
+        o = self.options
+        return Work(
+            o.micro_batch,
+            1 if o.mode == "decode" else self.sequence,
+            precision=o.precision,
+            fp32_gradients=o.gradients == "fp32",
+            fused_gradients=o.fused_gradients,
+            flash=o.attention == "flash",
+            ulysses=o.context == "ulysses",
+            tp_overlap=o.overlap.tp,
+            training=o.mode == "train",
+            keys=keys,
+            expert_skew=o.expert_skew,
+            capacity_factor=o.capacity_factor,
+            node_copies=o.node_limit,
+        )
+
+    def block(self, keys: int | None = None) -> Block:
+        """The passes of a block."""
+        return Block(self.model, self.parallel, self.work(keys))
+
+    def layers_of_stage(self, stage: int) -> list[int]:
+        """The layers of a stage, chunk after chunk."""
+        return [layer for chunk in self.chunks_of_stage(stage) for layer in chunk.layers]
+
+    def chunks_of_stage(self, stage: int) -> list[Chunk]:
+        """The chunks of a stage in order."""
+        count = chunks_per_stage(self.schedule, self.parallel)
+        return [self.chunks[schedules.virtual_stage(self.schedule, stage, number, self.parallel.pipeline)] for number in range(count)]
+
+
+def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], float] | None = None) -> Plan:
+    """The plan of options on so many NPUs. `weight_of` says how long a layer takes, for stages = weighted; without it all take the same.
+
+    Raises InputError naming the option that does not fit.
+    """
+    model = read_model(options.model)
+    parallel = _parallelism(options, npus)
+    sequence = options.sequence or model.sequence
+    schedule = _schedule(options, parallel)
+    micro_batches = _micro_batches(options, parallel)
+    if options.mode != "train":
+        _check_inference(options, schedule)
+    recompute, layers = _recompute(options)
+    plan = Plan(options, model, parallel, sequence, micro_batches, schedule, recompute, layers, (), _NO_SETUP)
+    plan.block()  # checks that ranks divide what they share
+    count = parallel.pipeline * (1 if schedule == "dualpipe" else chunks_per_stage(schedule, parallel))
+    chunks = split_layers(model, count, options.stages, lambda kind: weight_of(plan, kind) if weight_of else 1.0)
+    plan = attrs.evolve(plan, chunks=tuple(chunks))
+    setup = TrainingSetup(
+        model,
+        parallel,
+        tuple(tuple(plan.layers_of_stage(stage)) for stage in range(parallel.pipeline)),
+        sequence=sequence,
+        micro_batch=options.micro_batch,
+        micro_batches=micro_batches,
+        precision=options.precision,
+        gradients=options.gradients,
+        recompute="full" if layers is not None else recompute,
+        recompute_layers=layers,
+        attention=options.attention,
+        schedule=schedule,
+        mode=options.mode,
+        kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
+    )
+    return attrs.evolve(plan, setup=setup)
+
+
+_NO_SETUP = TrainingSetup(MODELS["llama2-7b"], Parallelism(), ((),), sequence=1)
+
+
+def read_model(named: str | Model) -> Model:
+    """A model by name, from a configuration file, or as it is given. Raises InputError."""
+    if isinstance(named, Model):
+        return named
+    if named in MODELS:
+        return MODELS[named]
+    if named.endswith(".json") or os.path.exists(named):
+        return hugging_face.model_of_config(named)
+    raise InputError(f"model is {named!r}; {suggestion(named, MODELS)}, or the path of a config.json")
+
+
+def chunks_per_stage(schedule: str, parallel: Parallelism) -> int:
+    """Chunks of layers of a stage."""
+    return 2 if schedule in ("zb-v", "dualpipe") else parallel.virtual_stages if schedule == "interleaved" else 1
+
+
+def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
+    fixed = options.tensor_parallel * options.pipeline_parallel * options.context_parallel
+    words = "tensor_parallel * pipeline_parallel * context_parallel"
+    if options.data_parallel == "fill":
+        data, rest = divmod(npus, fixed)
+        if rest or not data:
+            raise InputError(f"{words} is {fixed}; expected a divisor of the platform's {npus} NPUs")
+    elif isinstance(options.data_parallel, int):
+        data = options.data_parallel
+        if fixed * data != npus:
+            raise InputError(f"{words} * data_parallel is {fixed * data}; expected the platform's {npus} NPUs")
+    else:
+        raise InputError(f"data_parallel is {options.data_parallel!r}; expected a number or fill")
+    tensor = options.tensor_parallel
+    sequence = tensor > 1 if options.sequence_parallel is None else options.sequence_parallel and tensor > 1
+    expert_tensor = options.expert_tensor_parallel or (tensor if options.expert_parallel * tensor <= npus // options.pipeline_parallel else 1)
+    parallel = Parallelism(
+        tensor=tensor,
+        sequence=sequence and options.mode != "decode",
+        pipeline=options.pipeline_parallel,
+        virtual_stages=options.virtual_stages,
+        context=options.context_parallel,
+        expert=options.expert_parallel,
+        expert_tensor=expert_tensor,
+        data=data,
+        zero=options.zero,
+        shard_group=options.shard_group,
+    )
+    ranks = parallel.stage_ranks
+    if ranks % (parallel.expert * parallel.expert_tensor):
+        raise InputError(
+            f"expert_parallel is {parallel.expert} and expert_tensor_parallel {parallel.expert_tensor};"
+            f" expected a product that divides the {ranks} ranks of a stage"
+        )
+    if options.shard_group is not None and (parallel.data * parallel.context) % options.shard_group:
+        raise InputError(f"shard_group is {options.shard_group}; expected a divisor of the {parallel.data * parallel.context} data and context ranks")
+    if options.shard_group is not None and not options.zero:
+        raise InputError(f"shard_group is {options.shard_group} and zero is 0; expected zero of at least 1")
+    return parallel
+
+
+def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
+    """The schedule, and that it fits what it is asked for. One stage does its micro-batches one by one."""
+    several = parallel.virtual_stages > 1
+    schedule = options.schedule or ("interleaved" if several else "1f1b")
+    if several and schedule != "interleaved":
+        raise InputError(f"virtual_stages is {parallel.virtual_stages} and schedule {schedule}; expected interleaved, or 1 virtual stage")
+    if schedule in ("zb-v", "dualpipe", "interleaved") and parallel.pipeline == 1:
+        raise InputError(f"schedule is {schedule}, and pipeline_parallel 1; expected at least 2 stages")
+    if options.zero == 3 and parallel.pipeline > 1 and options.detail == "pass":
+        return schedule
+    if options.zero >= 2 and schedule in ("zb-h1", "zb-v"):
+        raise InputError(f"zero is {options.zero} and schedule {schedule}; expected at most 1 where weight gradients are put off")
+    if options.overlap.ep and schedule not in ("1f1b", "interleaved", "dualpipe"):
+        raise InputError(f"overlap.ep is true and schedule {schedule}; expected 1f1b, interleaved or dualpipe")
+    return schedule
+
+
+def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
+    micro_batches, rest = divmod(options.global_batch, options.micro_batch * parallel.data)
+    if rest or not micro_batches:
+        raise InputError(
+            f"global_batch is {options.global_batch}; expected a multiple of micro_batch * data_parallel,"
+            f" which is {options.micro_batch} * {parallel.data}"
+        )
+    return micro_batches
+
+
+def _check_inference(options: LlmOptions, schedule: str) -> None:
+    """Raise InputError for options of training that inference does not read."""
+    if schedule not in ("1f1b", "gpipe"):
+        raise InputError(f"mode is {options.mode} and schedule {schedule}; expected none: inference has forward passes alone")
+    if options.zero or options.recompute != "none":
+        raise InputError(f"mode is {options.mode}; expected zero = 0 and recompute = none, which are {options.zero} and {options.recompute}")
+    if options.mode == "decode" and options.attention == "unfused":
+        raise InputError("mode is decode and attention unfused; expected flash")
+
+
+def _recompute(options: LlmOptions) -> tuple[str, int | None]:
+    if isinstance(options.recompute, RecomputeLayers):
+        return "full", options.recompute.layers
+    if options.recompute not in RECOMPUTE:
+        raise InputError(f"recompute is {options.recompute!r}; {suggestion(options.recompute, RECOMPUTE)}, or a table such as {{layers = 3}}")
+    return options.recompute, None
+
+
+def order_of(plan: Plan) -> Sequence[Sequence[schedules.Step]]:
+    """The passes of each stage. Where exchanges of experts are hidden, one forward pass more goes ahead. Raises InputError."""
+    stages = plan.parallel.pipeline
+    if plan.options.mode != "train":
+        rounds = plan.options.decode_tokens if plan.options.mode == "decode" else 1
+        passes = range(rounds * plan.micro_batches)
+        return [[schedules.Step(schedules.PassKind.FORWARD, number) for number in passes]] * stages
+    extra = int(plan.options.overlap.ep)
+    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, extra)

@@ -1,0 +1,20 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import Provider, hookimpl
+
+_HERE = "astra_sim_llm"
+
+
+@hookimpl
+def astra_workloads() -> list[Provider]:
+    return [
+        Provider(
+            "llm",
+            "Training or inference of a large language model: parallelisms, pipeline schedules, recomputation, sharding",
+            factory=f"{_HERE}.workload:llm",
+            options=f"{_HERE}.options:LlmOptions",
+            examples=f"{_HERE}.examples:examples",
+        )
+    ]

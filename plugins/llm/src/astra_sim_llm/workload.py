@@ -1,0 +1,184 @@
+"""The workload `llm`: an execution graph with one program for each pipeline stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+from astra_sim import InputError
+from astra_sim.compute import MissingWork
+from astra_sim.compute import Work as ComputeWork
+from astra_sim.context import Context
+from astra_sim.graph import ExecutionGraph, NpuProgram
+from astra_sim.providers import call
+from astra_sim.shapes import Kernel
+from astra_sim.units import GIB, PS_PER_NS, picoseconds
+
+from astra_sim_llm import counts, memory
+from astra_sim_llm.figures import Facts, Figures
+from astra_sim_llm.inference import TokenWriter
+from astra_sim_llm.layout import Axes
+from astra_sim_llm.operations import Exchange, Run, Step
+from astra_sim_llm.options import LlmOptions
+from astra_sim_llm.plan import Plan, make_plan, order_of
+from astra_sim_llm.program import Iteration, StageWriter
+from astra_sim_llm.suggestions import suggestions
+from astra_sim_llm.templates import Compiler, Kinds, communicate
+
+
+def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
+    """Training or inference of a large language model. Raises InputError where options do not fit each other or the platform."""
+    durations = Durations(context)
+    plan = make_plan(options, context.platform.npus, durations.weight_of)
+    use = memory.peak(plan.setup)
+    if options.check_memory:
+        _check_memory(plan, *use, context.compute.memory_bytes)
+    parallel = plan.parallel
+    axes = Axes(context.platform, parallel)
+    if not axes.dimensions:  # one rank, or stages of one: collectives need something to speak of
+        axes.dimensions.extend(context.platform.logical_dimensions())
+    exchanges = ExchangeTimes(context, axes)
+    kinds = [Kinds() for _ in range(parallel.pipeline)]
+    iteration = iteration_of(plan, context.run.passes)
+    order = order_of(plan)
+    programs = []
+    for stage in range(parallel.pipeline):
+        npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
+        compiler = Compiler(kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention)
+        if options.mode == "train":
+            writer = StageWriter(iteration, stage, plan.chunks, plan.block(), compiler, kinds[stage])
+            programs.append(NpuProgram(writer.write(order[stage]), npus))
+        else:
+            programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(iteration.passes), npus))
+    facts = Facts(
+        parallel.ranks,
+        parallel.stage_ranks,
+        iteration.passes,
+        _tokens(plan),
+        _model_flops(plan),
+        _counted(plan),
+        context.compute.peak_ops_per_s("fp8" if options.precision in ("fp8", "mxfp8") else options.precision),
+        use[1].total,
+        kinds,
+    )
+    return ExecutionGraph(programs[0].operations, tuple(axes.dimensions), (), use[1].total, tuple(programs[1:]), Figures(facts))
+
+
+class Durations:
+    """How long kernels take, as the compute model says (picoseconds); each is asked for once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[Kernel, int] = {}
+
+    def of_run(self, run: Run) -> int:
+        """The time of a kernel. Raises InputError where the compute model does not price it."""
+        if run.shape not in self._known:
+            compute = self._context.compute
+            what = f"compute {type(compute).__name__}"
+            try:
+                nanoseconds = call(what, compute.duration_ns, ComputeWork(shape=run.shape))
+            except MissingWork as error:
+                raise InputError(f"kernel {run.name!r}: {error}") from None
+            picoseconds(nanoseconds * PS_PER_NS, f"{what}: the time of kernel {run.name!r}")
+            self._known[run.shape] = self._context.scaled_ps(nanoseconds)
+        return self._known[run.shape]
+
+    def weight_of(self, plan: Plan, kind: str) -> float:
+        """The kernels of a dense or moe layer, of the embedding, or of the head, forward and backward (picoseconds)."""
+        block = plan.block()
+        passes: dict[str, Callable[[], list[Step]]] = {
+            "dense": lambda: [*block.forward("dense"), *block.recompute("dense", plan.recompute), *block.backward("dense")],
+            "moe": lambda: [*block.forward("moe"), *block.recompute("moe", plan.recompute), *block.backward("moe")],
+            "embedding": lambda: [*block.embedding(), *block.embedding_back()],
+            "head": lambda: [*block.head(), *block.head_back()],
+        }
+        return float(sum(map(self.of_run, _runs(passes[kind]()))))
+
+
+def _runs(steps: Iterable[Step]) -> list[Run]:
+    return [step for step in steps if isinstance(step, Run)]
+
+
+class ExchangeTimes:
+    """How long exchanges take alone (picoseconds)."""
+
+    def __init__(self, context: Context, axes: Axes) -> None:
+        self._context = context
+        self._axes = axes
+
+    def of(self, exchange: Exchange) -> int:
+        """The time of a collective of all groups of its axis at once."""
+        operation = communicate(exchange, self._axes[exchange.axis])
+        return self._context.time_alone_ps(operation, self._axes.dimensions)
+
+
+def iteration_of(plan: Plan, passes: int) -> Iteration:
+    """What the programs of stages are written from."""
+    options, model, parallel = plan.options, plan.model, plan.parallel
+    known: dict[str, tuple[int, int]] = {}
+
+    def layer_parameters(layer: int) -> tuple[int, int]:
+        kind = counts.block_kind(model, layer)
+        if kind not in known:
+            own = counts.block_parameters(model, kind, parallel)
+            known[kind] = own.experts, own.shared
+        return known[kind]
+
+    stages = [memory.stage_parameters_of(plan.setup, stage) for stage in range(parallel.pipeline)]
+    return Iteration(
+        model,
+        parallel,
+        plan.schedule,
+        plan.micro_batches,
+        plan.recompute,
+        plan.recompute_layers,
+        4 if options.gradients == "fp32" else 2,
+        options.optimizer_bytes or (58.0 if options.precision == "fp16" else 46.0),
+        options.overlap.dp,
+        options.overlap.p2p,
+        options.overlap.ep,
+        options.mode == "train",
+        [(own.experts, own.shared) for own in stages],
+        layer_parameters,
+        passes,
+    )
+
+
+def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: float | None) -> None:
+    """Raise InputError where a rank needs more memory than it has, with what would make it fit."""
+    if capacity is None or use.total <= capacity:
+        return
+    fitting = suggestions(plan.setup, int(capacity))
+    words = "; ".join(f"{one.change} needs {one.bytes / GIB:.1f} GiB" for one in fitting[:4])
+    raise InputError(
+        f"a rank of stage {stage} needs {use.total / GIB:.1f} GiB of memory; an NPU has {capacity / GIB:.1f} GiB"
+        f" ({words or 'no single change of recompute, zero, tensor_parallel or pipeline_parallel is enough'};"
+        " check_memory=false runs it all the same)"
+    )
+
+
+def _tokens(plan: Plan) -> int:
+    """Tokens of an iteration: those that are trained on, read, or made."""
+    options = plan.options
+    return options.global_batch * (options.decode_tokens if options.mode == "decode" else plan.sequence)
+
+
+def _model_flops(plan: Plan) -> float:
+    """Model FLOPs of an iteration."""
+    options, model = plan.options, plan.model
+    if options.mode == "train":
+        return counts.iteration_flops(model, plan.sequence, options.global_batch, options.causal_flops)
+    trained = attrs.evolve(model, mtp_layers=0)
+    if options.mode == "prefill":
+        heads = counts.head_flops(model) * options.global_batch
+        return plan.sequence * options.global_batch * counts.blocks_flops(trained, plan.sequence, options.causal_flops) + heads
+    keys = (options.kv_length or plan.sequence) + options.decode_tokens / 2
+    return _tokens(plan) * counts.forward_flops(trained, round(keys), causal=False)
+
+
+def _counted(plan: Plan) -> str:
+    """Which FLOPs count as those of the model, in words."""
+    square = "the causal half" if plan.options.causal_flops and plan.options.mode != "decode" else "all"
+    passes = "forward and backward" if plan.options.mode == "train" else "forward"
+    return f"{passes}, {square} of the attention square, no recomputation"
