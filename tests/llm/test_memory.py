@@ -94,6 +94,25 @@ def test_what_the_published_states_leave_out(name: str) -> None:
     assert use.weights + use.gradients + use.optimizer == STATES[name] + 18 * rest
 
 
+@pytest.mark.parametrize("choices", [{"recompute": "full"}, {"recompute": "selective", "sequence_parallel": True}])
+@pytest.mark.parametrize("name", PAPER)
+def test_the_runs_of_the_paper_fit_their_machine(name: str, choices: dict[str, Any]) -> None:
+    """Table 5 was measured on A100 with 80 GB; what is not counted takes a few GiB."""
+    assert peak(paper(name, **choices))[1].total < 75 * GIB
+
+
+def test_the_runs_of_the_paper_need_recomputation() -> None:
+    assert all(peak(paper(name))[1].total > 80 * GIB for name in PAPER)
+
+
+def test_llama3_405b_fits_where_it_was_trained() -> None:
+    """arXiv 2407.21783, table 4: TP 8, PP 16, DP 128 on H100 with 80 GB, FSDP (ZeRO-1), no recomputation, 16 micro-batches."""
+    made = setup(
+        "llama3-405b", tensor=8, sequence_parallel=True, pipeline=16, data=128, zero=1, sequence=8192, micro_batches=16, gradients="fp32"
+    )
+    assert 60 * GIB < peak(made)[1].total < 80 * GIB
+
+
 # -- Schedules ---------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +245,7 @@ def test_gated_feed_forward_and_grouped_queries() -> None:
 def test_fp8_keeps_inputs_of_products_in_a_byte() -> None:
     half, eighth = (memory_of(setup("llama3-8b", precision=precision), 0) for precision in ("bf16", "fp8"))
     assert half.activations - eighth.activations == 32 * 2048 * (2 * 4096 + 14336)
-    assert eighth.buffers == 2 * stage_parameters(MODELS["llama3-8b"], range(32), False, False).block_matrices
+    assert eighth.weights == half.weights  # two copies, one of them transposed
 
 
 # -- Inference ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.training_setup import TrainingSetup, end_chunks, kinds_on, layers_on
 
 WEIGHT = 2
-"""Bytes of a weight in fp16 or bf16, which FP8 recipes keep too."""
+"""Bytes of a weight in fp16 or bf16; with FP8 weights are kept in a byte each, as they are and transposed."""
 OPTIMIZER = 12
 """Bytes that Adam keeps for a parameter: weight, first and second moment in fp32."""
 PREFETCHED = 2
@@ -45,7 +45,7 @@ class MemoryUse:
     recomputed: int = 0
     """The working set of recomputation: what one block keeps while its backward pass runs."""
     buffers: int = 0
-    """Gathered weights and unreduced gradients of ZeRO, gathered activations of sequence parallelism, messages, FP8 copies of weights."""
+    """Gathered weights and unreduced gradients of ZeRO, gathered activations of sequence parallelism, messages."""
     key_value_cache: int = 0
 
     @property
@@ -69,7 +69,7 @@ def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
         embedding=embedding,
         logits=logits,
         recomputed=max((working_set(setup, kind) for kind in kinds_on(setup, stage)), default=0),
-        buffers=_buffers(setup, stage, kept),
+        buffers=_buffers(setup, stage),
     )
 
 
@@ -103,17 +103,14 @@ def _sharded(kept: Parameters, size: int, parallel: Parallelism, is_sharded: boo
     return share(size * kept.shared, parallel.shards) + share(size * kept.experts, parallel.expert_shards)
 
 
-def _buffers(setup: TrainingSetup, stage: int, kept: Parameters) -> int:
-    parallel, model = setup.parallel, setup.model
+def _buffers(setup: TrainingSetup, stage: int) -> int:
+    parallel = setup.parallel
     size = 0
     if parallel.zero >= 2:
         gathered = _largest_unit(setup, stage)
         size += gathered * (gradient_bytes(setup) + (PREFETCHED * WEIGHT if parallel.zero >= 3 else 0))
-    if setup.fp8:  # a copy, and one transposed
-        blocks = [block_parameters(model, kind, parallel).block_matrices for kind in kinds_on(setup, stage)]
-        size += 2 * (max(blocks, default=0) if parallel.zero >= 3 and parallel.shards > 1 else kept.block_matrices)
     if parallel.sequence and parallel.tensor > 1:
-        size += HALF * setup.tokens * model.hidden
+        size += HALF * setup.tokens * setup.model.hidden
     if parallel.pipeline > 1:  # an activation and a gradient that arrive
         size += 2 * hidden_bytes(setup)
     return size
