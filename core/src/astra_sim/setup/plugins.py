@@ -30,6 +30,7 @@ BUILT_IN = frozenset(
         "compute-recorded",
         "compute-roofline",
         "compute-systolic",
+        "llm",
         "memory",
         "network-analytical",
         "network-packet",
