@@ -5,8 +5,8 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import attrs
 

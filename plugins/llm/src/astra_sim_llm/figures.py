@@ -71,13 +71,14 @@ class Figures:
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:
         """Picoseconds of one stage by what they belong to; those of none of these are its bubble."""
         covered = stage.spans("optimizer")
-        found = {"optimizer": _length(covered)}
-        parts = stage.parts()
+        found = dict.fromkeys(BREAKDOWN[:-1], 0.0) | {"optimizer": _length(covered)}
         for name in ("compute", *PARALLELISMS):
             own = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
             before, covered = _length(covered), _union(covered, own)
-            found[name] = _length(covered) - before + parts.get(name, 0)
-        found["compute"] -= sum(parts.values())
+            found[name] = _length(covered) - before
+        for group, name, time in stage.parts():
+            found[name] += time
+            found[group] -= time
         return found
 
     def _messages(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int]) -> Any:
@@ -138,14 +139,14 @@ class _Stage:
         ]
         return self._begun[np.isin(self._kind_of[self._sends], numbers)]
 
-    def parts(self) -> dict[str, int]:
-        """How long exchanges were that stand in compute, by parallelism (picoseconds)."""
+    def parts(self) -> list[tuple[str, str, int]]:
+        """How long exchanges were that stand in operations of a group, by parallelism: (group, parallelism, picoseconds)."""
         counts = np.bincount(self._kind_of, minlength=len(self._kinds.operations))
-        found: dict[str, int] = {}
-        for kind, parts in self._kinds.parts.items():
-            for name, time in parts.items():
-                found[name] = found.get(name, 0) + time * int(counts[kind])
-        return found
+        return [
+            (self._kinds.groups[kind], name, time * int(counts[kind]))
+            for kind, parts in self._kinds.parts.items()
+            for name, time in parts.items()
+        ]
 
 
 def _union(first: Any, second: Any) -> Any:

@@ -42,8 +42,10 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
         counts = [layers // chunks] * chunks
     elif how == "embedding_as_layer":
         slots, rest = divmod(layers + 2, chunks)
-        if not slots or chunks == 1 and rest:
-            raise InputError(f"stages is embedding_as_layer, and {layers + 2} layers are fewer than {chunks} virtual stages; expected as many")
+        if not slots or (chunks == 1 and rest):
+            raise InputError(
+                f"stages is embedding_as_layer, and {layers + 2} layers are fewer than {chunks} virtual stages; expected as many"
+            )
         counts = [slots + (number < rest) for number in range(chunks)]
         counts[0] -= 1
         counts[-1] -= 1

@@ -498,13 +498,14 @@ class Block:
 def _check(model: Model, parallel: Parallelism, work: Work) -> None:
     """Raise InputError where ranks do not divide what they share."""
     t, c = parallel.tensor, parallel.context
+    tokens = work.micro_batch * work.sequence // c
     shared = [
         ("tensor_parallel", t, "heads", model.heads),
         ("tensor_parallel", t, "the feed-forward width", model.width if model.dense_layers or not model.experts else t),
         ("context_parallel", c, "sequence", work.sequence),
         ("expert_parallel", parallel.expert, "experts", model.experts),
         ("expert_tensor_parallel", parallel.expert_tensor, "expert_ffn", model.expert_ffn),
-        ("sequence_parallel with tensor_parallel", t if parallel.sequence else 1, "tokens of a micro-batch", work.micro_batch * work.sequence // c),
+        ("sequence_parallel with tensor_parallel", t if parallel.sequence else 1, "tokens of a micro-batch", tokens),
     ]  # fmt: skip
     for name, ranks, what, size in shared:
         if size % ranks:
@@ -514,11 +515,13 @@ def _check(model: Model, parallel: Parallelism, work: Work) -> None:
     if parallel.expert > 1 and not model.experts:
         raise InputError(f"expert_parallel is {parallel.expert}, and the model has no experts; expected 1")
     if model.experts and t > 1 and not parallel.sequence:
-        raise InputError("sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}".format(t=t))
+        raise InputError(f"sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}")
     if c > 1 and not work.flash:
         raise InputError(f"attention is unfused; expected flash with context_parallel, which is {c}")
     if c > 1 and work.ulysses and (model.heads // t) % c:
-        raise InputError(f"context is ulysses and context_parallel {c}; expected a divisor of the heads of a rank, which are {model.heads // t}")
+        raise InputError(
+            f"context is ulysses and context_parallel {c}; expected a divisor of the heads of a rank, which are {model.heads // t}"
+        )
     if c > 1 and work.keys is not None:
         raise InputError(f"context_parallel is {c}; expected 1 for decoding")
 

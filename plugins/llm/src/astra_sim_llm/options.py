@@ -18,9 +18,13 @@ class Overlap:
 
     tp: str = option("none", choices=("none", "backward", "userbuffers"), help="tensor-parallel collectives: beside nothing; backward:"
                      " of input gradients beside the weight gradients; userbuffers: four fifths of each beside its product")  # fmt: skip
-    dp: bool = option(False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones")
+    dp: bool = option(
+        False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones"
+    )
     p2p: bool = option(False, help="the sender of activations goes on while they are under way")
-    ep: bool = option(False, help="exchanges of experts run beside the compute of another micro-batch, in a forward pass joined to a backward one")
+    ep: bool = option(
+        False, help="exchanges of experts run beside the compute of another micro-batch, in a forward pass joined to a backward one"
+    )
     contention: float = option(0.0, minimum=0, maximum=1, help="share of the shorter of compute and collective by which compute slows"
                                " while a data-parallel or expert collective runs beside it; fits give 0.15 to 0.5")  # fmt: skip
 
@@ -48,14 +52,18 @@ class LlmOptions:
     decode_tokens: int = option(1, minimum=1, help="tokens that decoding makes one after another", unit="tokens")
     kv_length: int | None = option(None, minimum=1, help="tokens in the cache before decoding; none: sequence", unit="tokens")
     tensor_parallel: int = option(1, minimum=1, help="ranks that share each product", unit="ranks")
-    sequence_parallel: bool | None = option(None, help="what is between products is shared over the tensor ranks; none: if there are several")
+    sequence_parallel: bool | None = option(
+        None, help="what is between products is shared over the tensor ranks; none: if there are several"
+    )
     pipeline_parallel: int = option(1, minimum=1, help="stages of the pipeline", unit="ranks")
     virtual_stages: int = option(1, minimum=1, help="chunks of layers of a stage, for the schedule interleaved", unit="chunks")
     context_parallel: int = option(1, minimum=1, help="ranks that share a sequence", unit="ranks")
     expert_parallel: int = option(1, minimum=1, help="ranks that share the experts", unit="ranks")
     expert_tensor_parallel: int | None = option(None, minimum=1, help="ranks that share an expert; none: tensor_parallel", unit="ranks")
     data_parallel: int | str = option("fill", help="replicas; fill: what is left of the platform", unit="ranks")
-    zero: int = option(0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)")
+    zero: int = option(
+        0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
+    )
     shard_group: int | None = option(None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all")
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")
@@ -63,7 +71,9 @@ class LlmOptions:
     context: str = option("ring", choices=("ring", "ulysses"), help="context parallelism: keys and values go round, or heads are exchanged")
     overlap: Overlap = option(Overlap(), help="what runs beside compute")
     rank_order: str = option("tp-cp-ep-dp-pp", choices=("tp-cp-ep-dp-pp",), help="order of ranks, the first fastest")
-    detail: str = option("layer", choices=("kernel", "layer", "pass"), help="an operation a kernel, one between two collectives, or one a pass")
+    detail: str = option(
+        "layer", choices=("kernel", "layer", "pass"), help="an operation a kernel, one between two collectives, or one a pass"
+    )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip
     expert_skew: float = option(1.0, minimum=1, help="tokens of the busiest expert rank over the mean")
@@ -72,6 +82,8 @@ class LlmOptions:
     optimizer_bytes: float | None = option(
         None, above=0, help="traffic of a parameter that is updated; none: 58 with fp16 (loss scaling), else 46", unit="bytes"
     )
-    fused_gradients: bool = option(True, help="weight gradients are added to fp32 ones by the product itself; false: by a kernel of its own")
+    fused_gradients: bool = option(
+        True, help="weight gradients are added to fp32 ones by the product itself; false: by a kernel of its own"
+    )
     causal_flops: bool = option(True, help="model FLOPs count half of the attention square, which a causal mask leaves; false: all of it")
     check_memory: bool = option(True, help="refuse what does not fit the memory of the compute model's device, where it is known")

@@ -137,7 +137,9 @@ def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
         raise InputError(f"data_parallel is {options.data_parallel!r}; expected a number or fill")
     tensor = options.tensor_parallel
     sequence = tensor > 1 if options.sequence_parallel is None else options.sequence_parallel and tensor > 1
-    expert_tensor = options.expert_tensor_parallel or (tensor if options.expert_parallel * tensor <= npus // options.pipeline_parallel else 1)
+    expert_tensor = options.expert_tensor_parallel or (
+        tensor if options.expert_parallel * tensor <= npus // options.pipeline_parallel else 1
+    )
     parallel = Parallelism(
         tensor=tensor,
         sequence=sequence and options.mode != "decode",
@@ -157,7 +159,9 @@ def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
             f" expected a product that divides the {ranks} ranks of a stage"
         )
     if options.shard_group is not None and (parallel.data * parallel.context) % options.shard_group:
-        raise InputError(f"shard_group is {options.shard_group}; expected a divisor of the {parallel.data * parallel.context} data and context ranks")
+        raise InputError(
+            f"shard_group is {options.shard_group}; expected a divisor of the {parallel.data * parallel.context} data and context ranks"
+        )
     if options.shard_group is not None and not options.zero:
         raise InputError(f"shard_group is {options.shard_group} and zero is 0; expected zero of at least 1")
     return parallel
@@ -195,7 +199,9 @@ def _check_inference(options: LlmOptions, schedule: str) -> None:
     if schedule not in ("1f1b", "gpipe"):
         raise InputError(f"mode is {options.mode} and schedule {schedule}; expected none: inference has forward passes alone")
     if options.zero or options.recompute != "none":
-        raise InputError(f"mode is {options.mode}; expected zero = 0 and recompute = none, which are {options.zero} and {options.recompute}")
+        raise InputError(
+            f"mode is {options.mode}; expected zero = 0 and recompute = none, which are {options.zero} and {options.recompute}"
+        )
     if options.mode == "decode" and options.attention == "unfused":
         raise InputError("mode is decode and attention unfused; expected flash")
 
@@ -204,7 +210,9 @@ def _recompute(options: LlmOptions) -> tuple[str, int | None]:
     if isinstance(options.recompute, RecomputeLayers):
         return "full", options.recompute.layers
     if options.recompute not in RECOMPUTE:
-        raise InputError(f"recompute is {options.recompute!r}; {suggestion(options.recompute, RECOMPUTE)}, or a table such as {{layers = 3}}")
+        raise InputError(
+            f"recompute is {options.recompute!r}; {suggestion(options.recompute, RECOMPUTE)}, or a table such as {{layers = 3}}"
+        )
     return options.recompute, None
 
 

@@ -110,7 +110,12 @@ class StageWriter:
             steps = [self._steps(*one) for one in passes]
             kind = Pass.FORWARD if passes[0][0] is PassKind.FORWARD else Pass.INPUT_GRADIENT
             kind = Pass.WEIGHT_GRADIENT if passes[0][0] is PassKind.WEIGHT else kind
-            names = {PassKind.FORWARD: "forward", PassKind.BACKWARD: "backward", PassKind.INPUT: "input gradient", PassKind.WEIGHT: "weight gradient"}
+            names = {
+                PassKind.FORWARD: "forward",
+                PassKind.BACKWARD: "backward",
+                PassKind.INPUT: "input gradient",
+                PassKind.WEIGHT: "weight gradient",
+            }
             name = " and ".join(f"{names[one[0]]} {self._virtual(one[1])}" for one in passes)
             inner = self._compiler.compile(beside_each_other(*steps) if len(steps) > 1 else steps[0], kind, name)
             self._templates[passes] = self._with_messages(inner, [one[:2] for one in passes])
@@ -249,7 +254,7 @@ class StageWriter:
 
     def _sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
         """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""
-        return self._around(parts, lambda layer, beside: self._gathers(layer, beside), lambda layer, beside: [])
+        return self._around(parts, self._gathers, lambda layer, beside: [])
 
     def _sharded_backward(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
         """Weights are gathered again, and gradients reduced and scattered beside the layer that follows. The last layer is still there."""
@@ -262,7 +267,7 @@ class StageWriter:
         gather: Callable[[int, int], list[Step]],
         reduce: Callable[[int, int], list[Step]],
     ) -> list[Step]:
-        """Parts, with the weights of the next one gathered and the gradients of the one before reduced beside each, or before and after it."""
+        """Parts, where the next weights are gathered and the last gradients reduced beside each, or before and after it."""
         steps: list[Step] = []
         if not self._iteration.dp_overlap:
             for part, layer in parts:
@@ -343,8 +348,7 @@ class StageWriter:
         start: list[int] = list(range(first)) or [BEFORE]
         kinds = [*receives, *inner.kinds]
         waits: list[list[int]] = [[BEFORE] for _ in receives]
-        for each in inner.waits:
-            waits.append(sorted(set(chain.from_iterable(start if row == BEFORE else [first + row] for row in each))))
+        waits += (sorted({*chain.from_iterable(start if row == BEFORE else [first + row] for row in each)}) for each in inner.waits)
         end = first + inner.end
         sent = []
         for kind in sends:

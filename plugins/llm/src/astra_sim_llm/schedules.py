@@ -106,8 +106,8 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
 def zero_bubble_v(stages: int, micro_batches: int) -> Order:
     """ZB-V: two chunks in the form of a V. Passes of one length are placed one after another, so that a stage waits at its start alone.
 
-    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage. Of the passes that can
-    begin forward passes go first, those of the second chunk before others, and weight gradients last.
+    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage. Of the passes that
+    can begin forward passes go first, those of the second chunk before others, and weight gradients last.
     """
     last, limit = 2 * stages - 1, 2 * stages
     ended: dict[tuple[PassKind, int, int], int] = {}  # (kind, micro-batch, virtual stage) -> when

@@ -6,12 +6,13 @@ A template is a list of operations with what each waits for: operations of the s
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 from astra_sim.graph import Communicate, Compute, Operation, Pass, Unit, Wait
-from astra_sim.rows import Dependencies, Rows
+from astra_sim.rows import Column, Dependencies, Rows, view
 
 from astra_sim_llm.operations import Exchange, Run, Step
 
@@ -150,7 +151,11 @@ class Compiler:
             kind = self._compute(now, name, training_pass, tuple(sorted(parts.items())))
             self._kinds.parts[kind] = parts
             current = [rows.add(kind, current)]
-        free = [rows.add(self._communicate(step, training_pass), current) for step in steps if isinstance(step, Exchange) and step.beside == FREE]
+        free = [
+            rows.add(self._communicate(step, training_pass), current)
+            for step in steps
+            if isinstance(step, Exchange) and step.beside == FREE
+        ]
         return rows.template(self._joined(rows, current), free)
 
     @staticmethod
@@ -247,8 +252,8 @@ class _Columns:
             free += (base + row for row in template.free)
             kinds += template.kinds
             end = base + template.end
-        made = (np.array(each, np.int64) for each in (kinds, waits, before, counts))
-        return cls(*made, end, np.array(free, np.int64))
+        number = partial(np.array, dtype=np.int64)
+        return cls(number(kinds), number(waits), number(before), number(counts), end, number(free))
 
 
 class ProgramRows:
@@ -257,7 +262,7 @@ class ProgramRows:
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
         self._parts: list[tuple[Any, Any, Any]] = []
-        self._columns: dict[tuple[int, ...], _Columns] = {}
+        self._columns: dict[tuple[Template, ...], _Columns] = {}
         self._rows = 0
         self._end = BEFORE
         self._free: list[Any] = []
@@ -271,7 +276,7 @@ class ProgramRows:
             place += period * times
 
     def _write(self, templates: Sequence[Template], times: int) -> None:
-        key = tuple(map(id, templates))
+        key = tuple(templates)
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)
         one = self._columns[key]
@@ -312,8 +317,8 @@ class ProgramRows:
     def rows(self) -> Rows[Operation]:
         """The program."""
         kinds, waits, counts = (np.concatenate(each) if self._parts else np.zeros(0, np.int64) for each in zip(*self._parts, strict=True))
-        after = Dependencies(_column(np.cumsum(counts), np.uint64), _column(waits, np.uint32))
-        return Rows(self._kinds.operations, _column(kinds, np.uint32), after, _operation)
+        after = Dependencies(_column(np.cumsum(counts), "Q"), _column(waits, "I"))
+        return Rows(self._kinds.operations, _column(kinds, "I"), after, _operation)
 
 
 def _repeats(templates: Sequence[Template], place: int) -> tuple[int, int]:
@@ -340,8 +345,9 @@ def _later_period(templates: Sequence[Template], place: int) -> list[int]:
     return []
 
 
-def _column(numbers: Any, code: Any) -> Any:
-    return memoryview(np.ascontiguousarray(numbers, code)).cast("B").cast({np.uint64: "Q", np.uint32: "I"}[code]).toreadonly()
+def _column(numbers: Any, code: str) -> Column:
+    """Numbers as a column; `code` is Q for 64 bits, I for 32."""
+    return view(np.ascontiguousarray(numbers, {"Q": np.uint64, "I": np.uint32}[code]).tobytes(), code)
 
 
 def _operation(kind: Operation, row: int, after: tuple[int, ...]) -> Operation:
