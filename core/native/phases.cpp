@@ -9,8 +9,6 @@
 namespace astra::engine {
 namespace {
 
-constexpr std::int64_t kPsPerNs = 1000;
-
 void check_peer(const Peer& peer, std::uint32_t ranks) {
   if (!peer) return;
   if (peer.kind != PeerKind::exclusive_or) {
@@ -65,9 +63,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
 }  // namespace
 
 Phases::Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options)
-    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), bus_options_(bus_options) {
-  if (bus_options) buses_.resize(npus);
-}
+    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), buses_(bus_options, events, *this, npus) {}
 
 GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
   if (size < 1 || members.empty() || members.size() % size) invalid("members that make no groups of one size");
@@ -84,7 +80,7 @@ GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool
 
 ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
   if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
-  check_schedule(programs, groups_[groups].size, bus_options_);
+  check_schedule(programs, groups_[groups].size, buses_.shared());
   schedules_.push_back({std::move(programs), next_id(schedules_), groups_[groups]});
   return schedules_.back().number;
 }
@@ -188,8 +184,6 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
   transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.kind->queue, offer.delay);
 }
 
-void Phases::on_bus_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
-
 // -- steps of a rank --------------------------------------------------------------------------------------------------
 
 Rank& Phases::rank_of(RankId id) {
@@ -264,27 +258,11 @@ void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& st
 void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
   Time after_ps = -1;
   if (receipt != kStart) after_ps = rank.program->after_ps[rank.program->in_turn ? rank.measured.received - 1 : receipt];
-  if (bus_options_) return carry(id, rank, after_ps);
+  if (buses_.shared()) return buses_.carry(rank.npu, rank.program->carriages[rank.handled++], after_ps >= 0, {id, after_ps});
   const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
   // The pass through memory, and computing, are scheduled when the endpoint is done.
   events_.push(sum(done, after_ps), rank.npu, TokenReady{id}, done);
-}
-
-void Phases::carry(RankId id, Rank& rank, Time after_ps) {
-  const Carriage& carriage = rank.program->carriages[rank.handled++];
-  SharedBus& bus = bus_of(rank.npu);
-  if (carriage.to_npu) {
-    bus.to_npu(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  } else {
-    bus.to_memory(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  }
-}
-
-SharedBus& Phases::bus_of(NpuId npu) {
-  BusHost& host = *this;
-  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*bus_options_, host, npu);
-  return *buses_[npu];
 }
 
 void Phases::finish(RankId id, const Rank& rank) {
@@ -307,21 +285,6 @@ void Phases::finish_together(Phase& phase, HistoryId history) {
     const Rank& each = phase.ranks[place];
     events_.push_end(events_.now(), each.npu, StepEnd{each.step}, phase.history, each.order);
   }
-}
-
-// -- what a shared bus asks -------------------------------------------------------------------------------------------
-
-std::int64_t Phases::now_ns() const { return events_.now() / kPsPerNs; }
-
-void Phases::call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) {
-  Time delay;
-  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
-  events_.push(events_.after(delay), npu, BusCall{npu, call});
-}
-
-void Phases::carried(NpuId npu, const Carried& token) {
-  if (token.after_ps < 0) return on_token(token.rank);
-  events_.push(events_.after(token.after_ps), npu, TokenReady{token.rank});
 }
 
 }  // namespace astra::engine
