@@ -48,6 +48,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
       invalid("a program whose tokens do not add up");
     }
     if (has_bus && program.carriages.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
+    if (has_bus && program.reduced.size() != receives) invalid("a program that does not say what is reduced");
     std::uint32_t received = 0;
     for (const Action& action : program.actions) {
       if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
@@ -256,9 +257,13 @@ void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& st
 }
 
 void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
-  Time after_ps = -1;
-  if (receipt != kStart) after_ps = rank.program->after_ps[rank.program->in_turn ? rank.measured.received - 1 : receipt];
-  if (buses_.shared()) return buses_.carry(rank.npu, rank.program->carriages[rank.handled++], after_ps >= 0, {id, after_ps});
+  const LoweredProgram& program = *rank.program;
+  const std::uint32_t place = program.in_turn ? rank.measured.received - 1 : receipt;
+  const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
+  if (buses_.shared()) {
+    const bool reduced = receipt != kStart && program.reduced[place];
+    return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
+  }
   const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
   // The pass through memory, and computing, are scheduled when the endpoint is done.

@@ -6,8 +6,6 @@ namespace astra::engine {
 namespace {
 
 constexpr std::int64_t kPsPerNs = 1000;
-constexpr int kBurst = 8;  // transfers a side may send before it lets the other side go first
-constexpr double kInnerGapPerByte = 0.0038;
 
 // Whole nanoseconds, as many as fit.
 std::int64_t whole(double nanoseconds) { return nanoseconds < 9e18 ? narrow<std::int64_t>(nanoseconds) : INT64_MAX; }
@@ -53,7 +51,7 @@ void SharedBus::attempt(std::uint32_t number) {
   Side& side = sides_[number];
   if (side.state != kFree || side.sends.empty()) return;
   Side& partner = sides_[number ^ 1];
-  if (side.burst > kBurst && !partner.sends.empty() && partner.burst <= kBurst) return attempt(number ^ 1);
+  if (side.burst > options_.burst && !partner.sends.empty() && partner.burst <= options_.burst) return attempt(number ^ 1);
   std::int64_t wait = options_.overhead;
   if (side.previous == kSending) {
     const std::int64_t since = buses_.now_ns() - side.last_end;
@@ -147,7 +145,8 @@ void SharedBus::start_reduction(std::uint32_t number) {
   Side& side = sides_[number];
   if (side.reducing || side.reductions.empty()) return;
   side.reducing = true;
-  call_after(transfers_[side.reductions.front()].bytes / 100 * options_.reduction_delay + 50, number, kReduced);
+  const std::int64_t bytes = transfers_[side.reductions.front()].bytes;
+  call_after(bytes / 100 * options_.reduction_delay + options_.reduction_overhead, number, kReduced);
 }
 
 void SharedBus::reduced(std::uint32_t number) {
@@ -164,7 +163,7 @@ void SharedBus::call_after(std::int64_t nanoseconds, std::uint32_t side, Call wh
   buses_.call_after(nanoseconds, npu_, side * 3 + what);
 }
 
-double SharedBus::gap_per_byte(std::uint32_t side) const { return side < 2 ? options_.gap_per_byte : kInnerGapPerByte; }
+double SharedBus::gap_per_byte(std::uint32_t side) const { return side < 2 ? options_.gap_per_byte : options_.memory_gap_per_byte; }
 
 // -- the buses of all NPUs --------------------------------------------------------------------------------------------
 

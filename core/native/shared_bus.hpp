@@ -58,7 +58,7 @@ class SharedBus {
   struct Side {
     State state = kFree, previous = kFree;
     std::int64_t last_end = 0;
-    int burst = 0;
+    std::int64_t burst = 0;  // transfers sent since the last one came in
     std::deque<std::uint32_t> sends, receives, reductions;
     bool reducing = false;
   };

@@ -4,10 +4,9 @@ A **program** is a list of tasks that some NPUs run; each task waits for earlier
 once, `TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after
 another), `SEND` sends a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE`
 issues chunks and ends its delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those
-that are ready the one with the lowest number. A chunk passes through its
-parts one after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may
-lie in a **queue** of its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of
-the queue.
+that are ready the one with the lowest number. A chunk passes through its **phase steps** one after another. A phase step is a phase of
+the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes the place that
+the queue's order gives it, and starts when it is among the first `slots` of the queue.
 """
 
 from __future__ import annotations
@@ -74,14 +73,16 @@ class PhaseStep(NamedTuple):
 
 
 Issue = Callable[[int, int], Sequence[Sequence[PhaseStep]]]
-"""The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
+"""The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> phase steps of each chunk."""
 
 
 @attrs.frozen
 class BusOptions:
     """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
 
-    A reduction takes (bytes // 100) * `reduction_delay` + 50 ns.
+    `memory_gap_per_byte` is that of the inner bus to local memory. A side lets the other go first when it has sent more than `burst`
+    transfers in a row. A reduction takes (bytes // 100) * `reduction_delay` + `reduction_overhead` ns. The defaults are those of
+    ASTRA-sim 1.0.
     """
 
     L: int
@@ -89,6 +90,9 @@ class BusOptions:
     g: int
     G: float
     reduction_delay: int = 1
+    memory_gap_per_byte: float = 0.0038
+    burst: int = 8
+    reduction_overhead: int = 50
 
 
 class UnlikeCollectivesError(Exception):
@@ -106,14 +110,14 @@ class UnlikeCollectivesError(Exception):
 
 
 class PhaseStepRecord(NamedTuple):
-    """A part of a chunk on an observed NPU: its task, which of all planned parts it is, when it was queued, started and ended (-1: not).
+    """A phase step of a chunk on an observed NPU: its task, which of all planned steps it is, when it was queued, started and ended.
 
-    Parts count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from posting a receive to its message over
-    `received` messages.
+    A time is -1 where that has not happened. Steps count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from
+    posting a receive to its message over `received` messages.
     """
 
     task: int
-    part: int
+    step: int
     queued_at: int
     started_at: int
     ended_at: int
@@ -126,7 +130,7 @@ class PhaseStepRecords(Sequence[PhaseStepRecord]):
     """Records in columns, which have the names of their fields."""
 
     task: Sequence[int]
-    part: Sequence[int]
+    step: Sequence[int]
     queued_at: Sequence[int]
     started_at: Sequence[int]
     ended_at: Sequence[int]
@@ -150,11 +154,14 @@ class PhaseStepRecords(Sequence[PhaseStepRecord]):
 
 
 class RankState(NamedTuple):
-    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message."""
+    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message.
+
+    `step` is the place of the phase step in its chunk.
+    """
 
     task: int
     chunk: int
-    part: int
+    step: int
     npu: int
     rank: int
     members: Sequence[int]
@@ -210,7 +217,7 @@ class Engine(Protocol):
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
-        number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
+        number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
     def run(self, events: int | None = None) -> bool:
@@ -229,7 +236,7 @@ class Engine(Protocol):
         """When the last task of each NPU so far ended (-1: none has)."""
 
     def phase_steps(self, npu: int) -> PhaseStepRecords:
-        """The parts of chunks on an observed NPU, in the order in which they were issued."""
+        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
 
     def uses(self) -> list[int]:
         """How many collectives became each plan: for every answer of `issue`, in order."""
@@ -244,7 +251,7 @@ class Engine(Protocol):
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
 
     def stuck(self) -> list[RankState]:
-        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
 
 
 def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:

@@ -12,6 +12,7 @@ from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_systems.chunking import ChunkingSystem, Rules
+from astra_sim_systems.names import DEFAULT_IN_GROUPS
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import Lane, all_lanes
 
@@ -62,10 +63,10 @@ class Astra2System(ChunkingSystem):
 
 
 def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
-    """That of the only dimension; ring where there are several, for a group does not lie along them."""
+    """That of the only dimension; a default where there are several, for a group does not lie along them."""
     if chosen == "auto" and len(own) == 1:
         return own[0]
-    return context.algorithm("ring" if chosen == "auto" else chosen, "group_algorithm")
+    return context.algorithm(DEFAULT_IN_GROUPS if chosen == "auto" else chosen, "group_algorithm")
 
 
 def _node_id(text: str) -> int:

@@ -298,7 +298,7 @@ class Phases:
         self._events.push(done + after, rank.npu, TokenReady(rank), via=(done,) if passes else ())
 
     def _finish(self, rank: Rank) -> None:
-        """A rank has finished its part of a phase."""
+        """A rank has finished in a phase."""
         now = self._events.now
         history = rank.last_history if rank.last_token_at == now else (now,)
         phase = rank.phase

@@ -21,10 +21,6 @@ from astra_sim.units import PS_PER_NS
 if TYPE_CHECKING:
     from astra_sim.engine.reference.phases import Rank
 
-_BURST = 8
-"""Transfers a side may send before it lets the other side go first."""
-_INNER_GAP_PER_BYTE = 0.0038
-
 
 @attrs.define(slots=True, eq=False)
 class _Transfer:
@@ -48,7 +44,7 @@ class SharedBus:
         self._memory = _Side(options, now_ns, after)
         self._npu.partner, self._memory.partner = self._memory, self._npu
         if inner:
-            below = attrs.evolve(options, G=_INNER_GAP_PER_BYTE)
+            below = attrs.evolve(options, G=options.memory_gap_per_byte)
             self._npu.inner = SharedBus(below, now_ns, after, inner=False)
 
     def to_memory(self, size: int, reduced: bool, returned: bool, done: Callable[[], None]) -> None:
@@ -97,7 +93,8 @@ class _Side:
         if self._state != _FREE or not self._sends:
             return
         partner = self.partner
-        if self._burst > _BURST and partner._sends and partner._burst <= _BURST:
+        burst = self._options.burst
+        if self._burst > burst and partner._sends and partner._burst <= burst:
             partner._try()
             return
         wait = self._options.o
@@ -163,7 +160,8 @@ class _Side:
         if self._reducing or not self._reductions:
             return
         self._reducing = True
-        self._after(self._reductions[0].bytes // 100 * self._options.reduction_delay + 50, self._reduced)
+        reduction = self._reductions[0].bytes // 100 * self._options.reduction_delay
+        self._after(reduction + self._options.reduction_overhead, self._reduced)
 
     def _reduced(self) -> None:
         self._reducing = False
