@@ -11,7 +11,15 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
 from astra_sim.options import MAX_NUMBER
 
-from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
+from astra_sim_systems.names import (
+    ALGORITHM_KEYS,
+    DIMENSION_ORDERS,
+    OPTIMIZATIONS,
+    POLICIES,
+    QUEUE_ORDERS,
+    algorithm,
+    is_disturbed_by_boost,
+)
 
 
 def _whole(value: str) -> int:
@@ -80,7 +88,7 @@ def _warn_of_boost(table: dict[str, Any], path: str) -> None:
     a shared bus, trees, algorithms over the whole platform and Themis.
     """
     names = [name for key in ALGORITHM_KEYS.values() for name in table.get(key, ())]
-    disturbed = [name for name in names if name.startswith(("one_", "double_binary_tree"))]
+    disturbed = [name for name in names if is_disturbed_by_boost(name)]
     disturbed += ["model-shared-bus"] if table.get("shared_bus") else []
     disturbed += ["Themis"] if table.get("inter_dimension_scheduling", "").startswith("offline_greedy") else []
     if disturbed:

@@ -64,3 +64,8 @@ DEFAULT_IN_GROUPS = "ring"
 def chakra_algorithm(prefix: str, whole_platform: bool) -> str:
     """The algorithm in the Chakra traces of a path prefix; over the whole platform, or for a group of any NPUs."""
     return f"{'one_' if whole_platform else ''}chakra?prefix={prefix}"
+
+
+def is_disturbed_by_boost(spec: str) -> bool:
+    """Whether boost mode changes the times of an algorithm in ASTRA-sim 1.0: those of trees, and of what runs over the whole platform."""
+    return spec.startswith(("one_", "double_binary_tree"))
