@@ -62,7 +62,7 @@ def simulate(
     if not isinstance(experiment, (Experiment, type(None))):
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
-        raise InputError(f"set is {set!r}; expected a list of texts such as 'system.splits=8'")
+        raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)

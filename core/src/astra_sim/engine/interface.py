@@ -266,11 +266,11 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
-        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more")
+        raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
-        raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
+        raise PluginError(f"{what}: advance returned the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
             raise not_under_way(network, number)
@@ -301,7 +301,7 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
             raise type(error)(f"task {first_like(tasks, number)} {error}") from None
     for npu in npus:
         if not 0 <= npu < count:
-            raise ValueError(f"a program is given to NPU {npu} of {count}")
+            raise ValueError(f"a program is given to NPU {npu}; expected 0 to {count - 1}")
 
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
@@ -314,12 +314,12 @@ def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if task.delay > MAX_PICOSECONDS:
         raise InputError(f"takes {in_seconds(task.delay)}; expected 0 to {LONGEST_TIME}")
     if task.repeats and task.collective < 0:
-        raise ValueError("repeats, but is no numbered collective")
+        raise ValueError("repeats, but is not a collective with a number")
     if task.kind in (SEND, RECEIVE):
         if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
             raise InputError(f"moves {task.bytes} bytes; expected 0 to {MAX_PICOSECONDS}")
         if not -(2**31) <= task.tag < 2**31:
-            raise InputError(f"has tag {task.tag}; expected 32 bits with a sign")
+            raise InputError(f"has tag {task.tag}; expected a signed 32-bit number")
         for npu in npus:
             peer = task.peer.of(npu, count) if task.peer is not None else npu
             if peer == npu or not 0 <= peer < count:
@@ -354,4 +354,4 @@ def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
                 raise ValueError(f"NPU {npu} is {'in a group twice' if npu >= 0 else 'negative'}")
             seen.add(npu)
     if not seen:
-        raise ValueError("groups without NPUs")
+        raise ValueError("the groups have no NPUs; expected at least one")

@@ -1,4 +1,4 @@
-"""What a run answers: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
+"""The result of a run: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Interval:
 
 @attrs.frozen(eq=False)
 class _Details:
-    """What a result gives when asked for it, in columns: that of a run of a million operations is small enough to be sent elsewhere."""
+    """What a result gives on request, in columns, so that even the result of a million operations is small when pickled."""
 
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
@@ -103,7 +103,7 @@ class _Details:
 
 @attrs.frozen(eq=False)
 class _RunDetails:
-    """The same, made from the run when it is asked for. Pickled and deeply copied, it is `_Details`: the graph and the network stay."""
+    """The same, computed from the run on request. A pickled or deep copy is `_Details`, without the graph and the network."""
 
     _graph: ExecutionGraph
     _run: RunRecord
@@ -248,7 +248,7 @@ def _kind(operation: Operation) -> str:
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
-    """Add up what happened."""
+    """The result of a run: its figures are added up from the run record."""
     graph = components.graph
     layers = _layers(graph, run)
     rows = operation_rows(graph.operations)

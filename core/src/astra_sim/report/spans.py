@@ -31,7 +31,7 @@ class Spans:
 
 @attrs.frozen(eq=False)
 class Use:
-    """How long parts take from start to end, in all, and when one at least is queued or running."""
+    """The time that phase steps take from start to end, added up, and the spans in which at least one is queued or running."""
 
     spent: int
     spans: Spans

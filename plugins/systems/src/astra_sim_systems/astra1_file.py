@@ -84,8 +84,8 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _warn_of_boost(table: dict[str, Any], path: str) -> None:
-    """Boost mode simulates the NPUs in rings with NPU 0. That gives the same answer (and is no faster than what is done here), but for
-    a shared bus, trees, algorithms over the whole platform and Themis.
+    """Boost mode simulates only the NPUs in rings with NPU 0. That gives the same answer (and is no faster than symmetry is here), except
+    with a shared bus, trees, algorithms over the whole platform or Themis.
     """
     names = [name for key in ALGORITHM_KEYS.values() for name in table.get(key, ())]
     disturbed = [name for name in names if is_disturbed_by_boost(name)]
