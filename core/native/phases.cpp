@@ -9,8 +9,6 @@
 namespace astra::engine {
 namespace {
 
-constexpr std::int64_t kPsPerNs = 1000;
-
 void check_peer(const Peer& peer, std::uint32_t ranks) {
   if (!peer) return;
   if (peer.kind != PeerKind::exclusive_or) {
@@ -50,6 +48,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
       invalid("a program whose tokens do not add up");
     }
     if (has_bus && program.carriages.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
+    if (has_bus && program.reduced.size() != receives) invalid("a program that does not say what is reduced");
     std::uint32_t received = 0;
     for (const Action& action : program.actions) {
       if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
@@ -65,9 +64,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
 }  // namespace
 
 Phases::Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options)
-    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), bus_options_(bus_options) {
-  if (bus_options) buses_.resize(npus);
-}
+    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), buses_(bus_options, events, *this, npus) {}
 
 GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
   if (size < 1 || members.empty() || members.size() % size) invalid("members that make no groups of one size");
@@ -84,7 +81,7 @@ GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool
 
 ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
   if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
-  check_schedule(programs, groups_[groups].size, bus_options_);
+  check_schedule(programs, groups_[groups].size, buses_.shared());
   schedules_.push_back({std::move(programs), next_id(schedules_), groups_[groups]});
   return schedules_.back().number;
 }
@@ -188,8 +185,6 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
   transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.kind->queue, offer.delay);
 }
 
-void Phases::on_bus_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
-
 // -- steps of a rank --------------------------------------------------------------------------------------------------
 
 Rank& Phases::rank_of(RankId id) {
@@ -262,29 +257,17 @@ void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& st
 }
 
 void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
-  Time after_ps = -1;
-  if (receipt != kStart) after_ps = rank.program->after_ps[rank.program->in_turn ? rank.measured.received - 1 : receipt];
-  if (bus_options_) return carry(id, rank, after_ps);
+  const LoweredProgram& program = *rank.program;
+  const std::uint32_t place = program.in_turn ? rank.measured.received - 1 : receipt;
+  const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
+  if (buses_.shared()) {
+    const bool reduced = receipt != kStart && program.reduced[place];
+    return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
+  }
   const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
   // The pass through memory, and computing, are scheduled when the endpoint is done.
   events_.push(sum(done, after_ps), rank.npu, TokenReady{id}, done);
-}
-
-void Phases::carry(RankId id, Rank& rank, Time after_ps) {
-  const Carriage& carriage = rank.program->carriages[rank.handled++];
-  SharedBus& bus = bus_of(rank.npu);
-  if (carriage.to_npu) {
-    bus.to_npu(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  } else {
-    bus.to_memory(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  }
-}
-
-SharedBus& Phases::bus_of(NpuId npu) {
-  BusHost& host = *this;
-  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*bus_options_, host, npu);
-  return *buses_[npu];
 }
 
 void Phases::finish(RankId id, const Rank& rank) {
@@ -307,21 +290,6 @@ void Phases::finish_together(Phase& phase, HistoryId history) {
     const Rank& each = phase.ranks[place];
     events_.push_end(events_.now(), each.npu, StepEnd{each.step}, phase.history, each.order);
   }
-}
-
-// -- what a shared bus asks -------------------------------------------------------------------------------------------
-
-std::int64_t Phases::now_ns() const { return events_.now() / kPsPerNs; }
-
-void Phases::call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) {
-  Time delay;
-  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
-  events_.push(events_.after(delay), npu, BusCall{npu, call});
-}
-
-void Phases::carried(NpuId npu, const Carried& token) {
-  if (token.after_ps < 0) return on_token(token.rank);
-  events_.push(events_.after(token.after_ps), npu, TokenReady{token.rank});
 }
 
 }  // namespace astra::engine

@@ -89,7 +89,7 @@ struct Phase {
   const Groups& groups() const { return kind->schedule.groups; }
 };
 
-class Phases : private BusHost {
+class Phases : private TokenListener {
  public:
   Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
 
@@ -114,7 +114,7 @@ class Phases : private BusHost {
   Measured end(PhaseId phase, NpuId npu);
 
   // A rank has handled a message, or a start.
-  void on_token(RankId id);
+  void on_token(RankId id) override;
   // A message has arrived at its receipt.
   void on_arrival(RankId id, ReceiptId receipt);
   // A receive was posted whose message had arrived.
@@ -122,7 +122,7 @@ class Phases : private BusHost {
   // The request for a message has reached its sender, who sends it as soon as it has it.
   void on_request(RankId id, ReceiptId receipt);
   // The shared bus of an NPU has finished what it did.
-  void on_bus_call(NpuId npu, std::uint32_t call);
+  void on_bus_call(NpuId npu, std::uint32_t call) { buses_.on_call(npu, call); }
 
  private:
   static constexpr ReceiptId kStart = kNone;  // in place of a receipt: a token that a rank has from the start
@@ -141,27 +141,19 @@ class Phases : private BusHost {
   void receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
   // The endpoint makes a token of a message; of a start, where `receipt` is kStart.
   void handle(RankId id, Rank& rank, ReceiptId receipt);
-  // Let the shared bus of an NPU carry a token, which is ready so long `after_ps` that, or (-1) at once.
-  void carry(RankId id, Rank& rank, Time after_ps);
-  SharedBus& bus_of(NpuId npu);
   // A rank has finished in a phase.
   void finish(RankId id, const Rank& rank);
   void finish_together(Phase& phase, HistoryId history);
-
-  std::int64_t now_ns() const override;
-  void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) override;
-  void carried(NpuId npu, const Carried& token) override;
 
   Events& events_;
   Transport& transport_;
   std::uint32_t npus_;
   bool rendezvous_;
-  const BusOptions* bus_options_;  // nullptr where endpoints share no bus
-  std::deque<Groups> groups_;      // what is referred to stays where it is
+  Buses buses_;
+  std::deque<Groups> groups_;  // what is referred to stays where it is
   std::deque<GroupSchedule> schedules_;
   std::deque<PhaseKind> kinds_;
   Pool<Phase> phases_;
-  std::vector<std::unique_ptr<SharedBus>> buses_;  // of each NPU
 };
 
 }  // namespace astra::engine

@@ -110,7 +110,7 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     sizes = [chunk.phases[0].bytes for chunk in chunks]
     most = max(size + (max(sizes) - 1 if len(sizes) > 1 else 0), len(sizes) * npus)
     if sizes and not size <= sum(sizes) <= most:
-        raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in all for a collective of {size} bytes")
+        raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in total for a collective of {size} bytes")
 
 
 class SystemSession(abc.ABC):

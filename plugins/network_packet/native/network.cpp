@@ -69,10 +69,10 @@ void Network::inject(std::int64_t time_ps, std::uint64_t number, int source, int
   }
   const int vnet = vnet_of(source, destination, queue);
   const std::string in_queue = queue >= 0 ? " in queue " + std::to_string(queue) : "";
-  if (vnet < 0) throw RouteError(what + in_queue + " has no way through the network");
+  if (vnet < 0) throw RouteError(what + in_queue + " has no route through the network");
   const Place& from = place(source, vnet);
   if (from.instance < 0 || from.instance != place(destination, vnet).instance) {
-    throw RouteError(what + in_queue + " has no way: virtual network " + std::to_string(vnet) + " does not join them");
+    throw RouteError(what + in_queue + " has no route: virtual network " + std::to_string(vnet) + " does not join them");
   }
   const Cycle cycle = (time_ps + clock_ps_ - 1) / clock_ps_;
   later_.push({std::max(cycle, now_), injected_++, number, bytes, source, destination, vnet});

@@ -77,7 +77,7 @@ void RoutingTables::check_ways(int d) const {
   for (int r : node_router) {
     for (int wanted = 0; wanted < size; ++wanted) {
       if (at(at(distance_, d), r * size + wanted) >= 0) continue;
-      throw std::invalid_argument("dimension " + std::to_string(d) + ": there is no way from position " +
+      throw std::invalid_argument("dimension " + std::to_string(d) + ": there is no route from position " +
                                   std::to_string(at(at(router, r).coordinates, d)) + " to position " + std::to_string(wanted));
     }
   }

@@ -25,7 +25,7 @@ class Commands(click.Group):
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
             if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
-                raise InputError(f"there is no command and no experiment file {args[0]!r}; {suggestion(args[0], self.list_commands(ctx))}")
+                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {suggestion(args[0], self.list_commands(ctx))}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def _outcome(error: BaseException) -> tuple[int, str]:
-    """The exit status and the message of what ended a command. Raises the error where somebody wants its traceback."""
+    """The exit status and the message of what ended a command. Raises the error itself where ASTRA_TRACEBACK is set."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             return STATUS_INTERRUPTED, "interrupted"
@@ -253,7 +253,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
 
 
 def _open_closed_streams() -> None:
-    """Let streams that the caller has closed lead nowhere, lest a file that is opened later get their number."""
+    """Open standard streams that the caller has closed on the null device, so that no file opened later gets their number."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
@@ -263,5 +263,5 @@ def _open_closed_streams() -> None:
 
 
 def _forget(stream: Any) -> None:
-    """What could not be written is not tried again when Python ends."""
+    """Drop what could not be written to a stream, so that Python does not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

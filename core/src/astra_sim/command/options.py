@@ -21,7 +21,7 @@ COMPONENTS = {
     "compute": "Compute model: {}.",
     "memory": "Memory model: {}.",
 }
-"""Help for the sections of an experiment, with a gap for what a component may be given as."""
+"""Help for the sections of an experiment, with a placeholder for the ways to give a component."""
 
 _SPEC = "plugin:NAME[?key=value&...] or a file"
 

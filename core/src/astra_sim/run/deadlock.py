@@ -91,7 +91,7 @@ class _Inquest:
         """The ranks of phases that have begun. Messages that do not come explain the rest, so they go first."""
         lines: list[str] = []
         for state in self._engine.stuck():
-            where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.part + 1}"
+            where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.step + 1}"
             lines.extend(f"{line} ({where})" for line in rank_in_words(state))
         return sorted(lines, key=lambda line: "waits for a message" not in line)
 

@@ -65,7 +65,7 @@ def attention(table: str, device: str, output: str) -> None:
     changed, where = devices.read_table(device)
     by_type = read_attention(read_text(table), table)
     if len(by_type) != 1:
-        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, for a device has one fit")
+        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, since a device has one fit")
     for element_type, rows in by_type.items():
         found = _located(table, element_type, fit_attention, devices.device_of(changed, where), rows)
         changed = _sourced(with_attention(changed, found), "attention", table, found)

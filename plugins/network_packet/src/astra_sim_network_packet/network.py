@@ -196,7 +196,7 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
         garnet = first.network
         if settings.options.router_clock_ps:
             raise InputError(
-                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected leaving it out"
+                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected no such option"
             )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)

@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, History, check_groups
-from astra_sim.engine.reference.events import BusCall, Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
-from astra_sim.engine.reference.shared_bus import SharedBus
+from astra_sim.engine.reference.events import Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
+from astra_sim.engine.reference.shared_bus import Buses, Carried
 from astra_sim.engine.reference.transport import Transport
 from astra_sim.schedule import Action, LoweredProgram
-from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.engine.reference.chunks import StepRun
@@ -147,8 +146,7 @@ class Phases:
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps
         self._rendezvous = rendezvous
-        self._bus_options = bus_options
-        self._buses: dict[int, SharedBus] = {}
+        self._buses = Buses(bus_options, events, self.on_token)
         self._groups: list[Groups] = []
         self._schedules: list[GroupSchedule] = []
         self._kinds: list[PhaseKind] = []
@@ -291,40 +289,16 @@ class Phases:
         # The pass through memory, and computing, come when the endpoint is done.
         after = (self._memory_ps(charged) if charged else 0) + computing
         passes = bool(charged or computing)
-        if self._bus_options is not None:
-            self._carry(rank, charged > 0, after if passes else None)
+        if self._buses.shared():
+            carriage = rank.program.carriages[rank.handled]
+            rank.handled += 1
+            self._buses.carry(rank.npu, carriage, charged > 0, Carried(rank, after if passes else None))
             return
         done = self._events.now + rank.phase.kind.endpoint_ps
         self._events.push(done + after, rank.npu, TokenReady(rank), via=(done,) if passes else ())
 
-    def _carry(self, rank: Rank, reduced: bool, after: int | None) -> None:
-        """Let the shared bus of an NPU carry a token, which is ready so long `after` that, or (None) at once."""
-
-        def carried() -> None:
-            if after is None:
-                self.on_token(rank)
-            else:
-                self._events.push(self._events.now + after, rank.npu, TokenReady(rank))
-
-        carriage = rank.program.carriages[rank.handled]
-        rank.handled += 1
-        bus = self._bus_of(rank.npu)
-        carry = bus.to_npu if carriage.to_npu else bus.to_memory
-        carry(carriage.bytes, reduced, carriage.returned, carried)
-
-    def _bus_of(self, npu: int) -> SharedBus:
-        assert self._bus_options is not None
-        bus = self._buses.get(npu)
-        if bus is None:
-
-            def after(nanoseconds: int, call: Callable[[], None]) -> None:
-                self._events.push(self._events.now + nanoseconds * PS_PER_NS, npu, BusCall(call))
-
-            bus = self._buses[npu] = SharedBus(self._bus_options, lambda: self._events.now // PS_PER_NS, after)
-        return bus
-
     def _finish(self, rank: Rank) -> None:
-        """A rank has finished its part of a phase."""
+        """A rank has finished in a phase."""
         now = self._events.now
         history = rank.last_history if rank.last_token_at == now else (now,)
         phase = rank.phase
