@@ -282,7 +282,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        dict(trace.figures),
+        dict(run.figures),
         busy,
         _RunDetails(graph, run, components.network),
     )
