@@ -7,7 +7,6 @@ namespace astra::packet {
 InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
     : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), links_(shape.link) {
   vcs_.resize(index(shape.all_vcs));
-  occupied_.resize(index(shape.all_words));
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;
@@ -16,17 +15,11 @@ InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& cha
   }
 }
 
-void InputBuffers::push(int c, const Flit& flit) {
-  vc(c, flit.vc).buffer.push(flit);
-  set_bit(occupied(c), flit.vc);
-}
-
 void InputBuffers::forward(int c, int number, Cycle now) {
   InputVc& from = vc(c, number);
   Flit flit = from.buffer.front();
   from.buffer.pop();
   statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-  if (from.buffer.empty()) clear_bit(occupied(c), number);
   channels_->use_credit(from.out, from.out_vc);
   if (flit.tail && !shape_->rules.wait_for_tail_credit) channels_->free_vc(from.out, from.out_vc);
   flit.vc = static_cast<std::uint16_t>(from.out_vc);
@@ -36,13 +29,8 @@ void InputBuffers::forward(int c, int number, Cycle now) {
   if (flit.tail) from.state = VcState::idle;
 }
 
-bool InputBuffers::router_has_flits(int r) const {
-  const std::vector<int>& inputs = at(shape_->router, r).inputs;
-  return std::any_of(inputs.begin(), inputs.end(), [this](int c) { return has_flits(c); });
-}
-
 bool InputBuffers::any_flits() const {
-  return std::any_of(occupied_.begin(), occupied_.end(), [](std::uint64_t bits) { return bits != 0; });
+  return std::any_of(vcs_.begin(), vcs_.end(), [](const InputVc& vc) { return !vc.buffer.empty(); });
 }
 
 bool InputBuffers::in_order(int c, int number) const {
@@ -87,7 +75,6 @@ void InputBuffers::turn(int c, const VcTurn& turn) {
     InputVc& vc = first[number];
     vc.number = static_cast<std::int16_t>(number);
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = static_cast<std::uint16_t>(number);
-    (vc.buffer.empty() ? clear_bit : set_bit)(occupied(c), number);
   }
 }
 

@@ -14,13 +14,13 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 }  // namespace
 
 RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Channels& channels)
-    : shape_(shape), clock_(clock), channels_(channels), sprayed_(shape.router.size()) {
+    : shape_(shape), clock_(clock), channels_(channels), links_(shape.link), sprayed_(shape.router.size()) {
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }
 
 void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
   vc.out = route(r, in, packet);
-  vc.out_port = static_cast<std::int16_t>(at(shape_->link, vc.out).source_port);
+  vc.out_port = static_cast<std::int16_t>(at(links_, vc.out).source_port);
   const auto [first, end] = shape_->vcs_of(vc.out, packet.vnet, packet.vc_class);
   vc.first_vc = static_cast<std::int16_t>(first);
   vc.end_vc = static_cast<std::int16_t>(end);
@@ -31,7 +31,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
   const RouterSpec& router = at(shape_->router, r);
   const RouteChoice choice = shape_->rules.choice;
   int out = shape_->first_hop(r, in, packet.destination, packet.vnet);
-  if (at(shape_->link, out).dimension < 0) return out;
+  if (at(links_, out).dimension < 0) return out;
   if (!router.spray.empty()) {
     out = router.spray[at(sprayed_, r)++ % router.spray.size()];
   } else if (choice == RouteChoice::first || !shape_->routes.several_ways(r, packet.destination)) {

@@ -19,6 +19,7 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
       routes(rules, router, channel, sizes, node_router),
+      routers_(static_cast<int>(router.size())),
       lanes_of_(node_router.size() * index(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
@@ -104,8 +105,7 @@ void Shape::make_links() {
     Link& made = at(link, c);
     made.source = spec.source;
     made.sink = spec.sink;
-    made.bit_base = all_words;
-    all_words += (vc_count(c) + 63) / 64;
+    made.vcs = spec.vnets * rules.vcs;
     const bool wide = spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0;
     made.delay = wide ? static_cast<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
     made.dimension = static_cast<std::int16_t>(spec.dimension);

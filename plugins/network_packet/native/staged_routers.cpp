@@ -13,6 +13,7 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       inputs_(inputs),
       messages_(messages),
       routes_(routes),
+      links_(shape.link),
       width_(shape.rules.vnets * shape.rules.vcs) {
   if (shape.rules.allocation != Allocation::staged) return;
   int choices = 0;
@@ -49,7 +50,7 @@ void StagedRouters::run(int r, Cycle now) {
 }
 
 void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
-  const int r = at(shape_->link, c).sink;
+  const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
   const bool was_empty = vc.buffer.empty();
   inputs_->push(c, flit);
@@ -145,7 +146,7 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const InputVc* const vcs = inputs_->of_router(r);
   const InputVc& vc = vcs[local];
   const int speedup = shape_->rules.input_speedup;
-  const int place = at(shape_->link, vc.channel).sink_place;
+  const int place = at(links_, vc.channel).sink_place;
   const int input = speedup == 1 ? place : place * speedup + vc.number % speedup;
   int& chosen = at(choice_, input * at(shape_->router, r).output_ports + vc.out_port);
   if (chosen < 0) {

@@ -26,7 +26,7 @@ bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
   parts.routes.snapshot(snapshot);
   parts.staged.snapshot(snapshot);
   for (int r = 0; parts.calls.matters() && r < parts.shape->routers(); ++r) {
-    if (!parts.inputs.router_has_flits(r)) continue;  // it will be called before it acts
+    if (!parts.combined.has_flits(r)) continue;  // it will be called before it acts
     snapshot.put(r);
     parts.calls.snapshot(snapshot, r);
   }
@@ -113,6 +113,7 @@ void SteadyState::turn_lane(Parts& parts, int lane, std::int64_t count) const {
   const int c = at(parts.shape->lane, lane).out;
   parts.channels.turn(c, turn);
   parts.inputs.turn(c, turn);
+  parts.combined.turn(c, turn);
   parts.interfaces.turn(lane, turn);
 }
 
