@@ -15,11 +15,14 @@ inline void set_bit(std::uint64_t* words, int number) { words[number >> 6] |= 1U
 inline void clear_bit(std::uint64_t* words, int number) { words[number >> 6] &= ~(1ULL << (number & 63)); }
 inline bool has_bit(const std::uint64_t* words, int number) { return (words[number >> 6] >> (number & 63) & 1) != 0; }
 
+// The lowest number in a word of a set.
+inline int bit_number(std::size_t word, std::uint64_t bits) { return narrow<int>(word * 64) + std::countr_zero(bits); }
+
 // Calls visit(number) for each number of a set, ascending. What is added meanwhile may or may not be visited.
 template <class Visit>
 [[gnu::always_inline]] inline void each_bit(const std::uint64_t* words, std::size_t count, Visit visit) {
   for (std::size_t word = 0; word < count; ++word) {
-    for (std::uint64_t rest = words[word]; rest != 0; rest &= rest - 1) visit(static_cast<int>(word * 64) + std::countr_zero(rest));
+    for (std::uint64_t rest = words[word]; rest != 0; rest &= rest - 1) visit(bit_number(word, rest));
   }
 }
 

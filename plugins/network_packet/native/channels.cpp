@@ -49,8 +49,8 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
     const int sender = link(c).source;
     const int handling = shape.is_router(sender) ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
-    at(channels_, c).handling = static_cast<std::int32_t>(clock.cycles_of(sender, handling));
-    const int parts = static_cast<int>(at(shape.channel, c).flit_time.cycles);
+    at(channels_, c).handling = narrow<std::int32_t>(clock.cycles_of(sender, handling));
+    const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
     if (!shape.rules.credit_parts || parts <= 1) continue;
     at(wires_, c).parts.emplace(parts, shape.vc_count(c));
     parts_somewhere_ = true;
@@ -200,8 +200,7 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
     const Wires& wires = at(wires_, c);
     snapshot.future(wires.free);
     snapshot.future(wires.credit_free);
-    snapshot.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
-                 static_cast<std::int64_t>(channel.credits.size()) << 32);
+    snapshot.put(channel.sender_waits | wide(channel.flits.size()) << 1 | wide(channel.credits.size()) << 32);
     for (std::uint32_t i = 0; i < channel.flits.size(); ++i) messages.snapshot_flit(snapshot, channel.flits[i], turn);
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
       snapshot.time(channel.credits[i].time);
@@ -233,7 +232,7 @@ void Channels::shift(Cycle later) {
 
 void Channels::turn(int c, const VcTurn& turn) {
   Channel& channel = at(channels_, c);
-  auto move = [&](std::uint16_t& vc) { vc = static_cast<std::uint16_t>(turn.back(vc)); };
+  auto move = [&](std::uint16_t& vc) { vc = narrow<std::uint16_t>(turn.back(vc)); };
   for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
   std::vector<bool> idle_before;

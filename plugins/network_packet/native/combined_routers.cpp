@@ -6,7 +6,14 @@ namespace astra::packet {
 
 CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs,
                                  Messages& messages, RouteComputation& routes)
-    : shape_(shape), clock_(clock), calls_(calls), channels_(channels), inputs_(inputs), messages_(messages), routes_(routes), links_(shape.link) {
+    : shape_(shape),
+      clock_(clock),
+      calls_(calls),
+      channels_(channels),
+      inputs_(inputs),
+      messages_(messages),
+      routes_(routes),
+      links_(shape.link) {
   if (shape.rules.allocation != Allocation::combined) return;
   int ports = 0;
   std::size_t inputs_of_one = 0;
@@ -14,7 +21,7 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
     routers_.emplace_back();
     routers_.back().inputs.resize(spec.inputs.size());
     routers_.back().outputs.resize(index(spec.output_ports));
-    busy_.append(static_cast<int>(spec.inputs.size()));
+    busy_.append(count_of(spec.inputs));
     ports = std::max(ports, spec.output_ports);
     inputs_of_one = std::max(inputs_of_one, spec.inputs.size());
   }
@@ -40,7 +47,7 @@ void CombinedRouters::run(int r, Cycle now) {
     requests_.push_back({port, in, vc, distance});
   });
   if (requests_.empty()) return;
-  for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
+  for (int i = 0; i < count_of(requests_); ++i) {
     const Request& request = at(requests_, i);
     int& best = at(best_, request.output);
     if (best >= 0) at(router.outputs, request.output).chose_at = now;
@@ -55,7 +62,7 @@ void CombinedRouters::run(int r, Cycle now) {
     pointer = pointer + 1 == spec.input_ports ? 0 : pointer + 1;
     InputVc& vc = inputs_->vc(won.input, won.vc);
     if (vc.out_vc < 0) {
-      vc.out_vc = static_cast<std::int16_t>(idle_vc(won.input, vc));
+      vc.out_vc = narrow<std::int16_t>(idle_vc(won.input, vc));
       channels_->give_vc(vc.out, vc.out_vc);
     }
     cross(won.input, won.vc, now);
@@ -100,7 +107,7 @@ void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
     if (other != candidates_.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
     const Candidate found{vc.out, vc.first_vc, number, vc.since};
-    other != candidates_.end() ? *other = found : candidates_.emplace_back(found);
+    other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
   });
 }
 
@@ -176,7 +183,7 @@ void CombinedRouters::repeat(const std::vector<int>& before, std::int64_t count)
   each_arbiter(routers_, [&](std::size_t r, Arbiter& arbiter, bool of_input) {
     const int range = of_input ? vcs : shape_->router[r].input_ports;
     const std::int64_t step = (arbiter.pointer - *next++ + range) % range;
-    arbiter.pointer = static_cast<int>((arbiter.pointer + step * (count % range)) % range);
+    arbiter.pointer = narrow<int>((arbiter.pointer + step * (count % range)) % range);
   });
 }
 

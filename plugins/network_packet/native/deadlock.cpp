@@ -16,7 +16,7 @@ std::vector<std::string> waiting(const Shape& shape, const Channels& channels, c
       const bool blocked = vc.out_vc < 0 || channels.credits(vc.out, vc.out_vc) == 0;
       auto& entry = waits[c];
       if (blocked) entry.first = vc.out;
-      entry.second += static_cast<int>(vc.buffer.size());
+      entry.second += count_of(vc.buffer);
     }
   }
   auto line = [&](int c) {

@@ -10,7 +10,7 @@ InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& cha
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;
-      vc(c, number).number = static_cast<std::int16_t>(number);
+      vc(c, number).number = narrow<std::int16_t>(number);
     }
   }
 }
@@ -22,10 +22,10 @@ void InputBuffers::forward(int c, int number, Cycle now) {
   statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
   channels_->use_credit(from.out, from.out_vc);
   if (flit.tail && !shape_->rules.wait_for_tail_credit) channels_->free_vc(from.out, from.out_vc);
-  flit.vc = static_cast<std::uint16_t>(from.out_vc);
+  flit.vc = narrow<std::uint16_t>(from.out_vc);
   const int r = at(links_, c).sink;
   channels_->send_flit(from.out, flit, now + clock_->cycles_of(r, shape_->rules.switch_traversal));
-  channels_->send_credit(c, static_cast<std::uint16_t>(number), flit.tail, now + clock_->cycles_of(r, 1));
+  channels_->send_credit(c, narrow<std::uint16_t>(number), flit.tail, now + clock_->cycles_of(r, 1));
   if (flit.tail) from.state = VcState::idle;
 }
 
@@ -52,8 +52,8 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
       if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
       if (from.state == VcState::idle) continue;
-      snapshot.put(shape_->vc_index(c, place) | static_cast<std::int64_t>(from.state) << 33);
-      snapshot.put(from.out | static_cast<std::int64_t>(from.out_vc) << 32);
+      snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);
+      snapshot.put(from.out | wide(from.out_vc) << 32);
       snapshot.put(staged ? (from.state == VcState::allocating ? std::max<Cycle>(from.since - now, 0) : 0) : from.since - now);
       snapshot.put(from.buffer.size());
       for (std::uint32_t i = 0; i < from.buffer.size(); ++i) messages.snapshot_flit(snapshot, from.buffer[i], turn);
@@ -73,8 +73,8 @@ void InputBuffers::turn(int c, const VcTurn& turn) {
   std::rotate(first, first + turn.first, first + turn.count);
   for (int number = 0; number < turn.count; ++number) {
     InputVc& vc = first[number];
-    vc.number = static_cast<std::int16_t>(number);
-    for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = static_cast<std::uint16_t>(number);
+    vc.number = narrow<std::int16_t>(number);
+    for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = narrow<std::uint16_t>(number);
   }
 }
 

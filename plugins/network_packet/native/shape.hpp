@@ -21,9 +21,9 @@ namespace astra::packet {
 struct Link {
   std::int32_t source = 0;  // units
   std::int32_t sink = 0;
-  std::int32_t vc_base = 0;   // its first virtual channel, in arrays of all of them
-  std::int32_t vcs = 0;       // its virtual channels
-  std::int32_t delay = -1;    // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
+  std::int32_t vc_base = 0;  // its first virtual channel, in arrays of all of them
+  std::int32_t vcs = 0;      // its virtual channels
+  std::int32_t delay = -1;   // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
   std::int16_t dimension = -1;
   std::uint16_t source_port = 0;
   std::uint16_t sink_port = 0;
@@ -67,10 +67,10 @@ class Shape {
   void finish(int vcs);
 
   int routers() const { return routers_; }
-  int lanes() const { return static_cast<int>(lane.size()); }
-  int channels() const { return static_cast<int>(channel.size()); }
+  int lanes() const { return count_of(lane); }
+  int channels() const { return count_of(channel); }
   int units() const { return routers() + lanes(); }
-  int nodes() const { return static_cast<int>(node_router.size()); }
+  int nodes() const { return count_of(node_router); }
   bool is_router(int unit) const { return unit < routers(); }
   // Number of virtual channels of a channel. After `finish`.
   int vc_count(int c) const { return at(link, c).vcs; }

@@ -107,7 +107,7 @@ void SteadyState::pass(Parts& parts, std::int64_t count) const {
 void SteadyState::turn_lane(Parts& parts, int lane, std::int64_t count) const {
   const int vcs = parts.shape->rules.vcs;
   const std::int64_t step = parts.interfaces.pointer(lane) - at(lane_pointers_, lane) + vcs;
-  const int by = static_cast<int>(step * (count % vcs) % vcs);
+  const int by = narrow<int>(step * (count % vcs) % vcs);
   if (by == 0) return;
   const VcTurn turn{vcs - by, vcs};  // counting from there on adds `by`
   const int c = at(parts.shape->lane, lane).out;
