@@ -46,7 +46,7 @@ class Calendar {
 
   // Calls visit(unit) for what is scheduled for `time`, in order of unit, and forgets it.
   template <class Visit>
-  void take(Cycle time, Visit visit) {
+  [[gnu::always_inline]] void take(Cycle time, Visit visit) {
     const std::size_t slot = slot_of(time);
     std::uint64_t* const bits = &bits_[slot * words_];
     occupied_[slot / 64] &= ~(1ULL << (slot % 64));

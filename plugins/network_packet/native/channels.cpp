@@ -132,14 +132,16 @@ void Channels::take_due_credits(int c, Cycle now) {
   Channel& channel = at(channels_, c);
   if (parts_somewhere_ && at(wires_, c).parts) take_parts(c, now);
   if (channel.credit_due > now) return;
-  const int source = link(c).source;
-  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  const Link& way = link(c);
+  const bool calls = calls_->matters() && shape_->is_router(way.source);
+  const bool frees = shape_->rules.wait_for_tail_credit;
+  std::int32_t* const counts = &at(credits_, way.vc_base);
   RingBuffer<Credit>& credits = channel.credits;
   do {
     const Credit& credit = credits.front();
     ++counts[credit.vc];
-    if (calls_->matters() && shape_->is_router(source)) calls_->call(source, c, credit.time - shape_->rules.credit_delay);
-    if (credit.frees && shape_->rules.wait_for_tail_credit) free_vc(c, credit.vc);
+    if (calls) calls_->call(way.source, c, credit.time - shape_->rules.credit_delay);
+    if (credit.frees && frees) free_vc(c, credit.vc);
     credits.pop();
   } while (!credits.empty() && credits.front().time <= now);
   channel.credit_due = credits.empty() ? kNever : credits.front().time;
