@@ -133,9 +133,10 @@ class CollectiveLowering:
 
     def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
         """The dimensions of the program in which a phase counts, with the bytes that NPU 0 sends there."""
+        schedule = plan.counted or plan.schedule
         if isinstance(plan.logical, Group):
-            return self._routes.sent_in_group(plan.schedule, plan.logical, self._inputs.graph.dimensions)
-        return {plan.dimension: sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)}
+            return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
+        return {plan.dimension: sum(step.bytes * step.times for step in schedule.program(0).steps if step.send_to is not None)}
 
     def _steps(self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], traffic: Traffic) -> list[PhaseStep]:
         """The phase steps of a chunk; adds to `traffic` what they move."""
@@ -152,6 +153,8 @@ class CollectiveLowering:
                 rendezvous = self._inputs.system.rendezvous
                 sent = self._routes.payload(plan.schedule, plan.logical, rendezvous)
                 count = messages_of(plan.schedule, plan.logical, self._inputs.platform.npus, rendezvous)
+            if plan.counted is not None:
+                sent = self._routes.payload(plan.counted, plan.logical, rendezvous=False)
             traffic.messages += count
             for dimension, size in enumerate(sent):
                 traffic.payload[dimension] += size
@@ -178,7 +181,8 @@ class EnginePhases:
         schedule = self._schedule(plan.schedule, plan.logical)
         key = schedule, plan.queue, plan.endpoint_ps
         if key not in self._phases:
-            self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps)
+            barrier = plan.counted is not None
+            self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps, barrier)
         return self._phases[key]
 
     def _schedule(self, schedule: Schedule, logical: LogicalDimension | Group) -> int:
