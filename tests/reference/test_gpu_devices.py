@@ -10,7 +10,7 @@ import pytest
 from astra_sim.compute import Work
 from astra_sim.shapes import Attention, Cast, Gemm
 from astra_sim_compute_gpu.device import read_device
-from astra_sim_compute_gpu.fitting import Measurement, error_of, split
+from astra_sim_compute_gpu.fitting import Measurement, error_over, split
 from astra_sim_compute_gpu.kernel_fits import fit_gemm
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
 from support import ROOT
@@ -77,20 +77,20 @@ def microseconds(model: Gpu, row: Measurement) -> float:
 def test_held_out_products(device: str, element_type: str, library: str, bound: float, bound_of_large: float) -> None:
     model, held_out = Gpu(GpuOptions(device=device)), split(products(device, element_type, library))[1]
     assert len(held_out) >= 30
-    assert error_of(held_out, lambda row: microseconds(model, row)).mean < bound
+    assert error_over(held_out, lambda row: microseconds(model, row)).mean < bound
     large = [row for row in held_out if row.shape.operations > 1e11]
-    assert error_of(large, lambda row: microseconds(model, row)).mean < bound_of_large
+    assert error_over(large, lambda row: microseconds(model, row)).mean < bound_of_large
 
 
 @pytest.mark.parametrize(("device", "bound"), [("a100-80", 0.06), ("h100", 0.13), ("h200", 0.12)])
 def test_held_out_attention(device: str, bound: float) -> None:
     model, held_out = Gpu(GpuOptions(device=device)), split(attention(device))[1]
-    assert error_of(held_out, lambda row: microseconds(model, row)).mean < bound
+    assert error_over(held_out, lambda row: microseconds(model, row)).mean < bound
 
 
 def test_a_table_of_another_library_that_was_not_fitted() -> None:
     model, rows = Gpu(GpuOptions(device="a100-80")), products("a100-80", "bf16", "trtllm")
-    assert error_of(rows, lambda row: microseconds(model, row)).mean < 0.11
+    assert error_over(rows, lambda row: microseconds(model, row)).mean < 0.11
 
 
 def test_the_fit_gives_the_numbers_of_the_device_file() -> None:
