@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
 from astra_sim.errors import warn
@@ -34,19 +34,32 @@ class NcclNetwork(AnalyticalNetwork):
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
         super().__init__(options, platform)
-        self._parameters = _chosen(options, platform)
-        self._nic = [dimension.link_bandwidth * dimension.topology.links_per_message() for dimension in platform.dimensions]
-        self._efficiency = options.nic_efficiency or self._parameters.between_nodes.nic_efficiency
-        self._channels = min(1.0, (options.channels or self._parameters.channels) / self._parameters.channels)
-        if not self._parameters.calibrated:
-            warn(f"{self._parameters.title}: its collectives were not fitted to measurements on it")
+        parameters = _chosen(options, platform)
+        nics = [dimension.link_bandwidth * dimension.topology.links_per_message() for dimension in platform.dimensions]
+        self._prices = Prices(parameters, nics, options.nic_efficiency, options.channels)
+        if not parameters.calibrated:
+            warn(f"{parameters.title}: its collectives were not fitted to measurements on it")
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:
         """The least of what its algorithms and protocols take."""
         whole = size * shape.ranks if collective is Collective.ALL_GATHER else size
-        return round(self.collective_us(collective, whole, shape) * _PS_PER_US)
+        return round(self._prices.us(collective, whole, shape) * _PS_PER_US)
 
-    def collective_us(self, collective: Collective, size: float, shape: GroupShape) -> float:
+
+class Prices:
+    """What collectives take by parameters of a device. `nics` are the shares of an NPU in the NICs and links of each dimension (10^9
+    bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace what the parameters say.
+    """
+
+    def __init__(
+        self, parameters: Parameters, nics: Sequence[float] = (), nic_efficiency: float | None = None, channels: int | None = None
+    ) -> None:
+        self._parameters = parameters
+        self._nics = nics
+        self._efficiency = nic_efficiency or parameters.between_nodes.nic_efficiency
+        self._channels = _share_of_channels(channels, parameters)
+
+    def us(self, collective: Collective, size: float, shape: GroupShape) -> float:
         """Microseconds of a collective; `size` as nccl-tests has it: of an all-gather what each rank holds at the end."""
         if shape.nodes == 1:
             return self._in_node(collective, size, shape.ranks)
@@ -79,7 +92,7 @@ class NcclNetwork(AnalyticalNetwork):
 
     def _nic_share(self, shape: GroupShape) -> float:
         """The least share of an NPU in NICs and links that the group crosses, in 10^9 bytes/s."""
-        crossed = [nic for nic, inner, outer in zip(self._nic[1:], shape.blocks[1:], shape.blocks[2:], strict=False) if inner > outer]
+        crossed = [nic for nic, inner, outer in zip(self._nics[1:], shape.blocks[1:], shape.blocks[2:], strict=False) if inner > outer]
         return min(crossed) * self._efficiency
 
     def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[float]:
@@ -110,6 +123,15 @@ class NcclNetwork(AnalyticalNetwork):
         within = (members - 1) / shape.ranks * size / 1e3
         peers = (shape.ranks - members) * self._parameters.between_nodes.peer_us + self._parameters.between_nodes.step_us.ll
         return peers + min(each.latency_us + max(others, within / each.gb_per_s) for each in fastest)
+
+
+def _share_of_channels(most: int | None, parameters: Parameters) -> float:
+    """The share of the channels that may be used. Raises InputError where it is not known how many there are."""
+    if most is None:
+        return 1.0
+    if parameters.channels is None:
+        raise InputError(f"channels is {most}, and {parameters.title} does not say with how many it was measured")
+    return min(1.0, most / parameters.channels)
 
 
 def _chosen(options: AnalyticalOptions, platform: Platform) -> Parameters:

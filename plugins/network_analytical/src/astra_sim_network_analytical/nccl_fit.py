@@ -214,7 +214,14 @@ def _fit_of(joint: _Joint, point: Sequence[float], ranks: int) -> Fit:
         name: Protocol(latency_us=_rounded(latency), gb_per_s=_rounded(rate / 1e3), step_us=_rounded(step[name]))
         for name, (latency, rate) in moved(best).items()
     }
-    return attrs.evolve(Fit(operation=joint.operation.value, ranks=ranks), **protocols)
+    return Fit(
+        operation=joint.operation.value,
+        ranks=ranks,
+        ll=protocols["ll"],
+        ll128=protocols["ll128"],
+        simple=protocols["simple"],
+        nvls=protocols.get("nvls"),
+    )
 
 
 def _rounded(value: float) -> float:

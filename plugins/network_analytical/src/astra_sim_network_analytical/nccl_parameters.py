@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
 from typing import Any
@@ -98,7 +98,7 @@ class Parameters:
 
     title: str = option(help="device and version of NCCL")
     calibrated: bool = option(help="whether its numbers were fitted to collectives measured on it")
-    channels: int = option(minimum=1, help="channels at which its bandwidths were measured")
+    channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
     fits: tuple[Fit, ...] = option(help="what is known, by collective and ranks in a node")
     between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
@@ -152,6 +152,13 @@ def parameters_of(table: dict[str, Any], where: str) -> Parameters:
         seen.add((fit.operation, fit.ranks))
         _check(fit, what)
     return parameters
+
+
+def table_of(title: str, fits: Sequence[Fit], sources: Mapping[str, str], channels: int | None) -> dict[str, Any]:
+    """The table of a file with these fits."""
+    rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
+    own = {} if channels is None else {"channels": channels}
+    return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}
 
 
 def _check(fit: Fit, what: str) -> None:
