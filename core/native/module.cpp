@@ -313,8 +313,8 @@ class Machine {
     return own().add_schedule(std::move(programs), count(groups, "groups"));
   }
 
-  engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps) {
-    return own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps);
+  engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps, bool barrier) {
+    return own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps, barrier);
   }
 
   nb::tuple times(std::int64_t npu) {

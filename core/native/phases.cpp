@@ -86,10 +86,10 @@ ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId g
   return schedules_.back().number;
 }
 
-PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps) {
+PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
   if (endpoint_ps < 0) invalid("a negative endpoint delay");
   if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
-  kinds_.push_back({schedules_[schedule], queue, together, endpoint_ps});
+  kinds_.push_back({schedules_[schedule], queue, together, endpoint_ps, barrier});
   return next_id(kinds_) - 1;
 }
 
@@ -121,7 +121,9 @@ void Phases::fill(RankState& state, PhaseId number, NpuId npu) const {
 PhaseId Phases::happen(PhaseKindId kind) {
   Phase phase;
   phase.kind = &kinds_[kind];
-  phase.open = phase.ending = phase.groups().ranks();
+  const Groups& groups = phase.groups();
+  phase.everywhere.open = phase.ending = groups.ranks();
+  if (phase.kind->barrier && !groups.loop_back) phase.in_groups.assign(groups.ranks() / groups.size, {groups.size});
   return phases_.add(std::move(phase));
 }
 
@@ -142,7 +144,9 @@ Measured Phases::end(PhaseId number, NpuId npu) {
   const Measured measured = rank.measured;
   events_.histories().replace(rank.last_history, 0);
   if (--phase.ending == 0) {
-    events_.histories().replace(phase.history, 0);
+    events_.histories().replace(phase.everywhere.history, 0);
+    for (Ending& ending : phase.in_groups) events_.histories().replace(ending.history, 0);
+    phase.in_groups.clear();
     phase.ranks.reset();
     phases_.release(number);
   }
@@ -260,7 +264,7 @@ void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
   const LoweredProgram& program = *rank.program;
   const std::uint32_t place = program.in_turn ? rank.measured.received - 1 : receipt;
   const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
-  if (buses_.shared()) {
+  if (buses_.shared() && !phases_[id.phase].kind->barrier) {
     const bool reduced = receipt != kStart && program.reduced[place];
     return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
   }
@@ -275,20 +279,23 @@ void Phases::finish(RankId id, const Rank& rank) {
   Histories& histories = events_.histories();
   if (rank.last_token_at == events_.now()) histories.hold(rank.last_history);
   const Histories::Held history(histories, rank.last_token_at == events_.now() ? rank.last_history : histories.make(events_.now()));
-  --phase.open;
-  if (phase.kind->together) return finish_together(phase, history);
+  if (!phase.in_groups.empty()) {
+    const std::uint32_t size = phase.groups().size;
+    return finish_together(phase, phase.in_groups[id.place / size], history, id.place - rank.rank, size);
+  }
+  if (phase.kind->together || phase.kind->barrier) return finish_together(phase, phase.everywhere, history, 0, phase.groups().ranks());
   events_.push_end(events_.now(), rank.npu, StepEnd{rank.step}, history, events_.next_end_order(rank.npu));
 }
 
-void Phases::finish_together(Phase& phase, HistoryId history) {
+void Phases::finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count) {
   Histories& histories = events_.histories();
-  if (phase.finished_at != events_.now() || histories.less(phase.history, history)) histories.replace(phase.history, history);
-  phase.finished_at = events_.now();
-  if (phase.open) return;
-  histories.replace(phase.kind->history, phase.history);
-  for (std::uint32_t place = 0; place < phase.groups().ranks(); ++place) {
+  if (ending.finished_at != events_.now() || histories.less(ending.history, history)) histories.replace(ending.history, history);
+  ending.finished_at = events_.now();
+  if (--ending.open) return;
+  histories.replace(phase.kind->history, ending.history);
+  for (std::uint32_t place = first; place < first + count; ++place) {
     const Rank& each = phase.ranks[place];
-    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, phase.history, each.order);
+    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, ending.history, each.order);
   }
 }
 

@@ -6,7 +6,8 @@
 // When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes through memory,
 // or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
 //
-// A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself.
+// A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself, or as
+// a barrier on those of a group.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,15 @@ struct PhaseKind {
   std::int32_t queue;
   bool together;
   Time endpoint_ps;
+  bool barrier;
   HistoryId history = 0;
+};
+
+// Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
+struct Ending {
+  std::uint32_t open = 0;
+  Time finished_at = -1;
+  HistoryId history = 0;  // the latest of those that finished last, at finished_at
 };
 
 // One rank of a phase: its program, how far it is, and what it measured.
@@ -75,13 +84,12 @@ struct Offer {
   Time delay;
 };
 
-// A phase that happens: its ranks, and how many of them have not finished. Its ranks are made when something happens to one of them.
+// A phase that happens: its ranks, and those that end together. Its ranks are made when something happens to one of them.
 struct Phase {
   PhaseKind* kind = nullptr;
-  std::uint32_t open = 0;    // ranks that have not finished
   std::uint32_t ending = 0;  // steps that have not ended with it
-  Time finished_at = -1;
-  HistoryId history = 0;  // the latest of those ranks that finished last, at finished_at
+  Ending everywhere;
+  std::vector<Ending> in_groups;  // of a barrier
   std::unique_ptr<Rank[]> ranks;
   std::unordered_map<std::uint64_t, Offer> offers;  // by rank and receipt
 
@@ -96,7 +104,7 @@ class Phases : private TokenListener {
   // These raise std::invalid_argument for what cannot be, and answer with a number.
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
-  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps);
+  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   std::size_t kinds() const { return kinds_.size(); }
 
   // The latest history of the ranks with which a phase ended last; empty where they end each by itself.
@@ -143,7 +151,7 @@ class Phases : private TokenListener {
   void handle(RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
   void finish(RankId id, const Rank& rank);
-  void finish_together(Phase& phase, HistoryId history);
+  void finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count);
 
   Events& events_;
   Transport& transport_;

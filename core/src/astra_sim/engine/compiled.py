@@ -279,12 +279,14 @@ class CompiledEngine:
         carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
         return program.starts, rows, handling, reduced, [int(number) for number in carried], program.in_turn
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
         """A phase that runs a schedule. Returns its number."""
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         if endpoint_ps > MAX_PICOSECONDS:
             raise too_long(0)
-        return self._machine.add_phase(schedule, queue, together, endpoint_ps)
+        return self._machine.add_phase(schedule, queue, together, endpoint_ps, barrier)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 

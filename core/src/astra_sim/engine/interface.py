@@ -213,8 +213,12 @@ class Engine(Protocol):
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
+
+        As a `barrier` it ends for each group when the last of its ranks has, and a shared bus carries none of its tokens.
 
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.

@@ -1,4 +1,7 @@
-"""The command `astra calibrate`."""
+"""The commands `astra calibrate gemm` and `astra calibrate attention`: a device of the gpu compute model, fitted to measured kernels.
+
+Half of the shapes are held out. The file that is written is a device: plugin:gpu?device=DEVICE.toml.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,7 @@ _device = click.option(
 _output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
 
 
-@click.group()
-def calibrate() -> None:
-    """Fit a device of the gpu compute model to measured kernels.
-
-    Half of the shapes are held out. The file that is written is a device: plugin:gpu?device=DEVICE.toml.
-    """
-
-
-@calibrate.command()
+@click.command()
 @_table
 @_device
 @_output
@@ -46,7 +41,7 @@ def gemm(table: str, device: str, output: str) -> None:
     _write(changed, output)
 
 
-@calibrate.command()
+@click.command()
 @_table
 @_device
 @_output

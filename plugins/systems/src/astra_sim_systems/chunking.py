@@ -16,7 +16,7 @@ from astra_sim.errors import AstraError, PluginError, located
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import algorithms_of
@@ -170,6 +170,12 @@ class Session(SystemSession):
             chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
             rest -= taken
         return chunks
+
+    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+        """The queue of the dimension whose turn it is."""
+        self._rules.check(operation)
+        queue, _ = self._queues.take(operation.collective, operation.collective, dimension, logical)
+        return Place(queue, URGENT_PRIORITY if operation.urgent else None)
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""
