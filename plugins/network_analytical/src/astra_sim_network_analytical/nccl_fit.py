@@ -62,7 +62,7 @@ def fit_collective(operation: Collective, rows: Sequence[MeasuredCollective], nv
         sizes = len({row.bytes for row in fitting.get(ranks, part[:0])})
         if sizes < LEAST_SIZES:
             raise InputError(
-                f"{operation} on {ranks} ranks: {sizes} sizes between even powers of two and the next (the others are held out);"
+                f"{operation} on {ranks} ranks: {sizes} sizes whose logarithm to base 2 is even (the others are held out);"
                 f" expected at least {LEAST_SIZES}"
             )
     joint = _Joint(operation, fitting, nvls)
