@@ -157,9 +157,9 @@ def test_a_run_takes_what_the_model_says(system: str) -> None:
 
 def test_a_platform_is_called_as_its_plugin_where_it_has_no_name() -> None:
     # A preset that is called as a device needs no option.
-    link = {"link_bandwidth_gb_per_s": 300.0, "link_latency_ns": 500.0}
+    node = switch(SwitchOptions(size=8, link_bandwidth_gb_per_s=300, link_latency_ns=500))
     plugins = Plugins()
-    preset = Provider("dgx_a100", "A DGX A100", lambda: switch(SwitchOptions(size=8, **link)))
+    preset = Provider("dgx_a100", "A DGX A100", lambda: node)
     hook = staticmethod(hookimpl(lambda: [preset], specname="astra_platforms"))
     plugins.register(type("Presets", (), {"astra_platforms": hook})(), "presets")
     result = astra_sim.simulate(

@@ -174,7 +174,7 @@ def test_the_contract_looks_at_prices() -> None:
     check_prices(network)
     check_prices(priced((ALL_REDUCE,))._inner)
     network.collective_ps = lambda collective, size, shape: 10**12 - size  # type: ignore[method-assign]
-    with pytest.raises(AssertionError, match="of 1000 bytes on 4 ranks in 1 nodes is .* and that of 1 bytes .*expected no less"):
+    with pytest.raises(AssertionError, match=r"of 1000 bytes on 4 ranks in 1 nodes is .* and that of 1 bytes .*expected no less"):
         check_prices(network)
 
 
