@@ -201,9 +201,9 @@ class Platform:
         return logical, len(logical)
 
     def distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
-        """Groups that together have every route: those at all offsets within a split physical dimension."""
+        """Groups that together have every route: those at all offsets within a split physical dimension, or all that reach over several."""
         if dimension.physical is None:
-            return [dimension.group(0)]
+            return dimension.groups(self.npus)
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
         groups = {dimension.group(offset * stride).start: dimension.group(offset * stride) for offset in range(size)}
         return list(groups.values())
