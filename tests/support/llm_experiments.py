@@ -17,9 +17,9 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     context = random.choice((1, 1, 1, 2)) if mode != "decode" else 1
     data = random.choice((1, 2, 2, 3, 4))
     while pipeline * tensor * context * data > most_npus:
-        data, context = (data - 1, context) if data > 1 else (data, 1)
+        data, context, tensor = (data - 1, context, tensor) if data > 1 else (1, 1, tensor if context > 1 else tensor // 2)
     npus = pipeline * tensor * context * data
-    model = _model(random)
+    model = _model(random, experts=mode != "decode" or tensor == 1)
     workload: dict[str, Any] = {
         "plugin": "llm",
         "model": model,
@@ -78,8 +78,8 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     }
 
 
-def _model(random: Random) -> dict[str, Any]:
-    """A model with heads and widths that up to four tensor ranks share."""
+def _model(random: Random, experts: bool) -> dict[str, Any]:
+    """A model with heads and widths that up to four tensor ranks share, perhaps with experts."""
     model: dict[str, Any] = {
         "layers": 1,
         "hidden": random.choice((64, 128)),
@@ -96,7 +96,7 @@ def _model(random: Random) -> dict[str, Any]:
     if random.random() < 0.2:
         model["mla"] = LATENT
         model["kv_heads"] = None
-    if random.random() < 0.35:
+    if experts and random.random() < 0.35:
         model |= {"experts": random.choice((4, 8)), "top_k": random.choice((1, 2)), "expert_ffn": 64}
         model["shared_experts"] = random.choice((0, 1))
     if random.random() < 0.2:
@@ -108,7 +108,9 @@ def _experts(random: Random, workload: dict[str, Any], model: dict[str, Any], ra
     expert = random.choice([one for one in (1, 2, 4, 8) if ranks % one == 0 and model["experts"] % one == 0])
     workload["expert_parallel"] = expert
     tensors = [one for one in (1, 2, 4) if ranks % (expert * one) == 0]
-    workload["expert_tensor_parallel"] = random.choice([None, *tensors]) if workload["tensor_parallel"] in tensors else random.choice(tensors)
+    workload["expert_tensor_parallel"] = (
+        random.choice([None, *tensors]) if workload["tensor_parallel"] in tensors else random.choice(tensors)
+    )
     workload["expert_skew"] = random.choice((None, 1.5))
     workload["capacity_factor"] = random.choice((None, None, 1.25)) if workload["expert_skew"] is None else None
     workload["node_limit"] = random.choice((None, None, 1)) if expert > 1 else None
