@@ -36,7 +36,7 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     elif mode != "decode":
         workload["attention"] = random.choice(("flash", "unfused"))
     if not model.get("experts"):
-        workload["sequence_parallel"] = random.choice((True, False)) if tensor > 1 else None
+        workload["sequence_parallel"] = random.choice((True, False)) if tensor > 1 and mode != "decode" else None
     else:
         _experts(random, workload, model, tensor * context * data)
     micro_batches = random.choice((1, 2, 3, 4, 5, 8))
