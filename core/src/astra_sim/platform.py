@@ -278,9 +278,9 @@ class Platform:
         return GroupShape(along, along[0] // along[1])
 
     def distinct_groups(self, dimension: LogicalDimension) -> list[Sequence[int]]:
-        """Groups that together have every route: those at all offsets within a split physical dimension."""
+        """Groups that together have every route: those at all offsets within a split physical dimension, or all that reach over several."""
         if dimension.physical is None:
-            return [dimension.group(0)]
+            return dimension.groups(self.npus)
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
         groups = {dimension.group(offset * stride)[0]: dimension.group(offset * stride) for offset in range(size)}
         return list(groups.values())

@@ -522,8 +522,6 @@ def _check(model: Model, parallel: Parallelism, work: Work) -> None:
         raise InputError(
             f"context is ulysses and context_parallel {c}; expected a divisor of the heads of a rank, which are {model.heads // t}"
         )
-    if c > 1 and work.keys is not None:
-        raise InputError(f"context_parallel is {c}; expected 1 for decoding")
 
 
 def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:

@@ -16,6 +16,7 @@ from astra_sim_llm.operations import Block, Work
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.training_setup import TrainingSetup
+from astra_sim_llm.unused import check_all_used
 
 
 @attrs.frozen
@@ -74,10 +75,11 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
     model = read_model(options.model)
     parallel = _parallelism(options, npus)
     sequence = options.sequence or model.sequence
+    check_all_used(options, model, parallel)
     schedule = _schedule(options, parallel)
     micro_batches = _micro_batches(options, parallel)
     if options.mode != "train":
-        _check_inference(options, schedule)
+        _check_inference(options, model)
     recompute, layers = _recompute(options)
     plan = Plan(options, model, parallel, sequence, micro_batches, schedule, recompute, layers, (), _NO_SETUP)
     plan.block()  # checks that ranks divide what they share
@@ -174,9 +176,8 @@ def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
     if several and schedule != "interleaved":
         raise InputError(f"virtual_stages is {parallel.virtual_stages} and schedule {schedule}; expected interleaved, or 1 virtual stage")
     if schedule in ("zb-v", "dualpipe", "interleaved") and parallel.pipeline == 1:
-        raise InputError(f"schedule is {schedule}, and pipeline_parallel 1; expected at least 2 stages")
-    if options.zero == 3 and parallel.pipeline > 1 and options.detail == "pass":
-        return schedule
+        chunks = f" with virtual_stages = {parallel.virtual_stages}" if several else ""
+        raise InputError(f"schedule is {schedule}{chunks}, and pipeline_parallel 1; expected at least 2 stages")
     if options.zero >= 2 and schedule in ("zb-h1", "zb-v"):
         raise InputError(f"zero is {options.zero} and schedule {schedule}; expected at most 1 where weight gradients are put off")
     if options.overlap.ep and schedule not in ("1f1b", "interleaved", "dualpipe"):
@@ -194,16 +195,18 @@ def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
     return micro_batches
 
 
-def _check_inference(options: LlmOptions, schedule: str) -> None:
-    """Raise InputError for options of training that inference does not read."""
-    if schedule not in ("1f1b", "gpipe"):
-        raise InputError(f"mode is {options.mode} and schedule {schedule}; expected none: inference has forward passes alone")
-    if options.zero or options.recompute != "none":
-        raise InputError(
-            f"mode is {options.mode}; expected zero = 0 and recompute = none, which are {options.zero} and {options.recompute}"
-        )
-    if options.mode == "decode" and options.attention == "unfused":
+def _check_inference(options: LlmOptions, model: Model) -> None:
+    """Raise InputError for what inference does not do."""
+    if options.virtual_stages > 1:
+        raise InputError(f"virtual_stages is {options.virtual_stages} and mode {options.mode}; expected 1: inference has forward passes alone")
+    if options.mode != "decode":
+        return
+    if options.attention == "unfused":
         raise InputError("mode is decode and attention unfused; expected flash")
+    if options.context_parallel > 1:
+        raise InputError(f"mode is decode and context_parallel {options.context_parallel}; expected 1")
+    if model.experts and options.tensor_parallel > 1:
+        raise InputError(f"mode is decode and tensor_parallel {options.tensor_parallel}; expected 1 for a mixture of experts")
 
 
 def _recompute(options: LlmOptions) -> tuple[str, int | None]:

@@ -87,7 +87,7 @@ class StageWriter:
             first = step.kind is PassKind.FORWARD and step.chunk not in firsts
             firsts.add(step.chunk)
             after = order[place + 1] if place + 1 < len(order) else None
-            if self._joins(step, after):
+            if step.joined and self._iteration.ep_overlap:
                 assert after is not None
                 last = lasts[after.chunk] == place + 1
                 found.append(self._template((step.kind, step.chunk, first), (after.kind, after.chunk, last)))
@@ -97,12 +97,6 @@ class StageWriter:
             found.append(self._template((step.kind, step.chunk, edge)))
             place += 1
         return found
-
-    def _joins(self, step: schedules.Step, after: schedules.Step | None) -> bool:
-        """Whether a forward pass runs together with the backward pass that follows it, which is of another micro-batch."""
-        if not self._iteration.ep_overlap or after is None or step.kind is not PassKind.FORWARD or after.kind is not PassKind.BACKWARD:
-            return False
-        return step.joined or (self._iteration.schedule in ("1f1b", "interleaved") and step.micro_batch != after.micro_batch)
 
     def _template(self, *passes: tuple[PassKind, int, bool]) -> Template:
         """The template of a pass, or of a forward pass joined to a backward one; each is (kind, chunk, whether the first or the last)."""

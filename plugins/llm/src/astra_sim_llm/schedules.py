@@ -45,13 +45,16 @@ def gpipe(stages: int, micro_batches: int) -> Order:
 
 
 def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int = 0) -> Order:
-    """1F1B: forward passes until the first gradient can come, and `extra_ahead` more, then forward and backward in turn."""
+    """1F1B: forward passes until the first gradient can come, and `extra_ahead` more, then forward and backward in turn.
+
+    With one more ahead both can run at the same time: they are joined.
+    """
     order = []
     for stage in range(stages):
         ahead = min(micro_batches, stages - 1 - stage + extra_ahead)
         steps = [Step(F, i) for i in range(ahead)]
         for i in range(micro_batches - ahead):
-            steps += Step(F, ahead + i), Step(B, i)
+            steps += Step(F, ahead + i, joined=extra_ahead > 0), Step(B, i)
         order.append(steps + [Step(B, i) for i in range(micro_batches - ahead, micro_batches)])
     return order
 
@@ -59,8 +62,8 @@ def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int =
 def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int = 0) -> Order:
     """Interleaved 1F1B: each stage has several chunks; groups of as many micro-batches as stages go through one after another.
 
-    `extra_ahead` forward passes more come first, as where the exchanges of experts are hidden. Raises InputError where stages do not divide
-    micro-batches.
+    `extra_ahead` forward passes more come first, as where the exchanges of experts are hidden; then those in turn with backward passes are
+    joined to them. Raises InputError where stages do not divide micro-batches.
     """
     if micro_batches % stages:
         raise InputError(
@@ -75,7 +78,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int =
         backward = [Step(B, micro_batch, chunks - 1 - chunk) for micro_batch, chunk in places]
         steps = forward[:ahead]
         for k in range(total - ahead):
-            steps += forward[ahead + k], backward[k]
+            steps += forward[ahead + k]._replace(joined=extra_ahead > 0), backward[k]
         order.append(steps + backward[total - ahead :])
     return order
 

@@ -41,6 +41,13 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Cont
     return algorithms
 
 
+def algorithm_across(kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], context: Context) -> Algorithm:
+    """The algorithm of a dimension of a workload that reaches over several of the platform: that of the first, or of auto one for any size."""
+    if (chosen if isinstance(chosen, str) else chosen[0]) != "auto":
+        return own[0]
+    return context.algorithm("direct" if kind is Collective.ALL_TO_ALL else "ring", kind.value)
+
+
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:
     """Raise InputError where the topology of a dimension lacks what an algorithm needs."""
     provider, _ = context.component("collective", name, kind.value)

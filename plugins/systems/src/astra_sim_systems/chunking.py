@@ -19,7 +19,7 @@ from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
-from astra_sim_systems.algorithms import algorithms_of
+from astra_sim_systems.algorithms import algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import LaneRule, Queues
@@ -90,6 +90,7 @@ class ChunkingSystem(System):
         self.context = context
         self.options = options
         self.algorithms = {kind: algorithms_of(kind, getattr(options, kind.value), context) for kind in Collective}
+        self.across = {kind: algorithm_across(kind, getattr(options, kind.value), self.algorithms[kind], context) for kind in Collective}
         self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
 
@@ -128,17 +129,20 @@ class Session(SystemSession):
         self._queues = Queues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
         active = system.options.active_chunks_per_dimension
         self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._queues.directions for _ in ways]
-        self._stages = {kind: self._make_stages(system.algorithms[kind], dimensions) for kind in Collective}
+        self._stages = {kind: self._make_stages(system.algorithms[kind], system.across[kind], dimensions) for kind in Collective}
         self._order = system.dimension_order()
         self.later_first = system.options.scheduling_policy == "lifo"
         self._instances: dict[tuple[Collective, int], int] = {}
         self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
 
-    def _make_stages(self, algorithms: Sequence[Algorithm], dimensions: Sequence[LogicalDimension]) -> list[Stage]:
-        """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm."""
+    def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
+        """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm.
+
+        Those that reach over several dimensions of the platform use `across`.
+        """
         stages = []
         for index, logical in enumerate(dimensions):
-            algorithm = algorithms[min(logical.physical or 0, len(algorithms) - 1)]
+            algorithm = across if logical.physical is None else algorithms[min(logical.physical, len(algorithms) - 1)]
             if algorithm.whole_platform:
                 stages.append(Stage(index, self._platform.whole(), algorithm))
                 break

@@ -63,9 +63,10 @@ class ScheduleSymmetry:
         groups = platform.distinct_groups(dimension)
         if len(groups) == 1:
             return True
-        physical = platform.dimensions[dimension.physical or 0]
-        if all(physical.topology.is_symmetric(Peer("shift", distance)) for distance in range(1, physical.size)):
-            return True
+        if dimension.physical is not None:
+            physical = platform.dimensions[dimension.physical]
+            if all(physical.topology.is_symmetric(Peer("shift", distance)) for distance in range(1, physical.size)):
+                return True
         first, route = groups[0], self._network.route
         return all(
             route(group[a], group[b]) == route(first[a], first[b])

@@ -1,0 +1,62 @@
+"""Options that nothing would read: who sets them expects something that does not happen, so they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_llm.models import Model
+from astra_sim_llm.options import LlmOptions, Overlap
+from astra_sim_llm.parallelism import Parallelism
+
+_OF_TRAINING = ("schedule", "zero", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
+_OF_TRAINING_OVERLAP = ("dp", "p2p", "ep", "contention")
+_OF_DECODING = ("decode_tokens", "kv_length")
+_OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit")
+
+
+def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> None:
+    """Raise InputError for an option that is set and has no effect beside the others, with what it would need."""
+    for name, needs in _unused(options, model, parallel):
+        value = attrs.asdict(options)
+        for key in name.split("."):
+            value = value[key]
+        raise InputError(f"{name} is {str(value).lower() if isinstance(value, bool) else value}, which has no effect {needs}")
+
+
+def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterator[tuple[str, str]]:
+    """Options without effect, with the reason."""
+    given = set(_set(LlmOptions, options))
+    overlap = set(_set(Overlap, options.overlap))
+    if options.mode != "train":
+        why = f"where mode is {options.mode}; expected mode = train"
+        yield from ((name, why) for name in _OF_TRAINING if name in given)
+        yield from ((f"overlap.{name}", why) for name in _OF_TRAINING_OVERLAP if name in overlap)
+        if options.overlap.tp == "backward":
+            yield "overlap.tp", why
+    if options.mode != "decode":
+        yield from ((name, f"where mode is {options.mode}; expected mode = decode") for name in _OF_DECODING if name in given)
+    elif options.sequence_parallel:
+        yield "sequence_parallel", "where mode is decode: a token cannot be shared; expected false"
+    if not model.experts:
+        why = "on a model without experts"
+        yield from ((name, why) for name in _OF_EXPERTS if name in given)
+        if options.overlap.ep:
+            yield "overlap.ep", why
+    if options.node_limit is not None and parallel.expert == 1:
+        yield "node_limit", "where expert_parallel is 1; expected several ranks"
+    if options.overlap.ep and parallel.expert == 1:
+        yield "overlap.ep", "where expert_parallel is 1; expected several ranks"
+    if options.capacity_factor is not None and "expert_skew" in given:
+        yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
+    if options.context == "ulysses" and parallel.context == 1:
+        yield "context", "where context_parallel is 1; expected several ranks"
+    if options.overlap.contention and not (options.overlap.dp or options.overlap.ep):
+        yield "overlap.contention", "where neither overlap.dp nor overlap.ep is true"
+
+
+def _set(cls: type[attrs.AttrsInstance], options: attrs.AttrsInstance) -> Iterator[str]:
+    """Options that differ from their defaults."""
+    return (field.name for field in attrs.fields(cls) if getattr(options, field.name) != field.default)

@@ -1,0 +1,125 @@
+"""Wrong options of the workload `llm`: one message that names the option and its value, and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim import AstraError, InputError
+from astra_sim_llm.models import Model
+from astra_sim_llm.options import LlmOptions, Overlap
+
+from llm.runs import EXPERTS, MODEL, run
+
+WRONG: tuple[Any, ...] = (-1, 0, 1.5, "x", "", True, [], {}, 10**30, float("nan"), ["a"], {"a": 1}, 3, 7)
+
+
+def _refusals(name: str, make: Any) -> int:
+    """How many values are refused; each error names the option."""
+    refused = 0
+    for value in WRONG:
+        try:
+            run(**make(value))
+        except AstraError as error:
+            refused += 1
+            assert name in str(error), value
+            assert "\n" not in str(error), value
+    return refused
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(LlmOptions)])
+def test_a_wrong_value_is_named(name: str) -> None:
+    assert _refusals(name, lambda value: {name: value}) >= 8
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Overlap)])
+def test_a_wrong_value_of_overlap_is_named(name: str) -> None:
+    assert _refusals(name, lambda value: {"overlap": {name: value}}) >= 8
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Model)])
+def test_a_wrong_value_of_a_model_is_named(name: str) -> None:
+    assert _refusals(name, lambda value: {"model": MODEL | {name: value}}) >= 8
+
+
+NO_EFFECT: dict[str, tuple[dict[str, Any], str]] = {
+    "tokens to decode in training": ({"decode_tokens": 2}, "decode_tokens is 2, .* mode = decode"),
+    "a cache in training": ({"kv_length": 5}, "kv_length is 5, .* mode = decode"),
+    "a cache before a prompt": ({"mode": "prefill", "kv_length": 5}, "kv_length is 5, .* mode = decode"),
+    "a schedule in inference": ({"mode": "prefill", "schedule": "gpipe"}, "schedule is gpipe, .* mode = train"),
+    "gradients in inference": ({"mode": "decode", "gradients": "same"}, "gradients is same, .* mode = train"),
+    "an optimizer in inference": ({"mode": "decode", "optimizer_bytes": 20.0}, "optimizer_bytes is 20.0, .* mode = train"),
+    "sharded states in inference": ({"mode": "prefill", "zero": 1}, "zero is 1, .* mode = train"),
+    "recomputation in inference": ({"mode": "prefill", "recompute": "full"}, "recompute is full, .* mode = train"),
+    "gradients beside passes in inference": ({"mode": "prefill", "overlap": {"dp": True}}, "overlap.dp is true, .* mode = train"),
+    "a backward pass in inference": ({"mode": "prefill", "overlap": {"tp": "backward"}}, "overlap.tp is backward, .* mode = train"),
+    "a shared token": (
+        {"mode": "decode", "tensor_parallel": 2, "sequence_parallel": True},
+        "sequence_parallel is true, .* expected false",
+    ),
+    "chunks in inference": ({"mode": "decode", "pipeline_parallel": 2, "virtual_stages": 2}, "virtual_stages is 2 .* expected 1"),
+    "room of experts": ({"capacity_factor": 1.5}, "capacity_factor is 1.5, .* without experts"),
+    "busy experts": ({"expert_skew": 2.0}, "expert_skew is 2.0, .* without experts"),
+    "nodes of experts": ({"node_limit": 2}, "node_limit is 2, .* without experts"),
+    "shares of experts": ({"expert_tensor_parallel": 1}, "expert_tensor_parallel is 1, .* without experts"),
+    "ranks of experts": ({"expert_parallel": 2}, "expert_parallel is 2, .* no experts"),
+    "exchanges of experts": ({"overlap": {"ep": True}}, "overlap.ep is true, .* without experts"),
+    "exchanges of experts on one rank": ({"model": EXPERTS, "overlap": {"ep": True}}, "overlap.ep is true, .* expert_parallel is 1"),
+    "nodes of one rank": ({"model": EXPERTS, "node_limit": 1}, "node_limit is 1, .* expert_parallel is 1"),
+    "busy experts with room": (
+        {"model": EXPERTS, "expert_skew": 2.0, "capacity_factor": 1.5},
+        "expert_skew is 2.0, .* capacity_factor",
+    ),
+    "a way to share a sequence": ({"context": "ulysses"}, "context is ulysses, .* context_parallel is 1"),
+    "nothing that slows compute": ({"overlap": {"contention": 0.5}}, "overlap.contention is 0.5, .* overlap.dp nor overlap.ep"),
+    "chunks with another schedule": (
+        {"pipeline_parallel": 2, "virtual_stages": 2, "schedule": "gpipe"},
+        "virtual_stages is 2 and schedule gpipe; expected interleaved",
+    ),
+    "chunks of one stage": ({"virtual_stages": 2}, "virtual_stages = 2, and pipeline_parallel 1"),
+    "a group that shards nothing": ({"shard_group": 2}, "shard_group is 2 and zero is 0"),
+}
+
+
+@pytest.mark.parametrize("case", NO_EFFECT)
+def test_an_option_without_effect_is_refused(case: str) -> None:
+    options, words = NO_EFFECT[case]
+    with pytest.raises(InputError, match=words):
+        run(**options)
+
+
+TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
+    "weights that are gone before their gradients": (
+        {"pipeline_parallel": 2, "schedule": "zb-h1", "zero": 3, "detail": "pass"},
+        "zero is 3 and schedule zb-h1; expected at most 1",
+    ),
+    "too many ranks": ({"tensor_parallel": 3}, "tensor_parallel .* is 3; expected a divisor of the platform's 8 NPUs"),
+    "too few replicas": ({"data_parallel": 4}, "data_parallel is 4; expected the platform's 8 NPUs"),
+    "a batch that cannot be dealt": ({"global_batch": 12}, "global_batch is 12; expected a multiple .* 1 \\* 8"),
+    "micro-batches of interleaving": (
+        {"pipeline_parallel": 4, "virtual_stages": 1, "schedule": "interleaved", "global_batch": 6},
+        "interleaved has 3 micro-batches for 4 stages; expected a multiple",
+    ),
+    "micro-batches of both ends": ({"pipeline_parallel": 2, "schedule": "dualpipe"}, "dualpipe has 2 stages and 2 micro-batches"),
+    "experts that are decoded": (
+        {"model": EXPERTS, "mode": "decode", "tensor_parallel": 2},
+        "mode is decode and tensor_parallel 2; expected 1 for a mixture of experts",
+    ),
+    "a token on several ranks": ({"mode": "decode", "context_parallel": 2}, "mode is decode and context_parallel 2; expected 1"),
+    "layers that are not dealt": ({"pipeline_parallel": 2, "stages": [1, 2]}, "stages is \\[1, 2\\]; expected 2 numbers"),
+    "an unknown model": ({"model": "gpt5"}, "model is 'gpt5'; .*config.json"),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_options_that_do_not_fit_each_other_are_refused(case: str) -> None:
+    options, words = TOGETHER[case]
+    with pytest.raises(InputError, match=words):
+        run(**options)
+
+
+@pytest.mark.parametrize(("compute", "plugin"), [({"plugin": "systolic"}, "systolic"), ({"plugin": "recorded"}, "recorded")])
+def test_a_compute_model_that_does_not_price_a_kernel_names_it(compute: dict[str, Any], plugin: str) -> None:
+    with pytest.raises(InputError, match="kernel '"):
+        run(arguments={"compute": compute})
