@@ -96,7 +96,8 @@ class StageWriter:
         """The templates of an order, and where each chunk has its first one: (chunk, place)."""
         firsts: dict[int, int] = {}
         lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
-        found, place = [], 0
+        found: list[Template] = []
+        place = 0
         while place < len(order):
             step = order[place]
             first = not found  # a forward pass
