@@ -59,8 +59,8 @@ class Figures:
         peak = facts.peak_flops_per_s
         return {
             "iteration_s": Figure(iteration, "iteration", "s"),
-            "tokens_per_s": Figure(tokens_per_s, "tokens", "1/s"),
-            "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.ranks, "tokens per GPU", "1/s"),
+            "tokens_per_s": Figure(tokens_per_s, "tokens/s"),
+            "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.ranks, "tokens/s per GPU"),
             "model_flops_per_s": flops_per_s,
             "model_flops_per_s_per_gpu": Figure(flops_per_s / facts.ranks, "model FLOP/s per GPU", "FLOP/s"),
             "mfu": Figure(flops_per_s / facts.ranks / peak if peak else None, "MFU", "share", facts.counted),
