@@ -164,10 +164,23 @@ class ProgramTimes:
     sends_begun_ps: Sequence[int]
 
 
+@attrs.frozen
+class Figure:
+    """A figure that people read: its value, what it is called, its unit, and what else is said of it.
+
+    Values of the units s, bytes, FLOP/s and share (of 1) are shown in what suits their size. A mapping has the parts of a whole by name.
+    """
+
+    value: Any
+    label: str
+    unit: str = ""
+    note: str = ""
+
+
 Figures = Callable[[Sequence[ProgramTimes], int], Mapping[str, Any]]
 """What a workload says of a run, for its result: (times of the first NPU of each program, when all had finished) -> figures by name.
 
-They are ready for JSON, with units in their names."""
+They are ready for JSON, with units in their names. One that is a `Figure` is shown in tables, too; others are in `--json` alone."""
 
 
 @attrs.frozen(eq=False)

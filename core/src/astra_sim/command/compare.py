@@ -13,13 +13,14 @@ import click
 from astra_sim.api import simulate
 from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, printable
 from astra_sim.report.result import Result
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
 from astra_sim.units import MIB
 
 MAX_RUNS = 10_000
+_LONGEST_LABEL = 30
 
 
 @attrs.frozen
@@ -77,6 +78,7 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
             "payload_bytes": result.network["payload_bytes"],
             "npus": result.npus,
             "wall_s": result.wall_s,
+            **result.figures,
         }
         for result in results
     ]
@@ -120,25 +122,36 @@ def compare(
             results.append(choice.run(label, progress=progress.simulated, **options))
     rows = rows_of(results)
     if not as_json and not quiet:
-        _print(rows)
+        _print(rows, results)
     if output is not None:
         chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(rows: Sequence[dict[str, Any]], results: Sequence[Result]) -> None:
+    """Print the table, and one of the workload's figures. Runs with long labels are numbered, so that there is room for numbers."""
     from rich.table import Table
 
+    from astra_sim.report.figures import comparison_table
     from astra_sim.report.tables import console
 
-    table = Table()
+    out = console()
+    labels = [printable(row["run"]) for row in rows]
+    if max(map(len, labels)) > _LONGEST_LABEL:
+        for number, label in enumerate(labels, 1):
+            out.print(f"{number}: {label}")
+        labels = [str(number) for number in range(1, len(labels) + 1)]
+    table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("run", overflow="fold")
-    for name in ("total (us)", "ratio", "compute (us)", "exposed (us)", "payload (MiB)", "NPUs", "wall time (s)"):
-        table.add_column(name, justify="right")
-    for row in rows:
+    for name in ("total\n(us)", "ratio", "compute\n(us)", "exposed\n(us)", "payload\n(MiB)", "NPUs", "wall time\n(s)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for label, row in zip(labels, rows, strict=True):
         ratio = "-" if row["finish_ratio"] is None else f"{row['finish_ratio']:.3f}"
         times = [f"{row[name] / 1000:.3f}" for name in ("compute_ns", "exposed_comm_ns")]
         rest = f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]), f"{row['wall_s']:.3f}"
-        table.add_row(row["run"], f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
-    console().print(table)
+        table.add_row(label, f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
+    out.print(table)
+    of_workload = comparison_table(labels, results)
+    if of_workload is not None:
+        out.print(of_workload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ import attrs
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.run.record import PhaseRecord, RunRecord
@@ -152,6 +152,7 @@ class Result:
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
+    `shown` has those that tables show, with what they are called and their units.
     """
 
     run_name: str
@@ -168,12 +169,13 @@ class Result:
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
     figures: dict[str, Any]
+    shown: dict[str, Figure]
     _busy: list[Spans] = attrs.field(repr=False)
     _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures")) | self.figures
+        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures", "shown")) | self.figures
 
     def __getattr__(self, name: str) -> Any:
         """A figure of the workload."""
@@ -199,7 +201,7 @@ class Result:
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
 
-        Units stand in the names of columns.
+        Units stand in the names of columns. Figures of the workload are columns of `run`, those with parts one for each part.
         """
         plain = (
             "run_name",
@@ -215,6 +217,8 @@ class Result:
         )
         run: dict[str, Any] = {name: getattr(self, name) for name in plain}
         run |= {f"network_{name}": value for name, value in self.network.items() if not isinstance(value, list)}
+        for name, value in self.figures.items():
+            run |= {f"{name}_{part}": own for part, own in value.items()} if isinstance(value, Mapping) else {name: value}
         layers, phases = [], []
         for layer in self.layers:
             row: dict[str, Any] = {"layer": layer.name}
@@ -282,7 +286,8 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        dict(run.figures),
+        {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
+        {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
         busy,
         _RunDetails(graph, run, components.network),
     )

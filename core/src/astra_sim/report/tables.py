@@ -7,6 +7,7 @@ from rich.table import Table
 
 from astra_sim.errors import printable
 from astra_sim.graph import Pass
+from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.result import Result
 from astra_sim.units import MIB
 
@@ -22,9 +23,16 @@ def console() -> Console:
 
 
 def print_result(result: Result) -> None:
-    """Print the figures of the run, of its layers and of its dimensions."""
+    """Print the figures of the run, those of its workload, and those of its layers and dimensions."""
     out = console()
     out.print(_summary(result))
+    scalars = scalar_figures(result)
+    if scalars:
+        out.print(figures_table(list(scalars.values())))
+    for name, figure in result.shown.items():
+        if name not in scalars:
+            out.print(f"{figure.label} ({figure.note})" if figure.note else figure.label)
+            out.print(parts_table(figure, "#" if out.options.ascii_only else "█"))
     if result.layers:
         out.print(_layers(result))
     out.print(_dimensions(result))

@@ -188,6 +188,13 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     return Platform(tuple(dimensions), **{"name": name, "device": device, **told})
 
 
+def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:
+    """The compute model of an experiment, by itself. Raises InputError."""
+    maker = _Maker(experiment, plugins, {})
+    made: Compute = maker.given("compute", Compute) or maker.make("compute", Compute)
+    return made
+
+
 def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dimension]:
     """The dimensions of a preset. Raises InputError, naming `where`, PluginError where it names no topology."""
     dimensions: list[Dimension] = []

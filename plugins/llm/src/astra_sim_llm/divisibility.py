@@ -25,7 +25,7 @@ def divides(model: Model, parallel: Parallelism, sequence: int) -> bool:
 
 def _experts_divide(model: Model, parallel: Parallelism) -> bool:
     if not model.experts:
-        return parallel.expert == parallel.expert_tensor == 1
+        return parallel.expert == 1
     return (
         model.experts % parallel.expert == 0
         and model.expert_ffn % parallel.expert_tensor == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from astra_sim.graph import ProgramTimes, Receive, Send
+from astra_sim.graph import Figure, ProgramTimes, Receive, Send
 from astra_sim.rows import Rows
 
 from astra_sim_llm.templates import Kinds
@@ -34,6 +34,7 @@ class Facts:
     counted: str
     peak_flops_per_s: float | None
     memory_bytes: int | None
+    memory_words: str
     kinds: Sequence[Kinds]
 
 
@@ -57,15 +58,16 @@ class Figures:
         flops_per_s = facts.model_flops / iteration if iteration else 0.0
         peak = facts.peak_flops_per_s
         return {
-            "iteration_s": iteration,
-            "tokens_per_s": tokens_per_s,
-            "tokens_per_s_per_gpu": tokens_per_s / facts.ranks,
+            "iteration_s": Figure(iteration, "iteration", "s"),
+            "tokens_per_s": Figure(tokens_per_s, "tokens/s"),
+            "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.ranks, "tokens/s per GPU"),
             "model_flops_per_s": flops_per_s,
-            "mfu": flops_per_s / facts.ranks / peak if peak else None,
+            "model_flops_per_s_per_gpu": Figure(flops_per_s / facts.ranks, "model FLOP/s per GPU", "FLOP/s"),
+            "mfu": Figure(flops_per_s / facts.ranks / peak if peak else None, "MFU", "share", facts.counted),
             "mfu_flops": facts.counted,
-            "bubble_share": breakdown["bubble"] / iteration if iteration else 0.0,
-            "memory_bytes": facts.memory_bytes,
-            "breakdown": breakdown,
+            "bubble_share": Figure(breakdown["bubble"] / iteration if iteration else 0.0, "bubble", "share"),
+            "memory_bytes": Figure(facts.memory_bytes, "memory", "bytes", facts.memory_words),
+            "breakdown": Figure(breakdown, "breakdown of an iteration", "s", "communication: what is exposed; means over stages"),
         }
 
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:

@@ -18,3 +18,9 @@ def astra_workloads() -> list[Provider]:
             examples=f"{_HERE}.examples:examples",
         )
     ]
+
+
+@hookimpl
+def astra_commands() -> list[Provider]:
+    summary = "Show the memory of a large language model's ranks, and search what fits."
+    return [Provider("memory", summary, f"{_HERE}.memory_command:memory")]

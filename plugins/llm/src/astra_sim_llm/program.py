@@ -70,22 +70,38 @@ class StageWriter:
     def write(self, order: Sequence[schedules.Step]) -> Rows[Operation]:
         """The program of as many iterations as the run has."""
         for _ in range(self._iteration.passes):
-            self._rows.write(self._passes(order))
+            self._write_passes(order)
             if self._iteration.training:
                 self._finish()
         return self._rows.rows()
 
+    def _write_passes(self, order: Sequence[schedules.Step]) -> None:
+        """The passes of an iteration. Weights of all chunks but the first are gathered beside the passes before their first one."""
+        templates, (_, *later) = self._passes(order)
+        if not self._gathers_ahead or not later:
+            self._rows.write(templates)
+            return
+        place = 1
+        self._rows.write(templates[:place])
+        gathers = [self._gather_ahead(chunk) for chunk, _ in later]
+        for (_, begin), gather in zip(later, gathers, strict=True):
+            self._rows.write(templates[place:begin])
+            self._rows.wait_for(gather)
+            place = begin
+        self._rows.write(templates[place:])
+
     # -- passes ------------------------------------------------------------------------------------------------------------
 
-    def _passes(self, order: Sequence[schedules.Step]) -> list[Template]:
-        """The templates of an order."""
-        firsts: set[int] = set()
+    def _passes(self, order: Sequence[schedules.Step]) -> tuple[list[Template], list[tuple[int, int]]]:
+        """The templates of an order, and where each chunk has its first one: (chunk, place)."""
+        firsts: dict[int, int] = {}
         lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
-        found, place = [], 0
+        found: list[Template] = []
+        place = 0
         while place < len(order):
             step = order[place]
-            first = step.kind is PassKind.FORWARD and step.chunk not in firsts
-            firsts.add(step.chunk)
+            first = not found  # a forward pass
+            firsts.setdefault(step.chunk, len(found))
             after = order[place + 1] if place + 1 < len(order) else None
             if step.joined and self._iteration.ep_overlap:
                 assert after is not None
@@ -96,7 +112,7 @@ class StageWriter:
             edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
             found.append(self._template((step.kind, step.chunk, edge)))
             place += 1
-        return found
+        return found, list(firsts.items())
 
     def _template(self, *passes: tuple[PassKind, int, bool]) -> Template:
         """The template of a pass, or of a forward pass joined to a backward one; each is (kind, chunk, whether the first or the last)."""
@@ -160,7 +176,7 @@ class StageWriter:
         it = self._iteration
         if it.training and it.parallel.zero == 3:
             return self._sharded(parts)
-        if it.training and first and it.dp_overlap and it.parallel.zero in (1, 2):
+        if first and self._gathers_ahead:
             return self._with_gather(parts)
         return join(*(part for part, _ in parts))
 
@@ -245,6 +261,22 @@ class StageWriter:
                 gathers.append(Exchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
             kernels += sum(isinstance(step, Run) for step in part)
         return join(gathers, *(part for part, _ in parts))
+
+    @property
+    def _gathers_ahead(self) -> bool:
+        """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
+        return self._iteration.training and self._iteration.dp_overlap and self._iteration.parallel.zero in (1, 2)
+
+    def _gather_ahead(self, chunk: int) -> list[int]:
+        """Begin to gather the weights of a chunk; the rows that do."""
+        own: dict[str, int] = {}
+        for layer in self._layers_of(self._chunk(chunk)):
+            for axis, size in self._gathered(layer):
+                own[axis] = own.get(axis, 0) + size
+        steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FREE) for axis, size in own.items()]
+        before = len(self._rows.free())
+        self._rows.write([self._compiler.compile(steps, Pass.FORWARD, "parameters")])
+        return self._rows.free()[before:]
 
     def _sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
         """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""

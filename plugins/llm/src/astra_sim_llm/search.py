@@ -43,12 +43,14 @@ def search(
     zero_levels: Sequence[int] = (0, 1, 2, 3),
     recompute: Sequence[str] = ("none", "selective", "full"),
     layers_of: LayersOf = even_stages,
+    end_layers: int = 0,
     time_of: TimeOf | None = None,
 ) -> list[Candidate]:
     """The combinations that fit, the one with least memory first.
 
     `template` says what stays: model, sequence, precision, attention, schedule and its virtual stages, context and expert parallelism.
-    `micro_batches` lists sizes of a micro-batch; if empty, that of the template. `global_batch` counts sequences. `time_of` is asked only
+    `micro_batches` lists sizes of a micro-batch; if empty, that of the template. `global_batch` counts sequences. `end_layers` is how many
+    layers `layers_of` takes embedding and head for, beside those of the model: a chunk may have them alone. `time_of` is asked only
     about what fits. Raises InputError where a number is out of range.
     """
     for name, number in (("npus", npus), ("global_batch", global_batch), ("npus_per_node", npus_per_node)):
@@ -58,7 +60,7 @@ def search(
     sizes = micro_batches or (template.micro_batch,)
     most_tensor = npus if tensor_across_nodes else min(npus, npus_per_node)
     for parallel, size in itertools.product(_parallelisms(template, npus, most_tensor), sizes):
-        base = _setup(template, parallel, global_batch, size, layers_of)
+        base = _setup(template, parallel, global_batch, size, layers_of, end_layers)
         if base is None:
             continue
         for level, again in itertools.product(_levels(parallel, zero_levels), _recomputations(base, recompute)):
@@ -89,7 +91,9 @@ def _parallelisms(template: TrainingSetup, npus: int, most_tensor: int) -> Itera
                 yield made
 
 
-def _setup(template: TrainingSetup, parallel: Parallelism, global_batch: int, size: int, layers_of: LayersOf) -> TrainingSetup | None:
+def _setup(
+    template: TrainingSetup, parallel: Parallelism, global_batch: int, size: int, layers_of: LayersOf, end_layers: int
+) -> TrainingSetup | None:
     """A setup with the schedule's rules kept; None where they cannot be. A single stage runs its micro-batches one by one."""
     if global_batch % (parallel.data * size):
         return None
@@ -97,7 +101,7 @@ def _setup(template: TrainingSetup, parallel: Parallelism, global_batch: int, si
     stages, layers = parallel.pipeline, template.model.layers
     schedule = template.schedule if stages > 1 else "1f1b"
     chunks = 2 if schedule in FOLDED else parallel.virtual_stages if schedule == "interleaved" else 1
-    if not schedule_allows(schedule, layers, stages, chunks, number):
+    if not schedule_allows(schedule, layers + end_layers, stages, chunks, number):
         return None
     return attrs.evolve(
         template,

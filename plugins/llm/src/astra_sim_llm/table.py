@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from astra_sim.units import GIB
 
 from astra_sim_llm.memory import MemoryUse
 from astra_sim_llm.search import Candidate
+from astra_sim_llm.suggestions import Suggestion
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,13 +52,13 @@ def search_table(candidates: Sequence[Candidate]) -> Rows:
         setup, parallel = candidate.setup, candidate.setup.parallel
         sizes = (parallel.tensor, parallel.pipeline, parallel.data, parallel.context, parallel.expert, parallel.zero)
         micro = f"{setup.micro_batches}x{setup.micro_batch}"
-        seconds = "-" if candidate.iteration_s is None else f"{candidate.iteration_s:.4g}"
+        seconds = "-" if candidate.iteration_s is None else f"{candidate.iteration_s:#.4g}"
         rows.append((*map(str, sizes), micro, setup.recompute, gib(candidate.use.total), *((seconds,) if timed else ())))
     return rows
 
 
-def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None) -> None:
-    """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs."""
+def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None, fitting: Sequence[Suggestion] = ()) -> None:
+    """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs, and what would make it fit."""
     from astra_sim.commands import console
 
     out = console()
@@ -66,19 +67,27 @@ def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None)
     most = max(use.total for use in uses)
     if capacity_bytes is not None:
         share = 100 * most / capacity_bytes
-        out.print(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %).")
+        verdict = "It fits." if most <= capacity_bytes else "It does not fit."
+        out.print(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %). {verdict}")
+        if most > capacity_bytes and not fitting:
+            out.print("No single change of recompute, zero, tensor_parallel or pipeline_parallel makes it fit.")
+        for one in fitting:
+            out.print(f"  {gib(one.bytes)} GiB with {one.change}")
 
 
-def print_search(candidates: Sequence[Candidate], capacity_bytes: float) -> None:
-    """Print what a search found."""
+def print_search(candidates: Sequence[Candidate], capacity_bytes: float, limit: int | None = None) -> None:
+    """Print what a search found, the first `limit` ones, in the order given."""
     from astra_sim.commands import console
 
     out = console()
     if not candidates:
         out.print(f"No combination fits in {gib(capacity_bytes)} GiB.")
         return
-    out.print(f"Combinations that fit in {gib(capacity_bytes)} GiB, by memory of the fullest rank")
-    out.print(_table(search_table(candidates)))
+    shown = candidates[:limit]
+    count = len(candidates) if len(shown) == len(candidates) else f"{len(shown)} of {len(candidates)}"
+    order = "memory of the fullest rank" if shown[0].iteration_s is None else "time of an iteration"
+    out.print(f"{count} combinations that fit in {gib(capacity_bytes)} GiB, by {order}")
+    out.print(_table(search_table(shown)))
 
 
 def gib(size: float) -> str:
@@ -89,6 +98,21 @@ def gib(size: float) -> str:
 def memory_json(uses: Sequence[MemoryUse]) -> list[dict[str, int]]:
     """The same for programs: bytes of each use, and their sum, stage by stage."""
     return [{**attrs.asdict(use), "total": use.total} for use in uses]
+
+
+def candidate_json(candidate: Candidate) -> dict[str, Any]:
+    """A combination for programs: sizes of its parallelisms and of micro-batches, bytes, seconds."""
+    setup, parallel = candidate.setup, candidate.setup.parallel
+    names = ("tensor", "pipeline", "data", "context", "expert")
+    return {
+        **{f"{name}_parallel": getattr(parallel, name) for name in names},
+        "zero": parallel.zero,
+        "recompute": setup.recompute,
+        "micro_batch": setup.micro_batch,
+        "micro_batches": setup.micro_batches,
+        "memory_bytes": candidate.use.total,
+        "iteration_s": candidate.iteration_s,
+    }
 
 
 def _table(rows: Rows) -> Table:

@@ -308,15 +308,18 @@ class ProgramRows:
         """The rows that run on."""
         return [int(row) for each in self._free for row in each]
 
-    def wait_for_free(self) -> None:
-        """Let what follows wait for all that runs on."""
-        free = self.free()
-        if free:
-            waits = np.array([*([self._end] if self._end != BEFORE else []), *free], np.int64)
+    def wait_for(self, rows: Sequence[int]) -> None:
+        """Let what follows wait for rows that run on, too."""
+        if rows:
+            waits = np.array([*([self._end] if self._end != BEFORE else []), *rows], np.int64)
             self._parts.append((np.array([self._kinds.join()], np.int64), waits, np.array([len(waits)], np.int64)))
             self._end = self._rows
             self._rows += 1
-            self._free = []
+
+    def wait_for_free(self) -> None:
+        """Let what follows wait for all that runs on."""
+        self.wait_for(self.free())
+        self._free = []
 
     def rows(self) -> Rows[Operation]:
         """The program."""

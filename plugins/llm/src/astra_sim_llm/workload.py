@@ -59,6 +59,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         _counted(plan),
         context.compute.peak_ops_per_s("fp8" if options.precision in ("fp8", "mxfp8") else options.precision),
         use[1].total,
+        _memory_words(use[0], context.compute.memory_bytes),
         kinds,
     )
     return ExecutionGraph(programs[0].operations, tuple(axes.dimensions), (), use[1].total, tuple(programs[1:]), Figures(facts))
@@ -156,6 +157,11 @@ def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: float
         f" ({words or 'no single change of recompute, zero, tensor_parallel or pipeline_parallel is enough'};"
         " check_memory=false runs it all the same)"
     )
+
+
+def _memory_words(stage: int, capacity: float | None) -> str:
+    """Of which stage the peak is, and of how much memory."""
+    return f"stage {stage}" if capacity is None else f"stage {stage}, of {capacity / GIB:.2f} GiB"
 
 
 def _tokens(plan: Plan) -> int:

@@ -56,7 +56,8 @@ class ScheduleSymmetry:
                 return True
         elif logical.physical is None and peer.operator == "xor" and _xor_is_symmetric(platform, peer.value):
             return True
-        return _is_one(route for group in platform.distinct_groups(logical) for route in _routes_in(self._network, group, peer))
+        groups = [logical.group(0)] if _is_the_same_in_all_groups(platform, logical, peer) else platform.distinct_groups(logical)
+        return _is_one(route for group in groups for route in _routes_in(self._network, group, peer))
 
     def _find_groups_alike(self, dimension: LogicalDimension) -> bool:
         platform = self._network.platform
@@ -75,6 +76,15 @@ class ScheduleSymmetry:
             for b in range(dimension.size)
             if a != b
         )
+
+
+def _is_the_same_in_all_groups(platform: Platform, logical: LogicalDimension, peer: Peer) -> bool:
+    """Whether `peer` is so far away from a rank in each group of a part of a physical dimension, wherever in it the group lies."""
+    if logical.physical is None:
+        return False
+    dimension, unit = platform.dimensions[logical.physical], logical.stride // platform.strides[logical.physical]
+    distances = {(peer.of(rank, logical.size) - rank) * unit % dimension.size for rank in range(logical.size)}
+    return all(dimension.topology.is_symmetric(Peer("shift", distance)) for distance in distances)
 
 
 def _xor_is_symmetric(platform: Platform, mask: int) -> bool:

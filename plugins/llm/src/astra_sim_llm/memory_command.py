@@ -1,0 +1,204 @@
+"""`astra memory`: what a rank of an experiment's workload `llm` keeps in memory, and which combinations fit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import astra_sim
+import attrs
+import click
+from astra_sim import InputError
+from astra_sim.commands import Experiment, Progress, build_compute, build_platform, component_options, load_experiment, shared_plugins
+from astra_sim.context import Context
+from astra_sim.providers import options_of
+from astra_sim.units import GIB
+
+from astra_sim_llm.in_flight import chunks_of_stages, even_stages
+from astra_sim_llm.layout import split_layers
+from astra_sim_llm.memory import memory_of
+from astra_sim_llm.options import LlmOptions
+from astra_sim_llm.plan import Plan, chunks_per_stage, make_plan
+from astra_sim_llm.schedules import virtual_stage
+from astra_sim_llm.search import Candidate, search
+from astra_sim_llm.suggestions import suggestions
+from astra_sim_llm.table import candidate_json, memory_json, print_memory, print_search
+from astra_sim_llm.training_setup import TrainingSetup
+from astra_sim_llm.workload import Durations
+
+_ENDS_COUNT = "embedding_as_layer"
+
+
+@click.command(short_help="Show the memory of a large language model's ranks, and search what fits.")
+@click.argument("experiment", required=False, type=click.Path())
+@component_options(multiple=False)
+@click.option("--capacity", metavar="GIB", type=float, help="Memory of an NPU in GiB; else that of the compute model's device.")
+@click.option("--search", "is_search", is_flag=True, help="List combinations of parallelism, ZeRO and recomputation that fit, by time.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Combinations that --search lists.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def memory(
+    experiment: str | None, assignments: tuple[str, ...], capacity: float | None, is_search: bool, limit: int, as_json: bool, **choices: Any
+) -> None:
+    """Show what a rank of each pipeline stage of an experiment keeps in memory, and whether it fits.
+
+    \b
+    astra memory gpt3.toml
+    astra memory gpt3.toml --set workload.zero=1 --capacity 40
+    astra memory gpt3.toml --search
+
+    The workload of the experiment is llm. Nothing is simulated but what --search finds: with detail=pass, and layers dealt to stages as
+    evenly as they divide (with stages=embedding_as_layer as that says). Tensor parallelism stays in the platform's first dimension.
+    """
+    case = read_case(experiment, choices, assignments, capacity)
+    if is_search:
+        _search(case, limit, as_json)
+    else:
+        _show(case, as_json)
+
+
+@attrs.frozen(eq=False)
+class Case:
+    """An experiment with its plan, the memory of an NPU (bytes; None: not known), and the NPUs of a node."""
+
+    experiment: Experiment
+    options: LlmOptions
+    plan: Plan
+    npus: int
+    capacity_bytes: float | None
+    node: int
+
+
+def read_case(path: str | None, components: dict[str, str | None], assignments: Sequence[str], capacity_gib: float | None) -> Case:
+    """The case that a command line names. Raises InputError."""
+    if capacity_gib is not None and not 0 < capacity_gib < math.inf:
+        raise InputError(f"--capacity is {capacity_gib:g}; expected GiB above 0")
+    plugins = shared_plugins()
+    made = Experiment() if path is None else load_experiment(path, plugins)
+    for kind, spec in components.items():
+        if spec is not None:
+            made.use(kind, spec, plugins, where=f"--{kind}")
+    for assignment in assignments:
+        made.set(assignment)
+    table = made.sections.get("workload")
+    if table is None:
+        raise InputError("no workload is given (--workload plugin:llm?..., or an experiment file)")
+    where = made.where("workload")
+    name = table.get("plugin")
+    if name != "llm":
+        raise InputError(f"{where}: the workload is {name or 'layers'!r}; expected llm, the one of which this command knows the memory")
+    own = {key: value for key, value in table.items() if key != "plugin"}
+    options: LlmOptions = options_of(plugins.get("workload", "llm"), own, where)
+    platform, compute = build_platform(made, plugins), build_compute(made, plugins)
+    plan = make_plan(options, platform.npus, Durations(Context(plugins, platform, made.run_options(), compute)).weight_of)
+    capacity = compute.memory_bytes if capacity_gib is None else capacity_gib * GIB
+    return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size)
+
+
+def _show(case: Case, as_json: bool) -> None:
+    uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
+    most = max(use.total for use in uses)
+    capacity = case.capacity_bytes
+    fits = None if capacity is None else most <= capacity
+    fitting = suggestions(case.plan.setup, int(capacity), case.node) if capacity is not None else []
+    if as_json:
+        found: dict[str, Any] = {
+            "stages": memory_json(uses),
+            "memory_bytes": most,
+            "capacity_bytes": capacity,
+            "fits": fits,
+            "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
+        }
+        click.echo(json.dumps(found, allow_nan=False))
+        return
+    print_memory(uses, capacity, fitting)
+
+
+def _search(case: Case, limit: int, as_json: bool) -> None:
+    if case.capacity_bytes is None:
+        raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
+    if case.options.mode != "train":
+        raise InputError(f"mode is {case.options.mode}; expected train, for which combinations are searched")
+    errors: list[InputError] = []
+    with Progress() as progress:
+        numbers = itertools.count(1)
+
+        def time_of(setup: TrainingSetup) -> float | None:
+            progress.stage(f"combination {next(numbers)}")
+            try:
+                seconds: float = astra_sim.simulate(case.experiment, workload={"plugin": "llm", **_options(case, setup)}).iteration_s
+            except InputError as error:
+                errors.append(error)
+                return None
+            return seconds
+
+        found = search(
+            case.plan.setup,
+            case.npus,
+            case.options.global_batch,
+            int(case.capacity_bytes),
+            npus_per_node=case.node,
+            layers_of=_LayersOf(case.plan),
+            end_layers=2 if case.options.stages == _ENDS_COUNT else 0,
+            time_of=time_of,
+        )
+    timed = sorted((one for one in found if one.iteration_s is not None), key=_seconds)
+    if errors and not timed:
+        raise errors[0]
+    if as_json:
+        rows = [{**candidate_json(one), "options": _options(case, one.setup)} for one in timed[:limit]]
+        click.echo(json.dumps({"capacity_bytes": case.capacity_bytes, "fitting": len(timed), "combinations": rows}, allow_nan=False))
+    else:
+        print_search(timed, case.capacity_bytes, limit)
+
+
+def _seconds(candidate: Candidate) -> float:
+    assert candidate.iteration_s is not None
+    return candidate.iteration_s
+
+
+class _LayersOf:
+    """Layers of each stage of another pipeline: evenly, where embedding and head count if they do in the plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __call__(self, layers: int, stages: int, chunks: int, schedule: str) -> tuple[tuple[int, ...], ...]:
+        slots = stages * (1 if schedule == "dualpipe" else chunks)
+        if self._plan.options.stages != _ENDS_COUNT:
+            return even_stages(layers, stages, chunks, schedule)
+        split = split_layers(self._plan.model, slots, _ENDS_COUNT, lambda kind: 1.0)
+        numbers = [[virtual_stage(schedule, stage, chunk, stages) for chunk in range(chunks)] for stage in range(stages)]
+        return tuple(tuple(layer for number in own for layer in split[number].layers) for own in numbers)
+
+
+def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
+    """The workload's options that make a setup of what the experiment says."""
+    parallel = setup.parallel
+    table = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
+    several = chunks_per_stage(setup.schedule, parallel)
+    chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, several)
+    counts = {
+        virtual_stage(setup.schedule, stage, number, parallel.pipeline): len(layers)
+        for stage, own in enumerate(chunks)
+        for number, layers in enumerate(own)
+    }
+    if parallel.zero and parallel.shard_group is not None:
+        table["shard_group"] = parallel.shard_group
+    return {
+        **table,
+        "tensor_parallel": parallel.tensor,
+        "sequence_parallel": parallel.sequence,
+        "pipeline_parallel": parallel.pipeline,
+        "virtual_stages": parallel.virtual_stages if setup.schedule == "interleaved" else 1,
+        "schedule": setup.schedule,
+        "data_parallel": "fill",
+        "expert_tensor_parallel": parallel.expert_tensor,
+        "zero": parallel.zero,
+        "recompute": setup.recompute,
+        "stages": [counts[number] for number in sorted(counts)],
+        "detail": "pass",
+        "check_memory": False,
+    }
