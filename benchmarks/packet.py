@@ -6,6 +6,7 @@ machines of the same kind, which vary by a factor of two.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,9 @@ TRAFFIC = {
 """Uniform traffic: a platform, and flits of each NPU in a cycle."""
 RING_BYTES = (1 << 15, 1 << 18, 1 << 24)
 """Messages of a ring all-reduce on Garnet's torus."""
+TORI = {"4x4x4": (4, 4, 4), "8x8": (8, 8)}
+"""Tori on which messages go round all rings with the default preset."""
+TORUS_BYTES = 1 << 16
 
 
 def cpu(action: Callable[[], float]) -> tuple[float, float]:
@@ -74,9 +78,39 @@ def rings(size: int) -> float:
     return flits
 
 
+def torus_rings(sizes: tuple[int, ...]) -> float:
+    """Flits of messages that go round every ring of a torus as a ring all-reduce's do: each NPU passes on what has come.
+
+    Every dimension is at work at the same time, with the default preset.
+    """
+    text = ",".join(map(str, sizes))
+    network = PacketNetwork(PacketOptions(), read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50"))
+    network.begin()
+    strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
+    number, now = 0, 0
+    under_way: dict[int, tuple[int, int, int]] = {}  # message: where it goes, dimension, steps behind it
+    begun = [(npu, d, 2 * (sizes[d] - 1)) for npu in range(math.prod(sizes)) for d in range(len(sizes))]
+    while begun:
+        messages = []
+        for npu, d, steps in begun:
+            place = npu // strides[d] % sizes[d]
+            following = npu + ((place + 1) % sizes[d] - place) * strides[d]
+            under_way[number] = (following, d, steps - 1)
+            messages.append((number, npu, following, TORUS_BYTES, d))
+            number += 1
+        network.inject(now, messages)
+        begun = []
+        while not begun and (delivery := network.advance(None)) is not None:
+            now, arrived = delivery
+            begun = [step for step in (under_way.pop(message) for message in arrived) if step[2] > 0]
+    flits: float = network._core.statistics()["flits"]
+    return flits
+
+
 CASES: dict[str, Callable[[], object]] = {
     **{name: partial(random_traffic, *case) for name, case in TRAFFIC.items()},
     **{f"Garnet torus 2x2x2, messages of {size >> 10} KiB": partial(rings, size) for size in RING_BYTES},
+    **{f"torus {name}, rings with the default preset": partial(torus_rings, sizes) for name, sizes in TORI.items()},
 }
 """What `dev.py bench packet --against REVISION` compares."""
 
@@ -94,6 +128,9 @@ def main() -> None:
             f"{count / seconds / 1e6:.1f}",
             f"Garnet: {count / seconds / GARNET_FLITS:,.0f}",
         )
+    for name, sizes in TORI.items():
+        count, seconds = cpu(partial(torus_rings, sizes))
+        table.add_row(f"torus {name}, rings with the default preset: flits", f"{count / seconds / 1e6:.1f}", "")
     Console(width=120).print(table)
 
 

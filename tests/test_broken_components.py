@@ -172,8 +172,8 @@ def test_a_network_that_keeps_its_contract_passes(check: Check) -> None:
         (Invents, ("message 100001", "never sent")),
         (Early, ("message 1 ", "delivered at 500 ps, before it was sent")),
         (Backwards, ("message 2 ", "after a delivery at")),
-        (Stalls, ("advance answered", "the numbers of one message or more")),
-        (Late, ("advance answered the time 2000",)),
+        (Stalls, ("advance returned", "the numbers of at least one message")),
+        (Late, ("advance returned the time 2000",)),
         (Remembers, ("in a second run",)),
         (Shrinks, ("no less for more",)),
     ],
@@ -239,8 +239,8 @@ def run(engine: str, **components: Any) -> astra_sim.Result:
     [
         (Repeats, "network Repeats: message .* which is not under way: it was never sent, or has arrived before"),
         (Invents, "network Invents: message .* which is not under way"),
-        (Early, r"network Early: advance answered the time -?\d+"),
-        (Backwards, "network Backwards: advance answered the time"),
+        (Early, r"network Early: advance returned the time -?\d+"),
+        (Backwards, "network Backwards: advance returned the time"),
     ],
 )
 def test_a_run_on_such_a_network_is_an_error(engine: str, network: type[Post], words: str) -> None:
@@ -318,7 +318,7 @@ def test_a_run_with_such_bytes_is_an_error(name: str) -> None:
 
 
 def test_a_run_that_sends_too_little_is_an_error_without_pieces_too() -> None:
-    with pytest.raises(AstraError, match="every rank sends 3072 bytes; at least 4096 must be"):
+    with pytest.raises(AstraError, match="every rank sends 3072 bytes; expected at least 4096"):
         run_collective(pairwise(lambda block: block // 2, pieces=False))
     assert run_collective(pairwise(lambda block: block, pieces=False)).finish_ns > 0
 
@@ -575,7 +575,7 @@ def doubled(plan: PhasePlan) -> PhasePlan:
 BROKEN_PLANS = {
     "a phase is left out": (phases(lambda given: given[1:] or given), "does not hold the result"),
     "a phase twice": (phases(lambda given: [*given, given[-1]]), "2 times"),
-    "doubled bytes": (phases(lambda given: [doubled(plan) for plan in given]), "2097152 bytes in all for a collective of 1048576 bytes"),
+    "doubled bytes": (phases(lambda given: [doubled(plan) for plan in given]), "2097152 bytes in total for a collective of 1048576 bytes"),
     "a chunk twice": (lambda chunks: chunks * 2, "2 chunks of 2097152 bytes"),
     "other bytes later": (phases(lambda given: [*given[:1], *map(doubled, given[1:])]), "goes on with"),
     "no phases": (phases(lambda given: ()), "without phases"),
@@ -643,7 +643,7 @@ BROKEN_WORKLOADS = {
         graph(Receive((), shift(1), 64), Send((0,), shift(-1), 64)),
         "cannot finish",
     ),
-    "a group without a member": (graph(collective(group=(1, 3))), "NPU 0 runs it, which is no member"),
+    "a group without a member": (graph(collective(group=(1, 3))), "NPU 0, which runs it, is not a member"),
     "unlike collectives": (
         graph(collective(group=(0, 1, 2, 3, 4, 5, 6, 7)), others=[odd(collective(group=(0, 1, 2, 3, 4, 5, 6, 7), bytes=128))]),
         "collective number 1 of its group",

@@ -119,7 +119,7 @@ def test_messages_without_their_numbers_are_an_error(engine: str) -> None:
         count[0] = 2
         return 0
 
-    assert refused(engine, advance=advance) == "network Broken: advance answered 2 messages without their numbers (NULL)"
+    assert refused(engine, advance=advance) == "network Broken: advance returned 2 messages without their numbers (NULL)"
 
 
 @ENGINES
@@ -130,7 +130,7 @@ def test_a_delivery_in_the_past_is_an_error(engine: str) -> None:
         time[0], numbers[0], count[0] = -5, ctypes.cast(kept, native._NUMBERS), 1
         return 0
 
-    assert "network Broken: advance answered the time -5; " in refused(engine, advance=advance)
+    assert "network Broken: advance returned the time -5; " in refused(engine, advance=advance)
 
 
 @ENGINES
@@ -154,7 +154,7 @@ def test_a_finished_run_survives_the_names_of_statistics(engine: str, names: lis
 
 @ENGINES
 def test_statistics_without_an_array_are_left_out(engine: str) -> None:
-    with pytest.warns(InputWarning, match="network Broken: statistics answered 3 figures without an array"):
+    with pytest.warns(InputWarning, match="network Broken: statistics returned 3 figures without an array"):
         assert simulate(engine, statistics=lambda *_: 3).messages == 24
 
 

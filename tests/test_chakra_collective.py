@@ -168,7 +168,7 @@ def test_computing_on_a_message_is_part_of_handling_it(tmp_path: Path) -> None:
 def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path, ranks: list[list[Node]], words: tuple[str, ...]) -> None:
     with pytest.raises(ScheduleError) as caught:
         make(tmp_path, *ranks)
-    for part in (*words, "a schedule cannot say that"):
+    for part in (*words, "a schedule cannot express that"):
         assert part in said(caught.value)
 
 
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, ranks: list[list[Node]], words: s
 
 def test_traces_are_for_one_number_of_ranks(tmp_path: Path) -> None:
     prefix = write(tmp_path, *ring(3))
-    with pytest.raises(ScheduleError, match=r"chakra cannot do all_reduce on 4 ranks: there are traces .*custom\.0\.et and on for 3 ranks"):
+    with pytest.raises(ScheduleError, match=r"chakra cannot do all_reduce on 4 ranks: the traces from .*custom\.0\.et on are for 3 ranks"):
         custom_collective(Request(Collective.ALL_REDUCE, 4, 1000), CustomCollectiveOptions(prefix=prefix))
 
 

@@ -417,7 +417,7 @@ def test_a_linked_trace_of_pytorch_is_converted_by_mlc_chakra(astra: Astra) -> N
         (("w.txt", "a.toml", "--gzip"), "--gzip has no meaning for a conversion from text to toml"),
         (("w.txt", "a.toml", "--platform", RING), "--platform has no meaning for a conversion from text to toml"),
         (("w.txt", "a.et", "--platform", RING, "--rank", "1"), "--rank has no meaning for a conversion from text to chakra"),
-        (("w.txt", "a.et", "--platform", RING, "--passes", "0"), "passes is 0; it must be at least 1"),
+        (("w.txt", "a.et", "--platform", RING, "--passes", "0"), "passes is 0; expected at least 1"),
         (("w.txt", "a.toml", "--from", "json"), "w.txt:1: not JSON"),
         (("w.txt", "a.toml", "--from", "toml"), "w.txt: "),
         (("w.txt", "a.toml", "--from", "chakra"), "w.txt: "),

@@ -183,15 +183,15 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
 
 @needs_compiled
 @given(st.lists(st.tuples(st.integers(0, 4), times, times, times)))
-def test_uses(parts: list[tuple[int, int, int, int]]) -> None:
-    records = [PhaseStepRecord._make([0, part, *sorted(moments), 0, 0]) for part, *moments in parts]
+def test_uses(steps: list[tuple[int, int, int, int]]) -> None:
+    records = [PhaseStepRecord._make([0, step, *sorted(moments), 0, 0]) for step, *moments in steps]
     columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records
     answers = [uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3, compiled) for compiled in (False, True)]
     seen = [(counts, [(use.spent, list(use.spans.begins), list(use.spans.ends)) for use in uses]) for counts, uses in answers]
     assert seen[0] == seen[1]
-    assert seen[0][0] == [sum(record.part == part for record in records) for part in range(5)]
+    assert seen[0][0] == [sum(record.step == step for record in records) for step in range(5)]
 
 
 @given(st.lists(st.tuples(times, times).map(sorted).map(tuple)))

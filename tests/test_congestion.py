@@ -175,7 +175,7 @@ def test_what_is_sent_together_goes_in_order(compiled: bool) -> None:
 @both
 @pytest.mark.parametrize("message", [(0, 4, 1), (-1, 2, 1), (3, 3, 1), (0, 1, -1)])
 def test_a_message_without_a_way_is_an_error(compiled: bool, message: tuple[int, int, int]) -> None:
-    with pytest.raises(astra_sim.InputError, match="has no way"):
+    with pytest.raises(astra_sim.InputError, match="has no route"):
         network(ring(4), compiled=compiled).inject(0, [Message(0, *message)])
 
 
@@ -370,7 +370,7 @@ def test_a_topology_that_does_not_give_its_links_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("listed", "wrong"),
     [
-        ([(0, 1, 1.0, 1.0)], "no way from NPU 1 to NPU 0"),
+        ([(0, 1, 1.0, 1.0)], "no route from NPU 1 to NPU 0"),
         ([(0, 0, 1.0, 1.0)], "two nodes"),
         ([(0, 1, 0.0, 1.0)], "a bandwidth above 0"),
         ([(0, 1, 1.0, -1.0)], "a latency of at least 0"),

@@ -102,14 +102,14 @@ def test_a_graph_runs_with_and_without_congestion(tmp_path: Path, monkeypatch: p
         ("source,target,bandwidth_gb_per_s\n0,01,1\n", "there is an NPU 01, but no NPU 1"),
         ("source,target,bandwidth_gb_per_s\n0,0,1\n1,0,1\n", r":2: a link from 0 to itself"),
         ("source,target,bandwidth_gb_per_s\n0,1,1\n1,0,2\n", r":3: the link between 1 and 0 is there already"),
-        ("source,target,bandwidth_gb_per_s,both_ways\n0,1,1,false\n", "there is no way from NPU 1 to NPU 0"),
+        ("source,target,bandwidth_gb_per_s,both_ways\n0,1,1,false\n", "there is no route from NPU 1 to NPU 0"),
         ("source,target,bandwidth_gb_per_s\n0,1\n", r":2: 2 cells under 3 headings"),
         ("source,target,bandwidth_gb_per_s\n0,1,fast\n", r":2: bandwidth_gb_per_s: 'fast' is not a number"),
-        ("source,target,bandwidth_gb_per_s\n0,1,0\n", r":2: .*must be more than 0"),
+        ("source,target,bandwidth_gb_per_s\n0,1,0\n", r":2: .*expected more than 0"),
         ("source,target,bandwith\n0,1,1\n", r":2: unknown key 'bandwith'; did you mean"),
         ("source,target\n0,1\n", "exactly one of bandwidth_gb_per_s and bandwidth_gib_per_s"),
         ("source,bandwidth_gb_per_s\n0,1\n", ":2: target is missing"),
-        ("source,target,latency_ns,bandwidth_gb_per_s\n0,1,-1,1\n", r"latency_ns is -1; it must be at least 0"),
+        ("source,target,latency_ns,bandwidth_gb_per_s\n0,1,-1,1\n", r"latency_ns is -1; expected at least 0"),
     ],
 )
 def test_a_graph_that_cannot_be_is_an_error(text: str, wrong: str, tmp_path: Path) -> None:

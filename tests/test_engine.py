@@ -70,7 +70,7 @@ def test_a_collective_ends_its_delay_after_its_last_chunk(make: Make) -> None:
     engine.add_program([Task(COLLECTIVE, 7)], [0], lambda task, now: [[timed(5), timed(5)], [timed(3)]])
     engine.run()
     assert engine.times(0)[1][0] == 17
-    assert [(part.part, part.queued_at, part.started_at, part.ended_at) for part in engine.phase_steps(0)] == [
+    assert [(step.step, step.queued_at, step.started_at, step.ended_at) for step in engine.phase_steps(0)] == [
         (0, 0, 0, 5),
         (1, 5, 5, 10),
         (2, 0, 0, 3),
@@ -155,8 +155,8 @@ def test_a_queue_runs_as_many_chunks_as_it_has_slots(make: Make, slots: int, end
     engine.add_queues([(slots, first_come)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0)]] * 3)
     engine.run()
-    assert [part.ended_at for part in engine.phase_steps(0)] == ends
-    assert [part.queued_at for part in engine.phase_steps(0)] == [0, 0, 0]
+    assert [step.ended_at for step in engine.phase_steps(0)] == ends
+    assert [step.queued_at for step in engine.phase_steps(0)] == [0, 0, 0]
 
 
 def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
@@ -164,7 +164,7 @@ def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
     engine.add_queues([(1, by_priority)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0, priority=p)] for p in (1, 2, 3)])
     engine.run()
-    assert [part.ended_at for part in engine.phase_steps(0)] == [10, 30, 20]
+    assert [step.ended_at for step in engine.phase_steps(0)] == [10, 30, 20]
 
 
 def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_is_given_away(make: Make) -> None:
@@ -173,7 +173,7 @@ def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_i
     first = [timed(10, queue=0, priority=5), timed(10, queue=0, priority=5)]
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [first, [timed(10, queue=0, priority=1)]])
     engine.run()
-    assert [part.started_at for part in engine.phase_steps(0)] == [0, 10, 20]
+    assert [step.started_at for step in engine.phase_steps(0)] == [0, 10, 20]
 
 
 def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
@@ -239,10 +239,10 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     request = Request(Collective.ALL_GATHER, 3, 50)
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, times=2)]), endpoint_ps=10)
     engine.run()
-    (part,) = engine.phase_steps(0)
-    assert part.ended_at == 10 + 2 * (150 + 10)
+    (step,) = engine.phase_steps(0)
+    assert step.ended_at == 10 + 2 * (150 + 10)
     assert engine.messages == 6
-    assert (part.delay_sum, part.received) == (2 * 150, 2)
+    assert (step.delay_sum, step.received) == (2 * 150, 2)
 
 
 def test_reduced_bytes_cost_time_in_memory(make: Make) -> None:

@@ -39,6 +39,7 @@ ONLY_CPP = {
     "Events": {"history", "happened", "histories", "contend", "after", "empty", "forget", "now"},
     "Transport": {"set_table", "messages"},
     "SharedBus": {"call"},
+    "Buses": {"on_call", "now_ns", "call_after"},
     "Phases": {"kinds", "measured", "fill", "end", "on_bus_call"},
     "Chunks": {"has_queues", "queues", "observe"},
     "Collectives": {"chunk_ended"},

@@ -139,7 +139,7 @@ def test_logs_that_would_not_be_written_are_named() -> None:
 
 
 def test_a_topology_name_at_which_1_stops_is_named() -> None:
-    with pytest.warns(InputWarning, match="n.json: topology-name is 'Torus': ASTRA-sim would stop, for it knows 'Hierarchical' alone"):
+    with pytest.warns(InputWarning, match="n.json: topology-name is 'Torus': ASTRA-sim would stop, since it knows only 'Hierarchical'"):
         network_file.read(json.dumps({**NETWORK_1, "topology-name": "Torus"}), "n.json")
 
 
@@ -197,7 +197,7 @@ def test_the_rules_of_a_network_file_that_only_gives_the_platform_are_named(tmp_
     path.write_text(NETWORK_2)
     choice: dict[str, Any] = {"workload": "plugin:collective?bytes=100001", "system": "plugin:astra2?all_reduce=one_ring"}
     meant = astra_sim.simulate(network=path, **choice).finish_ns
-    words = r"n\.yml: the platform alone .*: network.rounding=nanosecond_sum, network.charged_dimension=lowest .--set gives them"
+    words = r"n\.yml: only the platform is taken .*: network.rounding=nanosecond_sum, network.charged_dimension=lowest .--set gives them"
     with pytest.warns(InputWarning, match=words):
         other = astra_sim.simulate(platform=path, **choice).finish_ns
     assert other != meant

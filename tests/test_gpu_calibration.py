@@ -11,11 +11,11 @@ import tomli
 from astra_sim import InputError
 from astra_sim.command.cli import astra
 from astra_sim.compute import Work
+from astra_sim.fitting import minimise
 from astra_sim.shapes import Attention, Gemm
 from astra_sim_compute_gpu.device import read_device
 from astra_sim_compute_gpu.fitting import Measurement, split
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
-from astra_sim_compute_gpu.simplex import minimise
 from click.testing import CliRunner
 
 

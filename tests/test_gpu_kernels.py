@@ -203,7 +203,7 @@ def test_systolic_runs_products_one_after_another_and_refuses_the_rest(shape: Ke
     if isinstance(shape, (Gemm, GroupedGemm)):
         assert model.duration_ns(Work(shape=shape)) == 3 * model.cycles(Gemm(m=128, n=128, k=128))
         return
-    with pytest.raises(MissingWork, match=f"its shape, {shape.kind}, is no product of matrices"):
+    with pytest.raises(MissingWork, match=f"its shape, {shape.kind}, is not a product of matrices"):
         model.duration_ns(Work(shape=shape))
 
 

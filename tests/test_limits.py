@@ -213,7 +213,7 @@ def test_ways_are_the_shortest_and_lead_over_the_lowest_numbers(seed: int) -> No
     ends = draw.sample([(a, b) for a in range(nodes) for b in range(nodes) if a != b], draw.randint(1, nodes * (nodes - 1)))
     right = searched(nodes, destinations, ends)
     if right is None:
-        with pytest.raises(InputError, match="there is no way from NPU"):
+        with pytest.raises(InputError, match="there is no route from NPU"):
             shortest_paths(nodes, destinations, ends, "graph")
     else:
         assert shortest_paths(nodes, destinations, ends, "graph") == right

@@ -34,7 +34,7 @@ def test_local_memory_takes_latency_and_bytes_by_bandwidth() -> None:
     exact = LocalMemory(LocalOptions(bandwidth_bytes_per_ns=3, latency_ns=0.5, rounding="picosecond"))
     assert exact.access_ps(10, False) == 3833
     assert exact.remote_port(5) is None
-    with pytest.raises(InputError, match="10 bytes are read from remote memory, which memory LocalMemory lacks"):
+    with pytest.raises(InputError, match="10 bytes are read from remote memory, which memory LocalMemory does not have"):
         exact.remote_access_ps(10, False)
 
 
@@ -71,7 +71,7 @@ def test_received_data_is_reduced_in_local_memory() -> None:
         ({"arrangement": "per_nod"}, "arrangement is 'per_nod'; did you mean 'per_node'"),
         ({"arrangement": "pool"}, "bandwidth_gb_per_s is missing; the arrangement pool needs it"),
         ({"arrangement": "per_node", "bandwidth_gb_per_s": 1}, "npus_per_node is missing"),
-        ({"bandwidth_gb_per_s": 0}, "bandwidth_gb_per_s is 0; it must be more than 0"),
+        ({"bandwidth_gb_per_s": 0}, "bandwidth_gb_per_s is 0; expected more than 0"),
     ],
 )
 def test_wrong_options_are_errors(options: dict[str, object], message: str) -> None:
@@ -154,7 +154,7 @@ def test_a_write_to_remote_memory_takes_its_time_after_computing() -> None:
 
 
 def test_remote_memory_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match=r"10 bytes are read from remote memory, which memory LocalMemory lacks"):
+    with pytest.raises(InputError, match=r"10 bytes are read from remote memory, which memory LocalMemory does not have"):
         astra_sim.simulate(workload=_layer(compute_ns=0, remote_read_bytes=10), platform=RING)
 
 

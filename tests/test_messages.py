@@ -130,7 +130,8 @@ def test_a_network_that_delivers_nothing_for_ever_is_refused(engine: str) -> Non
     hook = staticmethod(hookimpl(lambda: [Provider("nothing", "-", Nothing)], specname="astra_networks"))
     plugins.register(type("Mine", (), {"astra_networks": hook})(), "mine")
     with pytest.raises(
-        PluginError, match=r"network Nothing: advance answered \(\d+, \[\]\); expected None, or a time and the numbers of one message"
+        PluginError,
+        match=r"network Nothing: advance returned \(\d+, \[\]\); expected None, or a time and the numbers of at least one message",
     ):
         astra_sim.simulate(**RUN, network="plugin:nothing", plugins=plugins, engine=engine)
 

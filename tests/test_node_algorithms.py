@@ -121,15 +121,15 @@ def test_ids_that_no_collective_has_are_named(tmp_path: Path) -> None:
     [
         ("", "nodes.yml: not a YAML mapping; expected the ids of nodes"),
         ("- 3\n", "nodes.yml: not a YAML mapping"),
-        ("3: a\n[4]: b\n", "nodes.yml:2: .* is no id of a node"),
-        ("conv: a\n", "nodes.yml:1: 'conv' is no id of a node"),
-        ("-3: a\n", "nodes.yml:1: '-3' is no id of a node"),
+        ("3: a\n[4]: b\n", "nodes.yml:2: .* is not the id of a node"),
+        ("conv: a\n", "nodes.yml:1: 'conv' is not the id of a node"),
+        ("-3: a\n", "nodes.yml:1: '-3' is not the id of a node"),
         ("3: [a]\n", "nodes.yml:1: node 3 has no path prefix"),
         ("3:\n", "nodes.yml:1: node 3 has no path prefix"),
         ("3: a\n03: b\n", "nodes.yml:2: node 3 is given twice"),
         ("3: 'a\n", "nodes.yml:2: not YAML"),
         ("3: a\x07\n", "nodes.yml: not YAML"),
-        ("a: &x [*x, *x]\n", "nodes.yml:1: 'a' is no id"),
+        ("a: &x [*x, *x]\n", "nodes.yml:1: 'a' is not the id"),
     ],
 )
 def test_a_wrong_file_is_named_with_the_line(tmp_path: Path, text: str, words: str) -> None:
@@ -146,6 +146,6 @@ def test_the_option_takes_ids_and_algorithms(tmp_path: Path) -> None:
     system = {"plugin": "astra2", "splits": 4, "all_reduce": "ring"}
     by_option = astra_sim.simulate(system=system, set=[f"system.node_algorithms.3=chakra?prefix={prefix}"], **choice)
     assert by_option.finish_ns == simulate(tmp_path, nodes=f"3: {prefix}").finish_ns
-    for key, value, words in (("x", "ring", "'x' is no id of a node"), ("3", "rong", "node_algorithms.*rong")):
+    for key, value, words in (("x", "ring", "'x' is not the id of a node"), ("3", "rong", "node_algorithms.*rong")):
         with pytest.raises(InputError, match=words):
             astra_sim.simulate(system={**system, "node_algorithms": {key: value}}, **choice)

@@ -190,7 +190,7 @@ def test_what_takes_a_message_to_no_place_is_an_error() -> None:
         ({"packet_bytes": 16}, "packet_bytes is 16, less than a flit of 256 bytes"),
         ({"vcs": 1}, "the routes of a ring of 5 NPUs need 2 classes of virtual channels; vcs is 1"),
         ({"flow_control": "cut_through", "buffers": 2}, "need room for a packet of 16 flits"),
-        ({"preset": "booksim", "deadlock_freedom": "bubble"}, "takes combined allocation"),
+        ({"preset": "booksim", "deadlock_freedom": "bubble"}, "needs combined allocation"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], words: str) -> None:
@@ -201,7 +201,7 @@ def test_options_that_do_not_go_together(options: dict[str, Any], words: str) ->
 @pytest.mark.parametrize("key", ["vcs", "buffers", "flit_bytes", "packet_bytes", "router_latency", "input_speedup"])
 def test_zeros_are_errors(key: str) -> None:
     options: dict[str, Any] = {key: 0}
-    with pytest.raises(ValueError, match=f"{key} is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match=f"{key} is 0; expected at least 1"):
         PacketOptions(**options)
 
 

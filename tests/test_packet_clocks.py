@@ -196,5 +196,5 @@ def test_garnet_platforms_have_one_clock() -> None:
 
 @pytest.mark.parametrize("clock", [0, -5])
 def test_clocks_are_positive(clock: int) -> None:
-    with pytest.raises(ValueError, match="must be at least 1"):
+    with pytest.raises(ValueError, match="expected at least 1"):
         PacketOptions(router_clock_ps=(1000, clock))

@@ -121,10 +121,10 @@ def test_bad_garnet_files(folder: Path, change: tuple[str, str], words: str) -> 
 @pytest.mark.parametrize(
     ("platform", "network", "words"),
     [
-        (RING, "buffers=0", "buffers is 0; it must be at least 1"),
-        (RING, "vcs=0", "vcs is 0; it must be at least 1"),
+        (RING, "buffers=0", "buffers is 0; expected at least 1"),
+        (RING, "vcs=0", "vcs is 0; expected at least 1"),
         (RING, "packet_bytes=100", "packet_bytes is 100, less than a flit of 256 bytes"),
-        ("plugin:graph?file=links.csv", "vcs=2", "there is no way from NPU"),
+        ("plugin:graph?file=links.csv", "vcs=2", "there is no route from NPU"),
     ],
 )
 def test_bad_configurations(folder: Path, platform: str, network: str, words: str) -> None:

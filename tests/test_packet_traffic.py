@@ -125,7 +125,7 @@ def test_bad_rates_are_errors(text: str) -> None:
         (["--rate", "0.1", "--packet-flits", "0"], "packet_flits is 0"),
         (["--rate", "0.1", "--periods", "0"], "periods is 0"),
         (["--rate", "0.1", "--pattern", "hot_spot", "--hot-node", "99"], "the hot spot is NPU 99"),
-        (["--rate", "0.1", "--network", "plugin:analytical"], "traffic is for the packet network"),
+        (["--rate", "0.1", "--network", "plugin:analytical"], "only the packet network can run traffic"),
         (["--rate", "0.1", "--network", "plugin:packet?preset=booksim&vcs=0"], "vcs is 0"),
         (["--rate", "0.1", "--platform", "plugin:torus3d?npus=8&packages=4"], "traffic"),
     ],

@@ -97,7 +97,7 @@ def test_a_number_of_chips_is_the_shape_that_is_nearest_to_a_cube(shape: str) ->
     [
         ("dgx_1?gpus=4", "gpus is 4; expected 8, for its rings go over all GPUs of a node"),
         ("dgx_h100?gpus=9", "gpus is 9; expected at most 8"),
-        ("dgx_h100?nodes=0", "nodes is 0; it must be at least 1"),
+        ("dgx_h100?nodes=0", "nodes is 0; expected at least 1"),
         ("tpu_v4?shape=4x4", "shape is '4x4'; expected three numbers, such as 4x4x8"),
         ("tpu_v4?shape=4x4x6", "shape is '4x4x6'; expected multiples of 4"),
         ("tpu_v4?shape=0x4x4", "shape is '0x4x4'; expected multiples of 4"),

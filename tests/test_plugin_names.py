@@ -221,7 +221,7 @@ def test_an_unknown_hook_is_told_at_once(install: Callable[..., dict[str, str]],
     done = astra(env, *ARGUMENTS, "--quiet")
     assert done.returncode == 0
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"astra: warning: plugin 'typo' of dist-typo: it implements the hook {hook}, which there is not")
+    assert done.stderr.startswith(f"astra: warning: plugin 'typo' of dist-typo: it implements the hook {hook}, which does not exist")
     assert close in done.stderr
     checked = astra(env, "plugins", "check", "typo")
     assert checked.returncode == 1
@@ -293,7 +293,7 @@ def offers_nothing() -> list[CollectiveProvider]:
 def test_a_warning_comes_once_in_a_process() -> None:
     plugins = Plugins()
     plugins.register(type("Mine", (), {"astra_collective": staticmethod(hookimpl(offers_nothing))})(), "mine")
-    with pytest.warns(InputWarning, match="plugin 'mine': it implements the hook astra_collective, which there is not"):
+    with pytest.warns(InputWarning, match="plugin 'mine': it implements the hook astra_collective, which does not exist"):
         astra_sim.simulate(**RUN, plugins=plugins)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -111,7 +111,7 @@ def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(order: RuleOrder, 
 
 
 def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PhaseStepRecord]:
-    """Three collectives a while apart, each of these jobs, on an engine: when each part was queued, started and ended."""
+    """Three collectives a while apart, each of these jobs, on an engine: when each phase step was queued, started and ended."""
     made = choose_engine(engine)(1)
     made.add_queues([(slots, order)])
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]

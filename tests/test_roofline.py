@@ -101,7 +101,7 @@ def test_the_rule_of_astra_sim_2_cuts_to_nanoseconds() -> None:
             {"peak_tera_ops_per_s": 1, "efficiency_table": [{"operations": 2, "efficiency": 1}, {"operations": 2, "efficiency": 1}]},
             "efficiency_table has operations 2, 2; expected each more than the one before",
         ),
-        ({"peak_tera_ops_per_s": 1, "efficiency_table": [{"operations": 2, "efficiency": 2}]}, "efficiency is 2; it must be at most 1"),
+        ({"peak_tera_ops_per_s": 1, "efficiency_table": [{"operations": 2, "efficiency": 2}]}, "efficiency is 2; expected at most 1"),
     ],
 )
 def test_wrong_options_are_errors(options: dict[str, object], message: str) -> None:

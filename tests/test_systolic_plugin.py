@@ -119,7 +119,7 @@ def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("gemm = { m = 16, n = 128", "gemm = { m = 0, n = 128"), "layers 0: forward: gemm: m is 0; it must be at least 1"),
+        (("gemm = { m = 16, n = 128", "gemm = { m = 0, n = 128"), "layers 0: forward: gemm: m is 0; expected at least 1"),
         (("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 16 }"), "gemm: n is missing"),
         (
             ("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 1, n = 1, k = 1 }, convolution = { input_height = 1 }"),
@@ -154,9 +154,9 @@ def test_wrong_shapes_are_errors(change: tuple[str, str], message: str, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("array_rows=0", "array_rows is 0; it must be at least 1"),
+        ("array_rows=0", "array_rows is 0; expected at least 1"),
         ("dataflow=xs", "dataflow is 'xs'; known: is, os, ws"),
-        ("clock_ghz=0", "clock_ghz is 0; it must be more than 0"),
+        ("clock_ghz=0", "clock_ghz is 0; expected more than 0"),
         ("array_row=4", "unknown key 'array_row'; did you mean 'array_rows'"),
     ],
 )

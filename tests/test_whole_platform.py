@@ -25,7 +25,7 @@ def simulate(loop: str, system: str, **more: Any) -> astra_sim.Result:
 @pytest.mark.parametrize("loop", ["hybrid_data_model", "hybrid_model_data"])
 def test_dimensions_without_the_first_are_an_error(loop: str, system: str, symmetry: bool) -> None:
     """It stands in the place of the first dimension; nothing would be sent in the others."""
-    match = r"operation \d+ .*: one_ring runs over the whole platform, and dimensions \[1\] without the first are involved"
+    match = r"operation \d+ .*: one_ring runs over the whole platform, and only dimensions \[1\] are involved, not dimension 0"
     with pytest.raises(astra_sim.InputError, match=match):
         simulate(loop, system, symmetry=symmetry)
 
@@ -48,5 +48,5 @@ def test_after_algorithms_of_the_first_dimensions() -> None:
         "platform": "plugin:torus?sizes=2,2,4&link_bandwidth_gb_per_s=1&link_latency_ns=100",
         "system": {"plugin": "astra1", "all_reduce": ["ring", "one_ring"]},
     }
-    with pytest.raises(astra_sim.InputError, match=r"one_ring runs .*, and dimensions \[2\] without 1 are involved"):
+    with pytest.raises(astra_sim.InputError, match=r"one_ring runs .*, and only dimensions \[2\] are involved, not dimension 1"):
         astra_sim.simulate(**experiment)

@@ -19,8 +19,9 @@ from typing import Any
 
 import attrs
 from astra_sim.compute import Work
+from astra_sim.fitting import ErrorOf
 from astra_sim.shapes import Attention, Cast, Gemm
-from astra_sim_compute_gpu.fitting import LARGE_OPERATIONS, ErrorOf, Measurement, error_of
+from astra_sim_compute_gpu.fitting import LARGE_OPERATIONS, Measurement, error_over
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
 
 FILE = Path(__file__).parent / "data" / "kernels.jsonl"
@@ -153,7 +154,7 @@ def summary(found: Sequence[Point] | None = None) -> list[Row]:
 
 
 def _error(table: Table, found: Sequence[Point]) -> ErrorOf:
-    return error_of([point.measurement for point in found], functools.partial(simulated_us, table.device))
+    return error_over([point.measurement for point in found], functools.partial(simulated_us, table.device))
 
 
 def markdown(rows: Sequence[Row]) -> list[str]:

@@ -73,11 +73,13 @@ struct PhaseStep {
 
 using Chunk = std::vector<PhaseStep>;
 
-// Parameters of LogGP in nanoseconds.
+// Parameters of LogGP in nanoseconds. `burst` counts the transfers after which a side lets the other go first.
 struct BusOptions {
   std::int64_t latency, overhead, gap;
   double gap_per_byte;
   std::int64_t reduction_delay;
+  double memory_gap_per_byte;  // of the inner bus
+  std::int64_t burst, reduction_overhead;
 };
 
 enum class NetworkKind { delays, events };

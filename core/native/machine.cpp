@@ -52,8 +52,8 @@ ScheduleId Machine::add_schedule(std::vector<LoweredProgram> programs, GroupsId 
   return phases_.add_schedule(std::move(programs), groups);
 }
 
-PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps) {
-  return phases_.add_phase(schedule, queue, together, endpoint_ps);
+PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
+  return phases_.add_phase(schedule, queue, together, endpoint_ps, barrier);
 }
 
 void Machine::observe(NpuId npu) {

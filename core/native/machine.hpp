@@ -43,7 +43,7 @@ class Machine : private ChunkListener {
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
-  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps);
+  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   void observe(NpuId npu);
 
   // Answers; those about one NPU raise std::invalid_argument where it is not observed.

@@ -231,7 +231,8 @@ class Callbacks : public engine::Host {
   Functions functions_;
 };
 
-using BusOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t>;
+// The fields of engine::BusOptions, in order.
+using BusOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t, double, std::int64_t, std::int64_t>;
 
 // A machine that one thread at a time may use. While it runs only its own callbacks may.
 class Machine {
@@ -243,8 +244,7 @@ class Machine {
     options.endpoint_ps = endpoint_ps;
     options.rendezvous = rendezvous;
     if (bus) {
-      const auto& [latency, overhead, gap, gap_per_byte, reduction_delay] = *bus;
-      options.bus = std::make_unique<engine::BusOptions>(engine::BusOptions{latency, overhead, gap, gap_per_byte, reduction_delay});
+      options.bus = std::make_unique<engine::BusOptions>(std::make_from_tuple<engine::BusOptions>(*bus));
     }
     machine_ = std::make_unique<engine::Machine>(std::move(options), callbacks_);
   }
@@ -293,16 +293,18 @@ class Machine {
     return own().add_groups(std::move(npus), count(size, "a group of size"), loop_back);
   }
 
-  // Of each program: starts, rows of actions, what comes after the endpoint, rows of carriages, whether messages are charged in turn.
-  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, Numbers, bool>;
+  // Of each program: starts, rows of actions, what comes after the endpoint, what is reduced on a bus, rows of carriages, whether messages
+  // are charged in turn.
+  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, std::vector<bool>, Numbers, bool>;
 
   engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, std::int64_t groups) {
     std::vector<engine::LoweredProgram> programs;
-    for (const auto& [starts, actions, after_ps, carriages, in_turn] : given) {
+    for (const auto& [starts, actions, after_ps, reduced, carriages, in_turn] : given) {
       engine::LoweredProgram& program = programs.emplace_back();
       program.starts = small(starts);
       program.tokens = small(starts + narrow<std::int64_t>(after_ps.size()));
       program.after_ps = after_ps;
+      program.reduced = reduced;
       program.in_turn = in_turn;
       program.actions.reserve(actions.size() / (sizeof(ActionRow) / sizeof(std::int64_t)));
       for (const ActionRow& row : rows_of<ActionRow>(actions)) program.actions.push_back(row.record());
@@ -311,8 +313,8 @@ class Machine {
     return own().add_schedule(std::move(programs), count(groups, "groups"));
   }
 
-  engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps) {
-    return own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps);
+  engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps, bool barrier) {
+    return own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps, barrier);
   }
 
   nb::tuple times(std::int64_t npu) {

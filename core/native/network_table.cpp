@@ -35,11 +35,11 @@ bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<std::
   std::size_t count = 0;
   if (called("advance", table_->advance, table_->state, until, &time, &answer, &count) != 0) fail("advance");
   if (count == 0) return false;
-  if (!answer) throw NetworkFailure("advance answered " + std::to_string(count) + " messages without their numbers (NULL)");
+  if (!answer) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
   if (time < since || time > until) {
     const std::string right = until == ASTRA_NEVER ? "expected " + std::to_string(since) + " or later"
                                                    : "expected " + std::to_string(since) + " to " + std::to_string(until);
-    throw NetworkFailure("advance answered the time " + std::to_string(time) + "; " + right);
+    throw NetworkFailure("advance returned the time " + std::to_string(time) + "; " + right);
   }
   numbers.assign(answer, answer + count);
   return true;

@@ -9,8 +9,6 @@
 namespace astra::engine {
 namespace {
 
-constexpr std::int64_t kPsPerNs = 1000;
-
 void check_peer(const Peer& peer, std::uint32_t ranks) {
   if (!peer) return;
   if (peer.kind != PeerKind::exclusive_or) {
@@ -50,6 +48,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
       invalid("a program whose tokens do not add up");
     }
     if (has_bus && program.carriages.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
+    if (has_bus && program.reduced.size() != receives) invalid("a program that does not say what is reduced");
     std::uint32_t received = 0;
     for (const Action& action : program.actions) {
       if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
@@ -65,9 +64,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
 }  // namespace
 
 Phases::Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options)
-    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), bus_options_(bus_options) {
-  if (bus_options) buses_.resize(npus);
-}
+    : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), buses_(bus_options, events, *this, npus) {}
 
 GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
   if (size < 1 || members.empty() || members.size() % size) invalid("members that make no groups of one size");
@@ -84,15 +81,15 @@ GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool
 
 ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
   if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
-  check_schedule(programs, groups_[groups].size, bus_options_);
+  check_schedule(programs, groups_[groups].size, buses_.shared());
   schedules_.push_back({std::move(programs), next_id(schedules_), groups_[groups]});
   return schedules_.back().number;
 }
 
-PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps) {
+PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
   if (endpoint_ps < 0) invalid("a negative endpoint delay");
   if (schedule >= schedules_.size()) invalid("a phase of a schedule that does not exist");
-  kinds_.push_back({schedules_[schedule], queue, together, endpoint_ps});
+  kinds_.push_back({schedules_[schedule], queue, together, endpoint_ps, barrier});
   return next_id(kinds_) - 1;
 }
 
@@ -124,7 +121,9 @@ void Phases::fill(RankState& state, PhaseId number, NpuId npu) const {
 PhaseId Phases::happen(PhaseKindId kind) {
   Phase phase;
   phase.kind = &kinds_[kind];
-  phase.open = phase.ending = phase.groups().ranks();
+  const Groups& groups = phase.groups();
+  phase.everywhere.open = phase.ending = groups.ranks();
+  if (phase.kind->barrier && !groups.loop_back) phase.in_groups.assign(groups.ranks() / groups.size, {groups.size});
   return phases_.add(std::move(phase));
 }
 
@@ -145,7 +144,9 @@ Measured Phases::end(PhaseId number, NpuId npu) {
   const Measured measured = rank.measured;
   events_.histories().replace(rank.last_history, 0);
   if (--phase.ending == 0) {
-    events_.histories().replace(phase.history, 0);
+    events_.histories().replace(phase.everywhere.history, 0);
+    for (Ending& ending : phase.in_groups) events_.histories().replace(ending.history, 0);
+    phase.in_groups.clear();
     phase.ranks.reset();
     phases_.release(number);
   }
@@ -187,8 +188,6 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
   phase.offers.erase(found);
   transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.kind->queue, offer.delay);
 }
-
-void Phases::on_bus_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
 
 // -- steps of a rank --------------------------------------------------------------------------------------------------
 
@@ -262,29 +261,17 @@ void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& st
 }
 
 void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
-  Time after_ps = -1;
-  if (receipt != kStart) after_ps = rank.program->after_ps[rank.program->in_turn ? rank.measured.received - 1 : receipt];
-  if (bus_options_) return carry(id, rank, after_ps);
+  const LoweredProgram& program = *rank.program;
+  const std::uint32_t place = program.in_turn ? rank.measured.received - 1 : receipt;
+  const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
+  if (buses_.shared() && !phases_[id.phase].kind->barrier) {
+    const bool reduced = receipt != kStart && program.reduced[place];
+    return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
+  }
   const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
   // The pass through memory, and computing, are scheduled when the endpoint is done.
   events_.push(sum(done, after_ps), rank.npu, TokenReady{id}, done);
-}
-
-void Phases::carry(RankId id, Rank& rank, Time after_ps) {
-  const Carriage& carriage = rank.program->carriages[rank.handled++];
-  SharedBus& bus = bus_of(rank.npu);
-  if (carriage.to_npu) {
-    bus.to_npu(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  } else {
-    bus.to_memory(carriage.bytes, after_ps >= 0, carriage.returned, {id, after_ps});
-  }
-}
-
-SharedBus& Phases::bus_of(NpuId npu) {
-  BusHost& host = *this;
-  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*bus_options_, host, npu);
-  return *buses_[npu];
 }
 
 void Phases::finish(RankId id, const Rank& rank) {
@@ -292,36 +279,24 @@ void Phases::finish(RankId id, const Rank& rank) {
   Histories& histories = events_.histories();
   if (rank.last_token_at == events_.now()) histories.hold(rank.last_history);
   const Histories::Held history(histories, rank.last_token_at == events_.now() ? rank.last_history : histories.make(events_.now()));
-  --phase.open;
-  if (phase.kind->together) return finish_together(phase, history);
+  if (!phase.in_groups.empty()) {
+    const std::uint32_t size = phase.groups().size;
+    return finish_together(phase, phase.in_groups[id.place / size], history, id.place - rank.rank, size);
+  }
+  if (phase.kind->together || phase.kind->barrier) return finish_together(phase, phase.everywhere, history, 0, phase.groups().ranks());
   events_.push_end(events_.now(), rank.npu, StepEnd{rank.step}, history, events_.next_end_order(rank.npu));
 }
 
-void Phases::finish_together(Phase& phase, HistoryId history) {
+void Phases::finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count) {
   Histories& histories = events_.histories();
-  if (phase.finished_at != events_.now() || histories.less(phase.history, history)) histories.replace(phase.history, history);
-  phase.finished_at = events_.now();
-  if (phase.open) return;
-  histories.replace(phase.kind->history, phase.history);
-  for (std::uint32_t place = 0; place < phase.groups().ranks(); ++place) {
+  if (ending.finished_at != events_.now() || histories.less(ending.history, history)) histories.replace(ending.history, history);
+  ending.finished_at = events_.now();
+  if (--ending.open) return;
+  histories.replace(phase.kind->history, ending.history);
+  for (std::uint32_t place = first; place < first + count; ++place) {
     const Rank& each = phase.ranks[place];
-    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, phase.history, each.order);
+    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, ending.history, each.order);
   }
-}
-
-// -- what a shared bus asks -------------------------------------------------------------------------------------------
-
-std::int64_t Phases::now_ns() const { return events_.now() / kPsPerNs; }
-
-void Phases::call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) {
-  Time delay;
-  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
-  events_.push(events_.after(delay), npu, BusCall{npu, call});
-}
-
-void Phases::carried(NpuId npu, const Carried& token) {
-  if (token.after_ps < 0) return on_token(token.rank);
-  events_.push(events_.after(token.after_ps), npu, TokenReady{token.rank});
 }
 
 }  // namespace astra::engine

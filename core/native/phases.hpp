@@ -6,7 +6,8 @@
 // When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes through memory,
 // or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
 //
-// A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself.
+// A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself, or as
+// a barrier on those of a group.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,15 @@ struct PhaseKind {
   std::int32_t queue;
   bool together;
   Time endpoint_ps;
+  bool barrier;
   HistoryId history = 0;
+};
+
+// Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
+struct Ending {
+  std::uint32_t open = 0;
+  Time finished_at = -1;
+  HistoryId history = 0;  // the latest of those that finished last, at finished_at
 };
 
 // One rank of a phase: its program, how far it is, and what it measured.
@@ -75,13 +84,12 @@ struct Offer {
   Time delay;
 };
 
-// A phase that happens: its ranks, and how many of them have not finished. Its ranks are made when something happens to one of them.
+// A phase that happens: its ranks, and those that end together. Its ranks are made when something happens to one of them.
 struct Phase {
   PhaseKind* kind = nullptr;
-  std::uint32_t open = 0;    // ranks that have not finished
   std::uint32_t ending = 0;  // steps that have not ended with it
-  Time finished_at = -1;
-  HistoryId history = 0;  // the latest of those ranks that finished last, at finished_at
+  Ending everywhere;
+  std::vector<Ending> in_groups;  // of a barrier
   std::unique_ptr<Rank[]> ranks;
   std::unordered_map<std::uint64_t, Offer> offers;  // by rank and receipt
 
@@ -89,14 +97,14 @@ struct Phase {
   const Groups& groups() const { return kind->schedule.groups; }
 };
 
-class Phases : private BusHost {
+class Phases : private TokenListener {
  public:
   Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
 
   // These raise std::invalid_argument for what cannot be, and answer with a number.
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
-  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps);
+  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   std::size_t kinds() const { return kinds_.size(); }
 
   // The latest history of the ranks with which a phase ended last; empty where they end each by itself.
@@ -114,7 +122,7 @@ class Phases : private BusHost {
   Measured end(PhaseId phase, NpuId npu);
 
   // A rank has handled a message, or a start.
-  void on_token(RankId id);
+  void on_token(RankId id) override;
   // A message has arrived at its receipt.
   void on_arrival(RankId id, ReceiptId receipt);
   // A receive was posted whose message had arrived.
@@ -122,7 +130,7 @@ class Phases : private BusHost {
   // The request for a message has reached its sender, who sends it as soon as it has it.
   void on_request(RankId id, ReceiptId receipt);
   // The shared bus of an NPU has finished what it did.
-  void on_bus_call(NpuId npu, std::uint32_t call);
+  void on_bus_call(NpuId npu, std::uint32_t call) { buses_.on_call(npu, call); }
 
  private:
   static constexpr ReceiptId kStart = kNone;  // in place of a receipt: a token that a rank has from the start
@@ -141,27 +149,19 @@ class Phases : private BusHost {
   void receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
   // The endpoint makes a token of a message; of a start, where `receipt` is kStart.
   void handle(RankId id, Rank& rank, ReceiptId receipt);
-  // Let the shared bus of an NPU carry a token, which is ready so long `after_ps` that, or (-1) at once.
-  void carry(RankId id, Rank& rank, Time after_ps);
-  SharedBus& bus_of(NpuId npu);
   // A rank has finished in a phase.
   void finish(RankId id, const Rank& rank);
-  void finish_together(Phase& phase, HistoryId history);
-
-  std::int64_t now_ns() const override;
-  void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) override;
-  void carried(NpuId npu, const Carried& token) override;
+  void finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count);
 
   Events& events_;
   Transport& transport_;
   std::uint32_t npus_;
   bool rendezvous_;
-  const BusOptions* bus_options_;  // nullptr where endpoints share no bus
-  std::deque<Groups> groups_;      // what is referred to stays where it is
+  Buses buses_;
+  std::deque<Groups> groups_;  // what is referred to stays where it is
   std::deque<GroupSchedule> schedules_;
   std::deque<PhaseKind> kinds_;
   Pool<Phase> phases_;
-  std::vector<std::unique_ptr<SharedBus>> buses_;  // of each NPU
 };
 
 }  // namespace astra::engine

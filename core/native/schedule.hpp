@@ -60,10 +60,11 @@ struct Carriage {
 struct LoweredProgram {
   std::vector<Action> actions;
   std::vector<Time> after_ps;       // for each receive what comes when its endpoint is done: memory and computing; -1: nothing
-  std::vector<Carriage> carriages;  // only where there is a bus
+  std::vector<bool> reduced;        // for each receive whether its data is added to what is there; only where there is a bus
+  std::vector<Carriage> carriages;  // of each token; only where there is a bus
   std::int32_t starts = 0;
   std::int32_t tokens = 0;
-  bool in_turn = false;  // after_ps is for the messages in the order in which they come
+  bool in_turn = false;  // after_ps and reduced are for the messages in the order in which they come
 };
 
 }  // namespace astra::engine

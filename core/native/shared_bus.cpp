@@ -1,17 +1,18 @@
 #include "shared_bus.hpp"
 
+#include "errors.hpp"
+
 namespace astra::engine {
 namespace {
 
-constexpr int kBurst = 8;  // transfers a side may send before it lets the other side go first
-constexpr double kInnerGapPerByte = 0.0038;
+constexpr std::int64_t kPsPerNs = 1000;
 
 // Whole nanoseconds, as many as fit.
 std::int64_t whole(double nanoseconds) { return nanoseconds < 9e18 ? narrow<std::int64_t>(nanoseconds) : INT64_MAX; }
 
 }  // namespace
 
-SharedBus::SharedBus(const BusOptions& options, BusHost& host, NpuId npu) : options_(options), host_(host), npu_(npu) {}
+SharedBus::SharedBus(const BusOptions& options, Buses& buses, NpuId npu) : options_(options), buses_(buses), npu_(npu) {}
 
 void SharedBus::to_memory(std::int64_t bytes, bool reduced, bool returned, const Carried& token) {
   request(0, transfers_.add({bytes, reduced, returned, Then::done, 0, token}));
@@ -50,10 +51,10 @@ void SharedBus::attempt(std::uint32_t number) {
   Side& side = sides_[number];
   if (side.state != kFree || side.sends.empty()) return;
   Side& partner = sides_[number ^ 1];
-  if (side.burst > kBurst && !partner.sends.empty() && partner.burst <= kBurst) return attempt(number ^ 1);
+  if (side.burst > options_.burst && !partner.sends.empty() && partner.burst <= options_.burst) return attempt(number ^ 1);
   std::int64_t wait = options_.overhead;
   if (side.previous == kSending) {
-    const std::int64_t since = host_.now_ns() - side.last_end;
+    const std::int64_t since = buses_.now_ns() - side.last_end;
     wait = options_.overhead + since > options_.gap ? options_.overhead : options_.gap - since;
   }
   const std::uint32_t transfer = side.sends.front();
@@ -67,7 +68,7 @@ void SharedBus::attempt(std::uint32_t number) {
 
 void SharedBus::sent(std::uint32_t number) {
   Side& side = sides_[number];
-  side.last_end = host_.now_ns();
+  side.last_end = buses_.now_ns();
   side.previous = side.state;
   side.state = kFree;
   ++side.burst;
@@ -88,7 +89,7 @@ void SharedBus::receive(std::uint32_t number, std::uint32_t transfer, std::int64
 
 void SharedBus::received(std::uint32_t number) {
   Side& side = sides_[number];
-  side.last_end = host_.now_ns();
+  side.last_end = buses_.now_ns();
   side.previous = side.state;
   if (side.receives.size() == 1) side.state = kFree;
   const std::uint32_t transfer = side.receives.front();
@@ -129,7 +130,7 @@ void SharedBus::then(std::uint32_t side, std::uint32_t transfer, Then what) {
 void SharedBus::finished(std::uint32_t number) {
   const Transfer transfer = transfers_[number];
   transfers_.release(number);
-  if (transfer.then == Then::done) return host_.carried(npu_, transfer.token);
+  if (transfer.then == Then::done) return buses_.carried(npu_, transfer.token);
   if (transfer.then == Then::join) return join(0, transfer.owner);
   then(0, transfer.owner, transfer.then);
   attempt(0);
@@ -144,7 +145,8 @@ void SharedBus::start_reduction(std::uint32_t number) {
   Side& side = sides_[number];
   if (side.reducing || side.reductions.empty()) return;
   side.reducing = true;
-  call_after(transfers_[side.reductions.front()].bytes / 100 * options_.reduction_delay + 50, number, kReduced);
+  const std::int64_t bytes = transfers_[side.reductions.front()].bytes;
+  call_after(bytes / 100 * options_.reduction_delay + options_.reduction_overhead, number, kReduced);
 }
 
 void SharedBus::reduced(std::uint32_t number) {
@@ -158,9 +160,41 @@ void SharedBus::reduced(std::uint32_t number) {
 }
 
 void SharedBus::call_after(std::int64_t nanoseconds, std::uint32_t side, Call what) {
-  host_.call_after(nanoseconds, npu_, side * 3 + what);
+  buses_.call_after(nanoseconds, npu_, side * 3 + what);
 }
 
-double SharedBus::gap_per_byte(std::uint32_t side) const { return side < 2 ? options_.gap_per_byte : kInnerGapPerByte; }
+double SharedBus::gap_per_byte(std::uint32_t side) const { return side < 2 ? options_.gap_per_byte : options_.memory_gap_per_byte; }
+
+// -- the buses of all NPUs --------------------------------------------------------------------------------------------
+
+Buses::Buses(const BusOptions* options, Events& events, TokenListener& listener, std::uint32_t npus)
+    : options_(options), events_(events), listener_(listener), buses_(options ? npus : 0) {}
+
+void Buses::carry(NpuId npu, const Carriage& carriage, bool reduced, const Carried& token) {
+  SharedBus& bus = bus_of(npu);
+  if (carriage.to_npu) {
+    bus.to_npu(carriage.bytes, reduced, carriage.returned, token);
+  } else {
+    bus.to_memory(carriage.bytes, reduced, carriage.returned, token);
+  }
+}
+
+std::int64_t Buses::now_ns() const { return events_.now() / kPsPerNs; }
+
+void Buses::call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) {
+  Time delay;
+  if (__builtin_mul_overflow(nanoseconds, kPsPerNs, &delay)) throw TooLong();
+  events_.push(events_.after(delay), npu, BusCall{npu, call});
+}
+
+void Buses::carried(NpuId npu, const Carried& token) {
+  if (token.after_ps < 0) return listener_.on_token(token.rank);
+  events_.push(events_.after(token.after_ps), npu, TokenReady{token.rank});
+}
+
+SharedBus& Buses::bus_of(NpuId npu) {
+  if (!buses_[npu]) buses_[npu] = std::make_unique<SharedBus>(*options_, *this, npu);
+  return *buses_[npu];
+}
 
 }  // namespace astra::engine

@@ -4,14 +4,18 @@
 // a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
 // A transfer is sent when the side is free: it waits for the overhead, and for the gap after what the side sent before, takes its bytes
 // times the gap per byte, and arrives a latency and an overhead later. There it may be reduced, and may come back.
+// A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and says when a token has been carried.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
+#include "events.hpp"
 #include "ids.hpp"
 #include "interface.hpp"
+#include "schedule.hpp"
 
 namespace astra::engine {
 
@@ -21,27 +25,18 @@ struct Carried {
   Time after_ps;
 };
 
-// What a bus needs of its surroundings.
-class BusHost {
- public:
-  virtual ~BusHost() = default;
-  virtual std::int64_t now_ns() const = 0;
-  // Call the bus of an NPU after so many nanoseconds.
-  virtual void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call) = 0;
-  // A token has been carried.
-  virtual void carried(NpuId npu, const Carried& token) = 0;
-};
+class Buses;
 
 // The bus of one NPU, and within it the bus between its NPU side and local memory.
 class SharedBus {
  public:
-  SharedBus(const BusOptions& options, BusHost& host, NpuId npu);
+  SharedBus(const BusOptions& options, Buses& buses, NpuId npu);
 
   // Move bytes from the NPU side to the memory side. There they are reduced, or come back (`returned`), or are done with.
   void to_memory(std::int64_t bytes, bool reduced, bool returned, const Carried& token);
   // Move bytes from the memory side to the NPU side.
   void to_npu(std::int64_t bytes, bool reduced, bool returned, const Carried& token);
-  // Something happens that `BusHost::call_after` was asked for.
+  // Something happens that `Buses::call_after` was asked for.
   void call(std::uint32_t number);
 
  private:
@@ -63,7 +58,7 @@ class SharedBus {
   struct Side {
     State state = kFree, previous = kFree;
     std::int64_t last_end = 0;
-    int burst = 0;
+    std::int64_t burst = 0;  // transfers sent since the last one came in
     std::deque<std::uint32_t> sends, receives, reductions;
     bool reducing = false;
   };
@@ -91,10 +86,44 @@ class SharedBus {
   double gap_per_byte(std::uint32_t side) const;
 
   BusOptions options_;
-  BusHost& host_;
+  Buses& buses_;
   NpuId npu_;
   Side sides_[4];
   Pool<Transfer> transfers_;
+};
+
+// Hears of tokens that a bus has carried and that nothing follows.
+class TokenListener {
+ public:
+  virtual ~TokenListener() = default;
+  virtual void on_token(RankId rank) = 0;
+};
+
+// The shared buses of all NPUs, each made when it is first used.
+class Buses {
+ public:
+  // There are none where `options` is nullptr.
+  Buses(const BusOptions* options, Events& events, TokenListener& listener, std::uint32_t npus);
+
+  // Whether endpoints share a bus.
+  bool shared() const { return options_ != nullptr; }
+  // Let the bus of an NPU carry a token, and at the other end reduce it or not.
+  void carry(NpuId npu, const Carriage& carriage, bool reduced, const Carried& token);
+  // The bus of an NPU has finished what it did.
+  void on_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
+  std::int64_t now_ns() const;
+  // Call the bus of an NPU after so many nanoseconds.
+  void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call);
+  // A token has been carried: what follows it begins, or it counts at once.
+  void carried(NpuId npu, const Carried& token);
+
+ private:
+  SharedBus& bus_of(NpuId npu);
+
+  const BusOptions* options_;
+  Events& events_;
+  TokenListener& listener_;
+  std::vector<std::unique_ptr<SharedBus>> buses_;  // of each NPU
 };
 
 }  // namespace astra::engine

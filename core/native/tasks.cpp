@@ -103,22 +103,35 @@ std::vector<std::uint32_t> Units::ready() const {
   return tasks;
 }
 
+// -- ports ------------------------------------------------------------------------------------------------------------
+
+bool Ports::add(const std::vector<std::int64_t>& ports, std::size_t npus) {
+  if (ports.size() != npus) invalid("ports that are not one for each NPU");
+  for (const std::int64_t port : ports) {
+    if (port < -1 || port >= narrow<std::int64_t>(npus)) invalid("port " + std::to_string(port));
+  }
+  port_of_ = ports;
+  free_at_.assign(npus, 0);
+  std::vector<std::int64_t> used;
+  std::copy_if(ports.begin(), ports.end(), std::back_inserter(used), [](std::int64_t port) { return port >= 0; });
+  std::sort(used.begin(), used.end());
+  return std::adjacent_find(used.begin(), used.end()) != used.end();
+}
+
+Time Ports::use(NpuId npu, Time now, Time delay) {
+  if (port_of_.empty() || port_of_[npu] < 0) return sum(now, delay);
+  Time& free_at = at(free_at_, port_of_[npu]);
+  return free_at = sum(std::max(now, free_at), delay);
+}
+
 // -- building ---------------------------------------------------------------------------------------------------------
 
 Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus)
     : events_(events), collectives_(collectives), point_to_point_(point_to_point), npus_(npus), records_(npus) {}
 
 bool Tasks::add_ports(const std::vector<std::int64_t>& ports) {
-  if (started_ || ports.size() != npus_.size()) invalid("a port for each NPU is given, before the run");
-  for (const std::int64_t port : ports) {
-    if (port < -1 || port >= narrow<std::int64_t>(npus_.size())) invalid("port " + std::to_string(port));
-  }
-  ports_ = ports;
-  port_free_at_.assign(ports.size(), 0);
-  std::vector<std::int64_t> used;
-  std::copy_if(ports.begin(), ports.end(), std::back_inserter(used), [](std::int64_t port) { return port >= 0; });
-  std::sort(used.begin(), used.end());
-  return std::adjacent_find(used.begin(), used.end()) != used.end();
+  if (started_) invalid("ports are given before the run");
+  return ports_.add(ports, npus_.size());
 }
 
 void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) {
@@ -281,11 +294,7 @@ void Tasks::begin(TaskId task) {
     if (record && kind.kind == TaskKind::send) record->sends.push_back({task.number, events_.now()});
     return point_to_point_.begin(task, kind, order);
   }
-  Time end = events_.after(delay);
-  if (kind.kind == TaskKind::access && !ports_.empty() && ports_[task.npu] >= 0) {
-    Time& free_at = at(port_free_at_, ports_[task.npu]);
-    end = free_at = sum(std::max(events_.now(), free_at), delay);
-  }
+  const Time end = kind.kind == TaskKind::access ? ports_.use(task.npu, events_.now(), delay) : events_.after(delay);
   const Histories::Held history(events_.histories(), events_.histories().make(events_.now()));
   events_.push_end(end, task.npu, TaskEnd{task}, history, order);
 }

@@ -68,6 +68,19 @@ class Units {
   std::vector<std::uint32_t> ready_[kUnits + 1];  // heaps of the numbers of tasks
 };
 
+// The ports through which NPUs access memory. NPUs that have the same port use it one after another.
+class Ports {
+ public:
+  // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
+  bool add(const std::vector<std::int64_t>& ports, std::size_t npus);
+  // An NPU uses its port for so long, from now on or when it is free. Returns when that ends. Raises TooLong.
+  Time use(NpuId npu, Time now, Time delay);
+
+ private:
+  std::vector<std::int64_t> port_of_;  // of each NPU, or nothing where there are none
+  std::vector<Time> free_at_;
+};
+
 class Tasks {
  public:
   Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus);
@@ -141,8 +154,7 @@ class Tasks {
   std::vector<TaskRun> tasks_;
   std::vector<Units> units_;
   Observed<Record> records_;
-  std::vector<std::int64_t> ports_;  // of each NPU, or nothing where there are none
-  std::vector<Time> port_free_at_;
+  Ports ports_;
 };
 
 }  // namespace astra::engine

@@ -98,7 +98,7 @@ def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
     """
     messages = size = 0
     assert isinstance(result._details, _RunDetails)
-    for record in result._details._trace.phases:
+    for record in result._details._run.phases:
         if not isinstance(record.plan.logical, Group):
             count, amount = _of_phase(record.plan)
             groups = components.platform.npus // record.plan.logical.size

@@ -221,7 +221,10 @@ class Graph:
             sent, received = (random.choice([0, 0, 1, None]) for _ in range(2))
             steps_of[source].append(send(rank(destination), size, after=sent))
             reduced, returned = random.random() < 0.3, random.random() < 0.2
-            steps_of[destination].append(receive(rank(source), size, after=received, reduce=reduced, returned=returned))
+            computing = random.choice([0, 0, 0, 7])
+            steps_of[destination].append(
+                receive(rank(source), size, after=received, reduce=reduced, returned=returned, compute_ps=computing)
+            )
         starts = random.choice([0, 1, 1, 2])
         programs = [RankProgram(tuple(steps), starts) for steps in steps_of]
         if any(not steps for steps in steps_of):  # a program needs a step to say how large its tokens are

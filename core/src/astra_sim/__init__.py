@@ -62,6 +62,8 @@ PUBLIC_MODULES = (
     "units",
     "rows",
     "files",
+    "collective_tables",
+    "fitting",
     "reports",
     "toml_text",
     "function_table",

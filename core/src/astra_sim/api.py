@@ -62,7 +62,7 @@ def simulate(
     if not isinstance(experiment, (Experiment, type(None))):
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
-        raise InputError(f"set is {set!r}; expected a list of texts such as 'system.splits=8'")
+        raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
@@ -92,7 +92,7 @@ def _without_collection() -> Iterator[None]:
 
 def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:
     """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
-    trace = simulate_graph(
+    record = simulate_graph(
         components.graph,
         components.system,
         components.network,
@@ -101,4 +101,4 @@ def run_components(components: Components, name: str, started: float, progress: 
         components.run.engine,
         progress,
     )
-    return make_result(name, components, trace, time.perf_counter() - started)
+    return make_result(name, components, record, time.perf_counter() - started)

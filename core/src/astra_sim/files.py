@@ -36,7 +36,7 @@ def read_text(path: str) -> str:
     except (OSError, ValueError) as error:
         raise InputError(f"{path!r}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path}: more than {MAX_FILE_BYTES} bytes are too many for an input file")
+        raise InputError(f"{path}: the file has more than {MAX_FILE_BYTES} bytes, the most that an input file may have")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -181,7 +181,7 @@ def _naming(path: FilePath) -> Iterator[None]:
 def _checked(path: FilePath) -> FilePath:
     """The path. Raises RunError where it cannot be one."""
     if "\0" in os.fspath(path):
-        raise RunError(f"cannot write {os.fspath(path)!r}: a zero byte in a name")
+        raise RunError(f"cannot write {os.fspath(path)!r}: a file name cannot contain a zero byte")
     return path
 
 

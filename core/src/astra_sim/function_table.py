@@ -115,7 +115,7 @@ class FunctionTable:
         status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count))
         self._check(status != 0, "advance")
         if count.value and not numbers:
-            raise self._failure(f"advance answered {count.value} messages without their numbers (NULL)")
+            raise self._failure(f"advance returned {count.value} messages without their numbers (NULL)")
         return (time.value, numbers[: count.value]) if count.value else None
 
     def next_event(self) -> int | None:
@@ -130,7 +130,7 @@ class FunctionTable:
         array = ctypes.POINTER(_Statistic)()
         count = self._table.statistics(self._table.state, ctypes.byref(array))
         if count and not array:
-            warn(str(self._failure(f"statistics answered {count} figures without an array (NULL); they are left out")))
+            warn(str(self._failure(f"statistics returned {count} figures without an array (NULL); they are left out")))
             return {}
         figures: dict[str, float] = {}
         for number in range(count):

@@ -298,7 +298,7 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
     for program in graph.others:
         for npu in program.npus:
             if not 0 < npu < npus or npu in elsewhere:
-                raise ValueError(f"NPU {npu} of {npus} has another program than NPU 0; each of the others may have one, once")
+                raise ValueError(f"a program of its own is given to NPU {npu}; expected NPUs 1 to {npus - 1}, each at most once")
             elsewhere.add(npu)
     like_npu_0 = (npu for npu in range(npus) if npu not in elsewhere)
     for operations, running in ((graph.operations, like_npu_0), *((program.operations, program.npus) for program in graph.others)):
@@ -325,7 +325,7 @@ def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, .
     if stranger is not None:
         members, number = next((group, number) for group, number in groups.items() if stranger not in group)
         where = f"operation {first_like(operations, number)} is a collective of the group {list(members)}"
-        raise ValueError(f"{where}, and NPU {stranger} runs it, which is no member")
+        raise ValueError(f"{where}, and NPU {stranger}, which runs it, is not a member")
 
 
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:

@@ -19,7 +19,7 @@ class Memory(abc.ABC):
     def remote_access_ps(self, size: int, write: bool) -> int:
         """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError where there is none."""
         raise InputError(
-            f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} lacks"
+            f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} does not have"
         )
 
     def remote_port(self, npu: int) -> int | None:

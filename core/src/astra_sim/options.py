@@ -57,11 +57,11 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     if metadata["choices"] is not None and value not in metadata["choices"]:
         raise ValueError(f"{name} is {value!r}; {suggestion(str(value), metadata['choices'])}")
     if metadata["minimum"] is not None and value < metadata["minimum"]:
-        raise ValueError(f"{name} is {value!r}; it must be at least {metadata['minimum']}")
+        raise ValueError(f"{name} is {value!r}; expected at least {metadata['minimum']}")
     if metadata["maximum"] is not None and value > metadata["maximum"]:
-        raise ValueError(f"{name} is {value!r}; it must be at most {metadata['maximum']}")
+        raise ValueError(f"{name} is {value!r}; expected at most {metadata['maximum']}")
     if metadata["above"] is not None and not value > metadata["above"]:
-        raise ValueError(f"{name} is {value!r}; it must be more than {metadata['above']}")
+        raise ValueError(f"{name} is {value!r}; expected more than {metadata['above']}")
 
 
 @attrs.frozen

@@ -5,6 +5,8 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -84,22 +86,59 @@ class LogicalDimension:
     physical: int | None
     name: str = attrs.field(default="", eq=False)
 
-    def group(self, npu: int) -> range:
+    def group(self, npu: int) -> Sequence[int]:
         """The NPUs of the group to which `npu` belongs, in rank order."""
         first = npu - self.index(npu) * self.stride
         return range(first, first + self.size * self.stride, self.stride)
 
-    def groups(self, npus: int) -> list[range]:
+    def groups(self, npus: int) -> list[Sequence[int]]:
         """All groups of a platform of `npus` NPUs."""
         return self.groups_among(range(npus))
 
-    def groups_among(self, npus: Iterable[int]) -> list[range]:
+    def groups_among(self, npus: Iterable[int]) -> list[Sequence[int]]:
         """The groups whose first ranks are among some NPUs."""
         return [self.group(npu) for npu in npus if not self.index(npu)]
 
     def index(self, npu: int) -> int:
         """The rank of `npu` in its group."""
         return npu // self.stride % self.size
+
+
+@attrs.frozen
+class LogicalProduct(LogicalDimension):
+    """Several logical dimensions as one, whose ranks do not lie a stride apart: of those of its `parts` the first varies fastest."""
+
+    parts: tuple[LogicalDimension, ...] = ()
+
+    def group(self, npu: int) -> Sequence[int]:
+        """The NPUs of the group to which `npu` belongs, in rank order."""
+        first = npu - sum(part.index(npu) * part.stride for part in self.parts)
+        members = [first]
+        for part in self.parts:
+            members = [npu + place * part.stride for place in range(part.size) for npu in members]
+        return tuple(members)
+
+    def index(self, npu: int) -> int:
+        """The rank of `npu` in its group."""
+        rank, ranks = 0, 1
+        for part in self.parts:
+            rank, ranks = rank + part.index(npu) * ranks, ranks * part.size
+        return rank
+
+
+def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
+    """Logical dimensions, one at least, as one: the NPUs that differ in them alone are a group."""
+    parts: list[LogicalDimension] = []
+    for dimension in sorted(dimensions, key=lambda dimension: dimension.stride):
+        last = parts[-1] if parts else None
+        if last is not None and dimension.stride == last.stride * last.size:
+            physical = last.physical if last.physical == dimension.physical else None
+            parts[-1] = LogicalDimension(last.size * dimension.size, last.stride, physical)
+        else:
+            parts.append(dimension)
+    if len(parts) == 1:
+        return parts[0]
+    return LogicalProduct(math.prod(part.size for part in parts), parts[0].stride, None, parts=tuple(parts))
 
 
 @attrs.frozen
@@ -125,6 +164,27 @@ class Group:
     def index(self, npu: int) -> int:
         """The rank of `npu`. Raises ValueError where it is no member."""
         return self.members.index(npu)
+
+
+class GroupShape(NamedTuple):
+    """How the ranks of a group lie on a platform.
+
+    `blocks[d]` says in how many blocks of the d innermost dimensions they lie: `blocks[0]` are the ranks, `blocks[1]` the nodes (units
+    of the innermost dimension), and the last, the platform, is 1. `per_node` are the ranks in that node of the group that has the fewest.
+    """
+
+    blocks: tuple[int, ...]
+    per_node: int
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.blocks[0]
+
+    @property
+    def nodes(self) -> int:
+        """In how many nodes they lie."""
+        return self.blocks[1]
 
 
 @attrs.frozen
@@ -206,12 +266,29 @@ class Platform:
             covered *= dimension.size
         return logical, len(logical)
 
-    def distinct_groups(self, dimension: LogicalDimension) -> Sequence[range]:
+    def shape(self, logical: LogicalDimension | Group) -> GroupShape:
+        """How groups of a logical dimension lie, or a group does.
+
+        It is one for all groups of a dimension. Where they lie differently it is that of a group in the most nodes, and of these of one
+        with the fewest ranks in a node.
+        """
+        blocks = (*self.strides, self.npus)
+        if isinstance(logical, Group):
+            return _shape_of(logical.members, blocks)
+        parts = logical.parts if isinstance(logical, LogicalProduct) else (logical,)
+        counts = [[_blocks_along(part, block) for part in parts] for block in blocks]
+        if any(None in count for count in counts):
+            shapes = {_shape_of(members, blocks) for members in logical.groups(self.npus)}
+            return max(shapes, key=lambda shape: (shape.blocks[1:], -shape.per_node))
+        along = tuple(math.prod(number or 1 for number in count) for count in counts)
+        return GroupShape(along, along[0] // along[1])
+
+    def distinct_groups(self, dimension: LogicalDimension) -> list[Sequence[int]]:
         """Groups that together have every route: those at all offsets within a split physical dimension."""
         if dimension.physical is None:
             return [dimension.group(0)]
         stride, size = self.strides[dimension.physical], self.dimensions[dimension.physical].size
-        groups = {dimension.group(offset * stride).start: dimension.group(offset * stride) for offset in range(size)}
+        groups = {dimension.group(offset * stride)[0]: dimension.group(offset * stride) for offset in range(size)}
         return list(groups.values())
 
 
@@ -226,6 +303,23 @@ class Preset:
     dimensions: tuple[Mapping[str, Any], ...]
     name: str
     device: str = ""
+
+
+def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:
+    """In how many blocks of so many NPUs each group of a dimension lies; None where that is not the same for all of them."""
+    span = dimension.size * dimension.stride
+    if block % span == 0:
+        return 1
+    if dimension.stride % block == 0:
+        return dimension.size
+    if span % block == 0 and block % dimension.stride == 0:
+        return span // block
+    return None
+
+
+def _shape_of(members: Sequence[int], blocks: Sequence[int]) -> GroupShape:
+    per_node = Counter(npu // blocks[1] for npu in members)
+    return GroupShape(tuple(len({npu // block for npu in members}) for block in blocks), min(per_node.values()))
 
 
 def bytes_per_ns(gib_per_s: float) -> float:

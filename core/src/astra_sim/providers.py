@@ -138,7 +138,7 @@ class FileFormat:
         what = f"file format {self.name!r}"
         read = call(what, load(self.read, what), text, path)
         if not isinstance(read, dict) or not all(isinstance(table, dict) for table in read.values()):
-            raise PluginError(f"{what} answered {read!r}, which is not a table of sections")
+            raise PluginError(f"{what} returned {read!r}, which is not a table of sections")
         return read
 
 

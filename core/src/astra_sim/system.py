@@ -9,6 +9,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
+from typing import NamedTuple
 
 import attrs
 
@@ -25,6 +26,7 @@ __all__ = [
     "Job",
     "Order",
     "PhasePlan",
+    "Place",
     "QueuePlan",
     "Rule",
     "RuleOrder",
@@ -41,6 +43,9 @@ class PhasePlan:
     `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
     `queue` counts over all queues of an NPU. `bytes` is what each rank holds before the phase. `endpoint_ps` is the endpoint delay
     (picoseconds) where it is not the system's.
+
+    A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long
+    after the last of them has begun it. Then `counted` has the messages whose bytes count.
     """
 
     dimension: int
@@ -50,6 +55,7 @@ class PhasePlan:
     schedule: Schedule
     queue: int
     endpoint_ps: int | None = None
+    counted: Schedule | None = None
 
 
 @attrs.define(slots=True)
@@ -58,6 +64,13 @@ class ChunkPlan:
 
     priority: int | None
     phases: tuple[PhasePlan, ...]
+
+
+class Place(NamedTuple):
+    """Where a whole collective takes its turn: the queue, counted over all queues of an NPU (-1: in none), and its priority there."""
+
+    queue: int
+    priority: int | None
 
 
 @attrs.frozen
@@ -110,7 +123,7 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     sizes = [chunk.phases[0].bytes for chunk in chunks]
     most = max(size + (max(sizes) - 1 if len(sizes) > 1 else 0), len(sizes) * npus)
     if sizes and not size <= sum(sizes) <= most:
-        raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in all for a collective of {size} bytes")
+        raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in total for a collective of {size} bytes")
 
 
 class SystemSession(abc.ABC):
@@ -128,6 +141,14 @@ class SystemSession(abc.ABC):
 
         Called once per collective, in order of issue; of collectives that repeat, once for all.
         """
+
+    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+        """Where a collective that the network prices takes its turn, as one chunk with one phase on the ranks of `logical`.
+
+        `dimension` is the first of the program's dimensions that it involves; a group counts as the first of all. Called in place of
+        `issue`, when that would be. Raises InputError where the system refuses the collective.
+        """
+        return Place(-1, None)
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether collectives like this one (in all but name and what they wait for) get the same chunks, whenever they are issued."""

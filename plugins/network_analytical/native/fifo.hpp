@@ -35,7 +35,7 @@ class Fifo {
       if (std::min(sent.source, sent.destination) < 0 || std::max(sent.source, sent.destination) >= map_.npus() ||
           sent.source == sent.destination || sent.bytes < 0) {
         error_ = "a message of " + std::to_string(sent.bytes) + " bytes from NPU " + std::to_string(sent.source) + " to NPU " +
-                 std::to_string(sent.destination) + " has no way";
+                 std::to_string(sent.destination) + " has no route";
         return -1;
       }
       const std::int32_t slot = take_slot();

@@ -16,21 +16,20 @@ constexpr std::size_t kMostEntries = 1 << 22;  // larger tables would take long,
 // The traffic of a table, and changes of it one destination at a time.
 class Balance {
  public:
-  Balance(const RoutingTables& shape, int dimension, std::vector<std::uint16_t>& table, const std::vector<int>& distance)
-      : shape_(shape),
-        size_(at(shape.sizes, dimension)),
+  // Of a dimension with `size` positions: the table, which changes, and the cost of the links still to cross. By router, the NPUs that send
+  // from it; a flit takes its time on the wires in cycles of `clock_ps`.
+  Balance(const std::vector<RouterSpec>& routers, const std::vector<ChannelSpec>& channels, const std::vector<int>& sources,
+          std::int64_t clock_ps, int size, std::vector<std::uint16_t>& table, const std::vector<int>& distance)
+      : routers_(routers),
+        channels_(channels),
+        sources_(sources),
+        size_(size),
         table_(table),
         distance_(distance),
-        load_(shape.channel.size()),
-        sources_(shape.router.size()),
-        flow_(shape.router.size()),
-        cost_(shape.router.size()),
-        weight_(shape.channel.size()) {
-    for (int r : shape.node_router) ++at(sources_, r);
-    for (std::size_t c = 0; c < weight_.size(); ++c) {
-      const Span& flit = shape.channel[c].flit_time;
-      weight_[c] = static_cast<double>(flit.cycles) + static_cast<double>(flit.ps) / static_cast<double>(shape.rules.clock_ps);
-    }
+        load_(channels.size()),
+        flow_(routers.size()),
+        cost_(routers.size()) {
+    for (const ChannelSpec& spec : channels) weight_.push_back(spec.flit_time.in_cycles(clock_ps));
   }
 
   // Adds (or takes away, with `sign` -1) what all NPUs send to a destination.
@@ -39,9 +38,9 @@ class Balance {
     std::fill(flow_.begin(), flow_.end(), 0.0);
     for (auto r = nearest_.rbegin(); r != nearest_.rend(); ++r) {
       const double flow = at(flow_, *r) + at(sources_, *r);
-      const int c = at(shape_.router, *r).outputs[place(*r, wanted)];
+      const int c = at(routers_, *r).outputs[place(*r, wanted)];
       at(load_, c) += sign * flow;
-      at(flow_, at(shape_.channel, c).sink) += flow;
+      at(flow_, at(channels_, c).sink) += flow;
     }
   }
 
@@ -73,8 +72,8 @@ class Balance {
     std::fill(cost_.begin(), cost_.end(), 0.0);
     for (int r : nearest_) {
       auto cost_through = [&](std::size_t output) {
-        const std::size_t c = index(at(shape_.router, r).outputs[output]);
-        return load_[c] * weight_[c] * weight_[c] + at(cost_, shape_.channel[c].sink);
+        const std::size_t c = index(at(routers_, r).outputs[output]);
+        return load_[c] * weight_[c] * weight_[c] + at(cost_, channels_[c].sink);
       };
       std::size_t best = place(r, wanted);
       double least = cost_through(best);
@@ -87,7 +86,7 @@ class Balance {
       at(cost_, r) = least;
       changed = changed || best != place(r, wanted);
       std::uint16_t& entry = at(table_, r * size_ + wanted);
-      entry = static_cast<std::uint16_t>((entry & ~RoutingTables::kPlace) | best);
+      entry = narrow<std::uint16_t>((entry & ~RoutingTables::kPlace) | best);
     }
     return changed;
   }
@@ -95,7 +94,7 @@ class Balance {
   // Routers from which there is a way to a position, by distance.
   void sort(int wanted) {
     nearest_.clear();
-    for (int r = 0; r < shape_.routers(); ++r) {
+    for (int r = 0; r < count_of(routers_); ++r) {
       if (far(r, wanted) > 0) nearest_.push_back(r);
     }
     std::stable_sort(nearest_.begin(), nearest_.end(), [&](int a, int b) { return far(a, wanted) < far(b, wanted); });
@@ -134,12 +133,13 @@ class Balance {
   int far(int r, int wanted) const { return at(distance_, r * size_ + wanted); }
   std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & RoutingTables::kPlace; }
 
-  const RoutingTables& shape_;
+  const std::vector<RouterSpec>& routers_;
+  const std::vector<ChannelSpec>& channels_;
+  const std::vector<int>& sources_;  // by router: NPUs
   int size_;
   std::vector<std::uint16_t>& table_;
   const std::vector<int>& distance_;
   std::vector<double> load_;  // by channel: pairs of NPUs
-  std::vector<int> sources_;  // by router: NPUs
   std::vector<double> flow_;  // by router: pairs of the destination at hand
   std::vector<double> cost_;
   std::vector<double> weight_;  // by channel: cycles of a flit
@@ -153,12 +153,14 @@ void RoutingTables::balance(int d, std::vector<std::uint16_t>& table) const {
   if (!choices || table.size() > kMostEntries) return;
   const int size = at(sizes, d);
   auto each_way = [&](int r, int wanted, auto visit) { each_shortest(d, r, wanted, visit); };
+  std::vector<int> sources(router.size());
+  for (int r : node_router) ++at(sources, r);
   std::vector<std::uint16_t> other = table;
-  Balance by_digits(*this, d, table, at(distance_, d));
+  Balance by_digits(router, channel, sources, rules.clock_ps, size, table, at(distance_, d));
   for (int wanted = 0; wanted < size; ++wanted) by_digits.add(wanted, 1);
   if (!by_digits.improve(each_way)) return;
 
-  Balance in_turn(*this, d, other, at(distance_, d));
+  Balance in_turn(router, channel, sources, rules.clock_ps, size, other, at(distance_, d));
   for (int wanted = 0; wanted < size; ++wanted) {
     in_turn.sort(wanted);
     in_turn.choose(wanted, each_way);

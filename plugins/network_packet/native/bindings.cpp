@@ -150,13 +150,13 @@ nb::dict statistics(const Network& network) {
   for (std::size_t number = 0; number < network.domains(); ++number) {
     const Statistics figures = network.statistics(number);
     const Shape& shape = network.shape(number);
-    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(static_cast<int>(i));
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += figures.total(narrow<int>(i));
     for (int c = 0; c < shape.channels(); ++c) {
       const ChannelSpec& spec = at(shape.channel, c);
-      channels.append(nb::make_tuple(
-          number, at(shape.name, c), spec.dimension, spec.source, spec.sink, figures.of(c, Statistics::kChannelFlits),
-          figures.of(c, Statistics::kChannelPackets), figures.of(c, Statistics::kChannelWaiting),
-          static_cast<double>(spec.flit_time.cycles) + static_cast<double>(spec.flit_time.ps) / static_cast<double>(network.clock_ps())));
+      channels.append(nb::make_tuple(number, at(shape.name, c), spec.dimension, spec.source, spec.sink,
+                                     figures.of(c, Statistics::kChannelFlits), figures.of(c, Statistics::kChannelPackets),
+                                     figures.of(c, Statistics::kChannelWaiting),
+                                     real(spec.flit_time.cycles) + real(spec.flit_time.ps) / real(network.clock_ps())));
     }
   }
   auto histogram = [&](int from) { return std::vector<std::int64_t>(totals.begin() + from, totals.begin() + from + Statistics::kBuckets); };

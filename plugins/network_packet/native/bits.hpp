@@ -1,9 +1,13 @@
 // Sets of small numbers, one bit each.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -11,11 +15,14 @@ inline void set_bit(std::uint64_t* words, int number) { words[number >> 6] |= 1U
 inline void clear_bit(std::uint64_t* words, int number) { words[number >> 6] &= ~(1ULL << (number & 63)); }
 inline bool has_bit(const std::uint64_t* words, int number) { return (words[number >> 6] >> (number & 63) & 1) != 0; }
 
+// The lowest number in a word of a set.
+inline int bit_number(std::size_t word, std::uint64_t bits) { return narrow<int>(word * 64) + std::countr_zero(bits); }
+
 // Calls visit(number) for each number of a set, ascending. What is added meanwhile may or may not be visited.
 template <class Visit>
-void each_bit(const std::uint64_t* words, std::size_t count, Visit visit) {
+[[gnu::always_inline]] inline void each_bit(const std::uint64_t* words, std::size_t count, Visit visit) {
   for (std::size_t word = 0; word < count; ++word) {
-    for (std::uint64_t rest = words[word]; rest != 0; rest &= rest - 1) visit(static_cast<int>(word * 64) + std::countr_zero(rest));
+    for (std::uint64_t rest = words[word]; rest != 0; rest &= rest - 1) visit(bit_number(word, rest));
   }
 }
 
@@ -37,5 +44,32 @@ inline int next_round(std::uint64_t bits, int first) {
   const std::uint64_t behind = bits & (~0ULL << first);
   return std::countr_zero(behind != 0 ? behind : bits);
 }
+
+// A set of small numbers for each of a row of owners.
+class BitSets {
+ public:
+  // A set for one owner more, of numbers below `end`.
+  void append(int end) {
+    words_.resize(words_.size() + index(end + 63) / 64);
+    first_.push_back(words_.size());
+  }
+
+  std::uint64_t* operator[](int owner) { return words_.data() + at(first_, owner); }
+  const std::uint64_t* operator[](int owner) const { return words_.data() + at(first_, owner); }
+  // Words of an owner's set.
+  std::size_t width(int owner) const { return at(first_, owner + 1) - at(first_, owner); }
+  bool any(int owner) const {
+    const std::uint64_t* const words = (*this)[owner];
+    return std::any_of(words, words + width(owner), [](std::uint64_t word) { return word != 0; });
+  }
+  template <class Visit>
+  [[gnu::always_inline]] void each(int owner, Visit visit) const {
+    each_bit((*this)[owner], width(owner), visit);
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+  std::vector<std::size_t> first_{0};  // by owner and past the last: its first word
+};
 
 }  // namespace astra::packet

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "bits.hpp"
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -16,26 +18,25 @@ class Calendar {
  public:
   // `units` are numbered from 0; nothing is scheduled `horizon` cycles or more ahead.
   Calendar(int units, Cycle horizon)
-      : words_(static_cast<std::size_t>(units + 63) / 64),
-        slots_(std::max<std::size_t>(64, std::bit_ceil(static_cast<std::size_t>(horizon) + 1))),
+      : words_(index(units + 63) / 64),
+        slots_(std::max<std::size_t>(64, std::bit_ceil(index(horizon) + 1))),
         bits_(words_ * slots_),
         occupied_(slots_ / 64) {}
 
   void add(int unit, Cycle time) {
-    const std::size_t slot = static_cast<std::size_t>(time) & (slots_ - 1);
-    bits_[slot * words_ + static_cast<std::size_t>(unit) / 64] |= 1ULL << (unit % 64);
+    const std::size_t slot = slot_of(time);
+    set_bit(&bits_[slot * words_], unit);
     occupied_[slot / 64] |= 1ULL << (slot % 64);
   }
 
   // The first cycle from `from` on for which something is scheduled, or kNever.
   Cycle next(Cycle from) const {
-    const std::size_t start = static_cast<std::size_t>(from) & (slots_ - 1);
+    const std::size_t start = slot_of(from);
     std::size_t word = start / 64;
     std::uint64_t bits = occupied_[word] & (~0ULL << (start % 64));
     for (std::size_t looked = 0; looked <= occupied_.size(); ++looked) {
       if (bits != 0) {
-        const std::size_t slot = word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
-        return from + static_cast<Cycle>((slot - start) & (slots_ - 1));
+        return from + wide((index(bit_number(word, bits)) - start) & (slots_ - 1));
       }
       word = word + 1 == occupied_.size() ? 0 : word + 1;
       bits = occupied_[word];
@@ -45,21 +46,18 @@ class Calendar {
 
   // Calls visit(unit) for what is scheduled for `time`, in order of unit, and forgets it.
   template <class Visit>
-  void take(Cycle time, Visit visit) {
-    const std::size_t slot = static_cast<std::size_t>(time) & (slots_ - 1);
+  [[gnu::always_inline]] void take(Cycle time, Visit visit) {
+    const std::size_t slot = slot_of(time);
     std::uint64_t* const bits = &bits_[slot * words_];
     occupied_[slot / 64] &= ~(1ULL << (slot % 64));
     for (std::size_t word = 0; word < words_; ++word) {
-      for (std::uint64_t rest = std::exchange(bits[word], 0); rest != 0; rest &= rest - 1) {
-        visit(static_cast<int>(word * 64) + std::countr_zero(rest));
-      }
+      for (std::uint64_t rest = std::exchange(bits[word], 0); rest != 0; rest &= rest - 1) visit(bit_number(word, rest));
     }
   }
 
   // Moves everything `cycles` later.
   void shift(Cycle cycles) {
-    const std::size_t by = static_cast<std::size_t>(cycles) & (slots_ - 1);
-    std::rotate(bits_.begin(), bits_.end() - static_cast<std::ptrdiff_t>(by * words_), bits_.end());
+    std::rotate(bits_.begin(), bits_.end() - wide(slot_of(cycles) * words_), bits_.end());
     std::fill(occupied_.begin(), occupied_.end(), 0);
     for (std::size_t slot = 0; slot < slots_; ++slot) {
       for (std::size_t word = 0; word < words_; ++word) {
@@ -69,6 +67,8 @@ class Calendar {
   }
 
  private:
+  std::size_t slot_of(Cycle time) const { return index(time) & (slots_ - 1); }
+
   std::size_t words_;
   std::size_t slots_;
   std::vector<std::uint64_t> bits_;

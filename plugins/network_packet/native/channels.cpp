@@ -44,11 +44,16 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       channels_(shape.link.size()),
       wires_(shape.link.size()) {
   credits_.assign(index(shape.all_vcs), shape.rules.buffers);
-  idle_.resize(index(shape.all_words));
   for (int c = 0; c < shape.channels(); ++c) {
+    idle_.append(shape.vc_count(c));
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
-    const int parts = static_cast<int>(at(shape.channel, c).flit_time.cycles);
-    if (shape.rules.credit_parts && parts > 1) at(wires_, c).parts.emplace(parts, shape.vc_count(c));
+    const int sender = link(c).source;
+    const int handling = shape.is_router(sender) ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
+    at(channels_, c).handling = narrow<std::int32_t>(clock.cycles_of(sender, handling));
+    const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
+    if (!shape.rules.credit_parts || parts <= 1) continue;
+    at(wires_, c).parts.emplace(parts, shape.vc_count(c));
+    parts_somewhere_ = true;
   }
 }
 
@@ -70,15 +75,10 @@ void Channels::send_flit(int c, Flit flit, Cycle takes) {
   if (way.dimension >= 0) statistics_->add(Statistics::kFlitHops, 1);
 }
 
-Cycle Channels::handling(int sender) const {
-  const Rules& rules = shape_->rules;
-  return clock_->cycles_of(sender, shape_->is_router(sender) ? rules.credit_delay : rules.interface_credit_delay);
-}
-
 void Channels::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
   Channel& channel = at(channels_, c);
   const Link& way = link(c);
-  const Cycle handled = handling(way.source);
+  const Cycle handled = channel.handling;
   Cycle usable = clock_->edge(way.source, takes + way.delay) + handled;
   if (way.delay < 0) {
     const ChannelSpec& spec = at(shape_->channel, c);
@@ -128,18 +128,20 @@ void Channels::take_parts(int c, Cycle now) {
   });
 }
 
-void Channels::take_credits(int c, Cycle now) {
+void Channels::take_due_credits(int c, Cycle now) {
   Channel& channel = at(channels_, c);
-  if (shape_->rules.credit_parts && at(wires_, c).parts) take_parts(c, now);
+  if (parts_somewhere_ && at(wires_, c).parts) take_parts(c, now);
   if (channel.credit_due > now) return;
-  const int source = link(c).source;
-  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  const Link& way = link(c);
+  const bool calls = calls_->matters() && shape_->is_router(way.source);
+  const bool frees = shape_->rules.wait_for_tail_credit;
+  std::int32_t* const counts = &at(credits_, way.vc_base);
   RingBuffer<Credit>& credits = channel.credits;
   do {
     const Credit& credit = credits.front();
     ++counts[credit.vc];
-    if (calls_->matters() && shape_->is_router(source)) calls_->call(source, c, credit.time - shape_->rules.credit_delay);
-    if (credit.frees && shape_->rules.wait_for_tail_credit) free_vc(c, credit.vc);
+    if (calls) calls_->call(way.source, c, credit.time - shape_->rules.credit_delay);
+    if (credit.frees && frees) free_vc(c, credit.vc);
     credits.pop();
   } while (!credits.empty() && credits.front().time <= now);
   channel.credit_due = credits.empty() ? kNever : credits.front().time;
@@ -200,8 +202,7 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
     const Wires& wires = at(wires_, c);
     snapshot.future(wires.free);
     snapshot.future(wires.credit_free);
-    snapshot.put(channel.sender_waits | static_cast<std::int64_t>(channel.flits.size()) << 1 |
-                 static_cast<std::int64_t>(channel.credits.size()) << 32);
+    snapshot.put(channel.sender_waits | wide(channel.flits.size()) << 1 | wide(channel.credits.size()) << 32);
     for (std::uint32_t i = 0; i < channel.flits.size(); ++i) messages.snapshot_flit(snapshot, channel.flits[i], turn);
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
       snapshot.time(channel.credits[i].time);
@@ -233,7 +234,7 @@ void Channels::shift(Cycle later) {
 
 void Channels::turn(int c, const VcTurn& turn) {
   Channel& channel = at(channels_, c);
-  auto move = [&](std::uint16_t& vc) { vc = static_cast<std::uint16_t>(turn.back(vc)); };
+  auto move = [&](std::uint16_t& vc) { vc = narrow<std::uint16_t>(turn.back(vc)); };
   for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
   std::vector<bool> idle_before;

@@ -37,16 +37,18 @@ class Channels {
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
   // Credits that can be used by cycle `now` count from now on.
-  void take_credits(int c, Cycle now);
+  void take_credits(int c, Cycle now) {
+    if (parts_somewhere_ || at(channels_, c).credit_due <= now) take_due_credits(c, now);
+  }
   // Wakes the sender when a credit comes.
   void wait_for_credit(int c);
 
-  int credits(int c, int vc) const { return at(credits_, shape_->vc_index(c, vc)); }
-  void use_credit(int c, int vc) { --at(credits_, shape_->vc_index(c, vc)); }
+  int credits(int c, int vc) const { return at(credits_, link(c).vc_base + vc); }
+  void use_credit(int c, int vc) { --at(credits_, link(c).vc_base + vc); }
   // Virtual channels that are not given to a packet, as a bit set.
-  const std::uint64_t* idle(int c) const { return &at(idle_, link(c).bit_base); }
-  void give_vc(int c, int vc) { clear_bit(&at(idle_, link(c).bit_base), vc); }
-  void free_vc(int c, int vc) { set_bit(&at(idle_, link(c).bit_base), vc); }
+  const std::uint64_t* idle(int c) const { return idle_[c]; }
+  void give_vc(int c, int vc) { clear_bit(idle_[c], vc); }
+  void free_vc(int c, int vc) { set_bit(idle_[c], vc); }
   // Free places at the end of the channel, an idle virtual channel counting twice: what adaptive routing goes by.
   std::int64_t free_places(int c) const;
   // Whether a credit has come that can be used in cycle `usable` first.
@@ -71,6 +73,7 @@ class Channels {
     RingBuffer<Flit> flits;
     RingBuffer<Credit> credits;
     Cycle credit_due = kNever;  // when the first credit can be used
+    std::int32_t handling = 0;  // cycles in which the sender handles a credit
     bool sender_waits = false;  // wake the sender when a credit comes
   };
   // The wires of a channel that is narrower than a flit.
@@ -81,8 +84,8 @@ class Channels {
   };
 
   const Link& link(int c) const { return at(links_, c); }
-  // Cycles in which the sender of a channel handles a credit.
-  Cycle handling(int sender) const;
+  // The same where a credit is due, or parts of credits may have become one.
+  void take_due_credits(int c, Cycle now);
   // Credits of which the last part leaves up to cycle `now` are on their way.
   void take_parts(int c, Cycle now);
   // Whether a credit that the receiver gives back in cycle `now` comes to the serializer, a cycle later, before the wires take their part
@@ -97,7 +100,8 @@ class Channels {
   std::vector<Channel> channels_;
   std::vector<Wires> wires_;
   std::vector<std::int32_t> credits_;  // by virtual channel
-  std::vector<std::uint64_t> idle_;    // bit sets of virtual channels, by channel
+  BitSets idle_;                       // virtual channels, by channel
+  bool parts_somewhere_ = false;       // a channel has credits in parts
 };
 
 template <class Receive>

@@ -6,15 +6,27 @@ namespace astra::packet {
 
 CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs,
                                  Messages& messages, RouteComputation& routes)
-    : shape_(shape), clock_(clock), calls_(calls), channels_(channels), inputs_(inputs), messages_(messages), routes_(routes) {
+    : shape_(shape),
+      clock_(clock),
+      calls_(calls),
+      channels_(channels),
+      inputs_(inputs),
+      messages_(messages),
+      routes_(routes),
+      links_(shape.link) {
   if (shape.rules.allocation != Allocation::combined) return;
   int ports = 0;
+  std::size_t inputs_of_one = 0;
   for (const RouterSpec& spec : shape.router) {
     routers_.emplace_back();
     routers_.back().inputs.resize(spec.inputs.size());
     routers_.back().outputs.resize(index(spec.output_ports));
+    busy_.append(count_of(spec.inputs));
     ports = std::max(ports, spec.output_ports);
+    inputs_of_one = std::max(inputs_of_one, spec.inputs.size());
   }
+  for (int c = 0; c < shape.channels(); ++c) occupied_.append(shape.vc_count(c));
+  requests_.reserve(inputs_of_one);
   best_.assign(index(ports), -1);
 }
 
@@ -22,18 +34,20 @@ void CombinedRouters::run(int r, Cycle now) {
   const RouterSpec& spec = at(shape_->router, r);
   Router& router = at(routers_, r);
   requests_.clear();
-  for (int input = 0; input < static_cast<int>(spec.inputs.size()); ++input) {
+  const Cycle arrived_by = now - clock_->cycles_of(r, shape_->rules.router_latency - 1);
+  busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
-    if (!inputs_->has_flits(in)) continue;
-    const int vc = choose_vc(r, input, now);
-    if (vc < 0) continue;
+    find_candidates(in, arrived_by);
+    if (candidates_.empty()) return;
+    const int vc = choose_vc(in, at(router.inputs, input), now);
+    if (vc < 0) return;
     const int port = inputs_->vc(in, vc).out_port;
-    int distance = at(shape_->link, in).sink_port - at(router.outputs, port).pointer;
+    int distance = at(links_, in).sink_port - at(router.outputs, port).pointer;
     if (distance < 0) distance += spec.input_ports;
     requests_.push_back({port, in, vc, distance});
-  }
+  });
   if (requests_.empty()) return;
-  for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
+  for (int i = 0; i < count_of(requests_); ++i) {
     const Request& request = at(requests_, i);
     int& best = at(best_, request.output);
     if (best >= 0) at(router.outputs, request.output).chose_at = now;
@@ -48,16 +62,16 @@ void CombinedRouters::run(int r, Cycle now) {
     pointer = pointer + 1 == spec.input_ports ? 0 : pointer + 1;
     InputVc& vc = inputs_->vc(won.input, won.vc);
     if (vc.out_vc < 0) {
-      vc.out_vc = static_cast<std::int16_t>(idle_vc(won.input, vc));
+      vc.out_vc = narrow<std::int16_t>(idle_vc(won.input, vc));
       channels_->give_vc(vc.out, vc.out_vc);
     }
-    inputs_->forward(won.input, won.vc, now);
+    cross(won.input, won.vc, now);
   }
   clock_->wake(r, now + 1);
 }
 
 void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
-  const int r = at(shape_->link, c).sink;
+  const int r = at(links_, c).sink;
   const int latency = shape_->rules.router_latency;
   InputVc& vc = inputs_->vc(c, flit.vc);
   if (flit.head) {
@@ -71,30 +85,35 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
     if (latency > 2) calls_->enter_pipeline(r, now + latency - 1);
   }
   inputs_->push(c, flit);
+  set_bit(occupied_[c], flit.vc);
+  set_bit(busy_[r], at(links_, c).sink_place);
   clock_->wake(r, now + clock_->cycles_of(r, latency - 1));
+}
+
+void CombinedRouters::cross(int c, int number, Cycle now) {
+  inputs_->forward(c, number, now);
+  if (!inputs_->vc(c, number).buffer.empty()) return;
+  clear_bit(occupied_[c], number);
+  if (!occupied_.any(c)) clear_bit(busy_[at(links_, c).sink], at(links_, c).sink_place);
 }
 
 void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
   candidates_.clear();
-  inputs_->each_occupied(c, [&](int number) {
-    const InputVc& vc = inputs_->vc(c, number);
+  const InputVc* const vcs = &inputs_->vc(c, 0);
+  occupied_.each(c, [&](int number) {
+    const InputVc& vc = vcs[number];
+    auto same_way = [&](const Candidate& other) { return other.out == vc.out && other.first_vc == vc.first_vc; };
+    const auto other = std::find_if(candidates_.begin(), candidates_.end(), same_way);
+    if (other != candidates_.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
-    for (Candidate& other : candidates_) {
-      if (other.out == vc.out && other.first_vc == vc.first_vc) {
-        if (vc.since < other.since) other = {vc.out, vc.first_vc, number, vc.since};
-        return;
-      }
-    }
-    candidates_.push_back({vc.out, vc.first_vc, number, vc.since});
+    const Candidate found{vc.out, vc.first_vc, number, vc.since};
+    other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
   });
 }
 
-int CombinedRouters::choose_vc(int r, int input, Cycle now) {
-  const int c = at(at(shape_->router, r).inputs, input);
+int CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle now) {
   const Rules& rules = shape_->rules;
   const int all = rules.vnets * rules.vcs;
-  Arbiter& arbiter = at(at(routers_, r).inputs, input);
-  find_candidates(c, now - clock_->cycles_of(r, rules.router_latency - 1));
   int chosen = -1;
   int nearest = all;
   int choices = 0;
@@ -107,7 +126,7 @@ int CombinedRouters::choose_vc(int r, int input, Cycle now) {
       continue;
     }
     ++choices;
-    int distance = at(shape_->link, c).first_vnet * rules.vcs + candidate.vc - arbiter.pointer;
+    int distance = at(links_, c).first_vnet * rules.vcs + candidate.vc - arbiter.pointer;
     if (distance < 0) distance += all;
     if (distance < nearest) {
       nearest = distance;
@@ -120,11 +139,11 @@ int CombinedRouters::choose_vc(int r, int input, Cycle now) {
 }
 
 int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
-  const Link& out = at(shape_->link, vc.out);
+  const Link& out = at(links_, vc.out);
   const std::uint64_t* const idle = channels_->idle(vc.out);
   const int lowest = next_bit(idle, vc.first_vc, vc.end_vc);
   // With bubbles, who enters a ring leaves one buffer in it free.
-  const bool enters = shape_->rules.bubble && out.ring && at(shape_->link, in).dimension != out.dimension;
+  const bool enters = shape_->rules.bubble && out.ring && at(links_, in).dimension != out.dimension;
   return enters && lowest >= 0 && next_bit(idle, lowest + 1, vc.end_vc) < 0 ? -1 : lowest;
 }
 
@@ -154,7 +173,7 @@ bool CombinedRouters::same_choices(const std::vector<int>& before, Cycle since) 
 }
 
 bool CombinedRouters::chose(int c, Cycle since) const {
-  const Link& link = at(shape_->link, c);
+  const Link& link = at(links_, c);
   return at(at(routers_, link.sink).inputs, link.sink_place).chose_at > since;
 }
 
@@ -164,8 +183,15 @@ void CombinedRouters::repeat(const std::vector<int>& before, std::int64_t count)
   each_arbiter(routers_, [&](std::size_t r, Arbiter& arbiter, bool of_input) {
     const int range = of_input ? vcs : shape_->router[r].input_ports;
     const std::int64_t step = (arbiter.pointer - *next++ + range) % range;
-    arbiter.pointer = static_cast<int>((arbiter.pointer + step * (count % range)) % range);
+    arbiter.pointer = narrow<int>((arbiter.pointer + step * (count % range)) % range);
   });
+}
+
+void CombinedRouters::turn(int c, const VcTurn& turn) {
+  if (routers_.empty()) return;
+  for (int number = 0; number < turn.count; ++number) {
+    (inputs_->vc(c, number).buffer.empty() ? clear_bit : set_bit)(occupied_[c], number);
+  }
 }
 
 }  // namespace astra::packet

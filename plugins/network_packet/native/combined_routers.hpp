@@ -5,8 +5,10 @@
 // ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "bits.hpp"
 #include "call_order.hpp"
 #include "channels.hpp"
 #include "clock.hpp"
@@ -29,6 +31,8 @@ class CombinedRouters {
   void run(int router, Cycle now);
   void receive(int c, const Flit& flit, Cycle now);
 
+  bool has_flits(int router) const { return busy_.any(router); }
+
   // Round-robin pointers of all routers.
   std::vector<int> pointers() const;
   // Pointers that had no choice to make after cycle `since` have had no effect. The others are the same as before.
@@ -37,6 +41,8 @@ class CombinedRouters {
   bool chose(int c, Cycle since) const;
   // Pointers go on `count` times as they did since they were `before`: by some steps, round.
   void repeat(const std::vector<int>& before, std::int64_t count);
+  // Everything in the virtual channels of a channel has gone over to those that `turn` counts them as.
+  void turn(int c, const VcTurn& turn);
 
  private:
   // An arbiter that takes turns: where to start, and when it last had a choice, so that this mattered.
@@ -63,10 +69,13 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
-  // The virtual channel that an input port sends to the switch, or -1. Its pointer moves on by one when there is one.
-  int choose_vc(int router, int input, Cycle now);
+  // Of the candidates, the virtual channel that the input port at the end of channel `c` sends to the switch, or -1. The arbiter's pointer
+  // moves on by one when there is one.
+  int choose_vc(int c, Arbiter& arbiter, Cycle now);
   // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
   void find_candidates(int c, Cycle arrived_by);
+  // The first flit of a virtual channel crosses the switch.
+  void cross(int c, int number, Cycle now);
   // The lowest idle virtual channel that a head may take, or -1.
   int idle_vc(int in, const InputVc& vc) const;
   template <class Routers, class Visit>
@@ -79,7 +88,10 @@ class CombinedRouters {
   Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;
   Neighbour<RouteComputation> routes_;
+  std::span<const Link> links_;
   std::vector<Router> routers_;
+  BitSets occupied_;  // virtual channels that hold flits, by channel
+  BitSets busy_;      // inputs that hold flits, by router
 
   // Scratch of a router's cycle.
   std::vector<Request> requests_;

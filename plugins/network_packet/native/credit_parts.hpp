@@ -72,7 +72,7 @@ class CreditParts {
   template <class Put>
   void each(Cycle now, Put put) const {
     put(last_ >= now ? last_ - now : -1);
-    put(static_cast<std::int64_t>(heap_.size()));
+    put(wide(heap_.size()));
     for (const Part& part : heap_) put((part.time - now) * 131072 + part.vc * 2 + part.frees);
     for (const Track& track : tracks_) put(track.count);
     if (heap_.empty()) return;

@@ -10,14 +10,14 @@ namespace astra::packet {
 std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs) {
   std::map<int, std::pair<int, int>> waits;  // channel: the channel it waits for, flits it holds
   for (int c = 0; c < shape.channels(); ++c) {
-    inputs.each_occupied(c, [&](int number) {
+    for (int number = 0; number < shape.vc_count(c); ++number) {
       const InputVc& vc = inputs.vc(c, number);
-      if (vc.out < 0) return;
+      if (vc.buffer.empty() || vc.out < 0) continue;
       const bool blocked = vc.out_vc < 0 || channels.credits(vc.out, vc.out_vc) == 0;
       auto& entry = waits[c];
       if (blocked) entry.first = vc.out;
-      entry.second += static_cast<int>(vc.buffer.size());
-    });
+      entry.second += count_of(vc.buffer);
+    }
   }
   auto line = [&](int c) {
     const auto& [next, flits] = waits.at(c);

@@ -18,7 +18,7 @@ bool has_circle(const Graph& graph) {
   enum class Seen : std::uint8_t { no, on_path, done };
   std::vector<Seen> seen(graph.size(), Seen::no);
   std::vector<std::pair<int, std::size_t>> path;  // vertex, and the next of its followers to look at
-  for (int start = 0; start < static_cast<int>(graph.size()); ++start) {
+  for (int start = 0; start < count_of(graph); ++start) {
     if (at(seen, start) != Seen::no) continue;
     at(seen, start) = Seen::on_path;
     path.emplace_back(start, 0);
@@ -57,7 +57,7 @@ void RoutingTables::each_way(int d, int r, int wanted, Visit visit) const {
 void RoutingTables::make_classes() {
   classes_.assign(sizes.size(), 1);
   if (rules.vc_classes == VcClasses::none && !rules.bubble) return;
-  for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+  for (int d = 0; d < count_of(sizes); ++d) {
     const bool ring =
         std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.ring; });
     if (ring && rules.bubble) continue;

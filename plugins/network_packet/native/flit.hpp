@@ -36,7 +36,6 @@ struct Packet {
 };
 
 struct Message {
-  std::int32_t source = 0;       // node
   std::int32_t destination = 0;  // node
   std::int64_t packets = 0;
   std::int64_t unmade = 0;      // packets that the source has still to make

@@ -57,9 +57,9 @@ std::size_t statistics(void* pointer, const astra_statistic** figures) {
   double flit_hops = 0;
   for (std::size_t i = 0; i < state.network->domains(); ++i) {
     const Statistics figures = state.network->statistics(i);
-    packets += static_cast<double>(figures.total(Statistics::kPackets));
-    flits += static_cast<double>(figures.total(Statistics::kFlits));
-    flit_hops += static_cast<double>(figures.total(Statistics::kFlitHops));
+    packets += real(figures.total(Statistics::kPackets));
+    flits += real(figures.total(Statistics::kFlits));
+    flit_hops += real(figures.total(Statistics::kFlitHops));
   }
   state.figures = {{"packets", packets}, {"flits", flits}, {"flit_hops", flit_hops}};
   *figures = state.figures.data();

@@ -7,18 +7,12 @@ namespace astra::packet {
 InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
     : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), links_(shape.link) {
   vcs_.resize(index(shape.all_vcs));
-  occupied_.resize(index(shape.all_words));
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;
-      vc(c, number).number = static_cast<std::int16_t>(number);
+      vc(c, number).number = narrow<std::int16_t>(number);
     }
   }
-}
-
-void InputBuffers::push(int c, const Flit& flit) {
-  vc(c, flit.vc).buffer.push(flit);
-  set_bit(occupied(c), flit.vc);
 }
 
 void InputBuffers::forward(int c, int number, Cycle now) {
@@ -26,23 +20,17 @@ void InputBuffers::forward(int c, int number, Cycle now) {
   Flit flit = from.buffer.front();
   from.buffer.pop();
   statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-  if (from.buffer.empty()) clear_bit(occupied(c), number);
   channels_->use_credit(from.out, from.out_vc);
   if (flit.tail && !shape_->rules.wait_for_tail_credit) channels_->free_vc(from.out, from.out_vc);
-  flit.vc = static_cast<std::uint16_t>(from.out_vc);
+  flit.vc = narrow<std::uint16_t>(from.out_vc);
   const int r = at(links_, c).sink;
   channels_->send_flit(from.out, flit, now + clock_->cycles_of(r, shape_->rules.switch_traversal));
-  channels_->send_credit(c, static_cast<std::uint16_t>(number), flit.tail, now + clock_->cycles_of(r, 1));
+  channels_->send_credit(c, narrow<std::uint16_t>(number), flit.tail, now + clock_->cycles_of(r, 1));
   if (flit.tail) from.state = VcState::idle;
 }
 
-bool InputBuffers::router_has_flits(int r) const {
-  const std::vector<int>& inputs = at(shape_->router, r).inputs;
-  return std::any_of(inputs.begin(), inputs.end(), [this](int c) { return has_flits(c); });
-}
-
 bool InputBuffers::any_flits() const {
-  return std::any_of(occupied_.begin(), occupied_.end(), [](std::uint64_t bits) { return bits != 0; });
+  return std::any_of(vcs_.begin(), vcs_.end(), [](const InputVc& vc) { return !vc.buffer.empty(); });
 }
 
 bool InputBuffers::in_order(int c, int number) const {
@@ -64,8 +52,8 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
       if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
       if (from.state == VcState::idle) continue;
-      snapshot.put(shape_->vc_index(c, place) | static_cast<std::int64_t>(from.state) << 33);
-      snapshot.put(from.out | static_cast<std::int64_t>(from.out_vc) << 32);
+      snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);
+      snapshot.put(from.out | wide(from.out_vc) << 32);
       snapshot.put(staged ? (from.state == VcState::allocating ? std::max<Cycle>(from.since - now, 0) : 0) : from.since - now);
       snapshot.put(from.buffer.size());
       for (std::uint32_t i = 0; i < from.buffer.size(); ++i) messages.snapshot_flit(snapshot, from.buffer[i], turn);
@@ -85,9 +73,8 @@ void InputBuffers::turn(int c, const VcTurn& turn) {
   std::rotate(first, first + turn.first, first + turn.count);
   for (int number = 0; number < turn.count; ++number) {
     InputVc& vc = first[number];
-    vc.number = static_cast<std::int16_t>(number);
-    for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = static_cast<std::uint16_t>(number);
-    (vc.buffer.empty() ? clear_bit : set_bit)(occupied(c), number);
+    vc.number = narrow<std::int16_t>(number);
+    for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = narrow<std::uint16_t>(number);
   }
 }
 

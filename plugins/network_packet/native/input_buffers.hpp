@@ -36,24 +36,17 @@ class InputBuffers {
  public:
   InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics);
 
-  InputVc& vc(int c, int number) { return at(vcs_, shape_->vc_index(c, number)); }
-  const InputVc& vc(int c, int number) const { return at(vcs_, shape_->vc_index(c, number)); }
+  InputVc& vc(int c, int number) { return at(vcs_, at(links_, c).vc_base + number); }
+  const InputVc& vc(int c, int number) const { return at(vcs_, at(links_, c).vc_base + number); }
   // The virtual channels of a router's inputs, which stand together.
   InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
 
   // A flit comes into the buffer of its virtual channel.
-  void push(int c, const Flit& flit);
+  void push(int c, const Flit& flit) { vc(c, flit.vc).buffer.push(flit); }
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
   void forward(int c, int number, Cycle now);
 
-  bool has_flits(int c) const { return next_bit(occupied(c), 0, shape_->vc_count(c)) >= 0; }
-  bool router_has_flits(int r) const;
   bool any_flits() const;
-  // Calls visit(number) for each virtual channel of a channel that holds flits, in order of number.
-  template <class Visit>
-  void each_occupied(int c, Visit visit) const {
-    each_bit(occupied(c), index(shape_->vc_count(c) + 63) / 64, visit);
-  }
   // Packets in a buffer follow one another, each from head to tail.
   bool in_order(int c, int number) const;
 
@@ -63,16 +56,12 @@ class InputBuffers {
   void turn(int c, const VcTurn& turn);
 
  private:
-  const std::uint64_t* occupied(int c) const { return &at(occupied_, at(links_, c).bit_base); }
-  std::uint64_t* occupied(int c) { return &at(occupied_, at(links_, c).bit_base); }
-
   Neighbour<const Shape> shape_;
   Neighbour<const Clock> clock_;
   Neighbour<Channels> channels_;
   Neighbour<Statistics> statistics_;
   std::span<const Link> links_;
   std::vector<InputVc> vcs_;
-  std::vector<std::uint64_t> occupied_;  // bit sets of virtual channels that hold flits, by channel
 };
 
 }  // namespace astra::packet

@@ -16,7 +16,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   Message message;
   message.packets = (size + rules.packet_bytes - 1) / rules.packet_bytes;
   const std::int64_t last = size - (message.packets - 1) * rules.packet_bytes;
-  const auto flits = static_cast<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
+  const auto flits = narrow<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
   message.last_flits = rules.full_last_packet ? rules.packet_flits : flits;
   message.destination = destination;
   message.created = now;
@@ -101,7 +101,7 @@ void Interfaces::make_packet(int l, Cycle now) {
   lane.made_at = now;
   lane.packets.push(messages_->make_packet(number, spec.vnet, now));
   packet_maker_ = l;
-  lane.vcs.push(static_cast<std::uint16_t>(vc));
+  lane.vcs.push(narrow<std::uint16_t>(vc));
   if (message.unmade == 0) lane.messages.pop();
   if (!lane.messages.empty() && rules.queue_ahead) wake(l, now + 1);
 }
@@ -182,7 +182,7 @@ void Interfaces::shift(Cycle later) {
 
 void Interfaces::turn(int l, const VcTurn& turn) {
   Lane& lane = at(lanes_, l);
-  for (std::uint32_t i = 0; i < lane.vcs.size(); ++i) lane.vcs[i] = static_cast<std::uint16_t>(turn.back(lane.vcs[i]));
+  for (std::uint32_t i = 0; i < lane.vcs.size(); ++i) lane.vcs[i] = narrow<std::uint16_t>(turn.back(lane.vcs[i]));
   lane.pointer = turn.back(lane.pointer);
 }
 

@@ -35,8 +35,8 @@ class Matcher {
   // One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round. Pointers
   // move behind those that are matched.
   void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
-    const int inputs = static_cast<int>(pointers.of_input.size());
-    const int outputs = static_cast<int>(pointers.of_output.size());
+    const int inputs = count_of(pointers.of_input);
+    const int outputs = count_of(pointers.of_output);
     if (asks.size() == 1) {
       matched.push_back(asks.front());
       move_on(matched, pointers, inputs, outputs);
@@ -68,10 +68,10 @@ class Matcher {
   void match_bits(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
     std::vector<int>& first_pointers = input_first ? pointers.of_input : pointers.of_output;
     std::vector<int>& second_pointers = input_first ? pointers.of_output : pointers.of_input;
-    const int firsts = static_cast<int>(first_pointers.size());
-    const int seconds = static_cast<int>(second_pointers.size());
+    const int firsts = count_of(first_pointers);
+    const int seconds = count_of(second_pointers);
     std::uint64_t first_sides = 0;
-    for (int i = 0; i < static_cast<int>(asks.size()); ++i) {
+    for (int i = 0; i < count_of(asks); ++i) {
       const int first = input_first ? at(asks, i).input : at(asks, i).output;
       const int second = input_first ? at(asks, i).output : at(asks, i).input;
       at(wanted_, first) |= 1ULL << second;

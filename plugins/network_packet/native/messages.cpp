@@ -13,7 +13,7 @@ template <class Item>
 std::uint32_t place_in(std::vector<Item>& pool, std::vector<std::uint32_t>& free) {
   if (free.empty()) {
     pool.emplace_back();
-    return static_cast<std::uint32_t>(pool.size() - 1);
+    return narrow<std::uint32_t>(pool.size() - 1);
   }
   const std::uint32_t number = free.back();
   free.pop_back();
@@ -48,7 +48,7 @@ std::uint32_t Messages::make_packet(std::uint32_t of, int vnet, Cycle now) {
   packet.destination = message.destination;
   packet.flits = message.unmade == 1 ? message.last_flits : packet_flits_;
   packet.sequence = message.packets - message.unmade;
-  packet.vnet = static_cast<std::uint16_t>(vnet);
+  packet.vnet = narrow<std::uint16_t>(vnet);
   --message.unmade;
   return number;
 }
@@ -88,7 +88,7 @@ void Messages::snapshot_packet(Snapshot& snapshot, std::uint32_t number) const {
   const Message& message = messages_[packet.message];
   snapshot.put(packet.message);
   snapshot.put(message.packets - message.unmade - packet.sequence);
-  snapshot.put(packet.flits | static_cast<std::int64_t>(packet.hops) << 32);
+  snapshot.put(packet.flits | wide(packet.hops) << 32);
   snapshot.put(packet.vc_class);
   snapshot.time(packet.made);
   snapshot.time(packet.injected);

@@ -31,7 +31,7 @@ class Messages {
 
   // Messages that have not arrived, and packets that have not.
   std::int64_t outstanding() const { return outstanding_; }
-  std::uint32_t packets_under_way() const { return static_cast<std::uint32_t>(packets_.size() - free_packets_.size()); }
+  std::uint32_t packets_under_way() const { return narrow<std::uint32_t>(packets_.size() - free_packets_.size()); }
   // Appends what senders call the messages (Message::number) that have arrived since this was last asked. Returns whether any have.
   bool take_arrived(std::vector<std::uint64_t>& arrived);
   // Forgets the room that messages had which have all arrived.

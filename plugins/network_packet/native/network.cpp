@@ -19,15 +19,15 @@ Network::Network(int npus, int vnets, VnetChoice vnet_choice, std::int64_t clock
 }
 
 void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus) {
-  const int number = static_cast<int>(instances_.size());
+  const int number = count_of(instances_);
   for (const LaneSpec& lane : shape->lane) {
     const int npu = npus.at(index(lane.node));
     places_.at(index(npu * vnets_ + lane.vnet)) = {number, lane.node};
   }
   same_cycle_ = shape->rules.same_cycle;
   int group = 0;
-  while (group < static_cast<int>(groups_.size()) && (!representatives_ || &at(groups_, group).domain->shape() != shape.get())) ++group;
-  if (group == static_cast<int>(groups_.size())) {
+  while (group < count_of(groups_) && (!representatives_ || &at(groups_, group).domain->shape() != shape.get())) ++group;
+  if (group == count_of(groups_)) {
     groups_.emplace_back();
     groups_.back().domain = std::make_unique<Domain>(std::move(shape));
   }
@@ -69,10 +69,10 @@ void Network::inject(std::int64_t time_ps, std::uint64_t number, int source, int
   }
   const int vnet = vnet_of(source, destination, queue);
   const std::string in_queue = queue >= 0 ? " in queue " + std::to_string(queue) : "";
-  if (vnet < 0) throw RouteError(what + in_queue + " has no way through the network");
+  if (vnet < 0) throw RouteError(what + in_queue + " has no route through the network");
   const Place& from = place(source, vnet);
   if (from.instance < 0 || from.instance != place(destination, vnet).instance) {
-    throw RouteError(what + in_queue + " has no way: virtual network " + std::to_string(vnet) + " does not join them");
+    throw RouteError(what + in_queue + " has no route: virtual network " + std::to_string(vnet) + " does not join them");
   }
   const Cycle cycle = (time_ps + clock_ps_ - 1) / clock_ps_;
   later_.push({std::max(cycle, now_), injected_++, number, bytes, source, destination, vnet});
@@ -93,7 +93,6 @@ bool Network::awake(int npu, Cycle cycle) {
   return false;
 }
 
-// Hands all messages of cycle `cycle`, which has been run, to their interfaces. Members of a group that get different ones part.
 void Network::send_all(Cycle cycle) {
   struct Sent {
     int source;
@@ -155,9 +154,8 @@ void Network::send_all(Cycle cycle) {
   }
 }
 
-// Lets these members of a group go on by themselves. Returns their new group.
 int Network::split(int from, const std::vector<int>& members) {
-  const int number = static_cast<int>(groups_.size());
+  const int number = count_of(groups_);
   groups_.emplace_back();
   Group& old = at(groups_, from);
   Group& made = groups_.back();
@@ -180,7 +178,6 @@ int Network::split(int from, const std::vector<int>& members) {
   return number;
 }
 
-// Takes in all groups of the same form that are at rest in the same state.
 void Network::merge(int into, Cycle cycle) {
   Group& mine = at(groups_, into);
   if (!representatives_ || mine.members.empty() || !mine.domain->rests()) return;
@@ -265,7 +262,7 @@ void Network::report_deadlock() const {
   std::vector<std::string> lines;
   for (const Group& group : groups_) {
     if (group.members.empty() || group.domain->outstanding() == 0) continue;
-    messages += group.domain->outstanding() * static_cast<std::int64_t>(group.members.size());
+    messages += group.domain->outstanding() * wide(group.members.size());
     if (lines.empty()) lines = group.domain->waiting();
   }
   if (messages == 0) return;

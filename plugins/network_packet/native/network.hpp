@@ -88,19 +88,27 @@ class Network {
     bool operator>(const Later& other) const { return cycle != other.cycle ? cycle > other.cycle : order > other.order; }
   };
 
+  // The next cycle in which any domain has something to do or a message is to be sent, or kNever.
   Cycle next_cycle() const;
+  // The group in which an instance is.
   const Group& group_of(std::size_t instance) const { return at(groups_, instances_[instance].group); }
   Group& group_of(std::size_t instance) { return at(groups_, instances_[instance].group); }
+  // Whether an interface of an NPU was at work in a cycle that has been run, where that matters (rule `same_cycle`).
   bool awake(int npu, Cycle cycle);
+  // Hands all messages of a cycle that has been run to their interfaces. Members of a group that get different ones part.
   void send_all(Cycle cycle);
+  // Takes in all groups of the same form that are at rest in the same state.
   void merge(int group, Cycle cycle);
+  // Lets these members of a group go on by themselves. Returns their new group.
   int split(int group, const std::vector<int>& members);
 
   // The virtual network of a message, as declared, or -1.
   int vnet_of(int source, int destination, int queue) const;
   // The one with the shortest way, of several the first, or -1.
   int nearest_vnet(int source, int destination) const;
+  // Where an NPU is attached to a virtual network; its instance is -1 where it is not.
   const Place& place(int npu, int vnet) const { return at(places_, npu * vnets_ + vnet); }
+  // Throws Deadlock if a message has not arrived, with what waits for what.
   void report_deadlock() const;
 
   int npus_;

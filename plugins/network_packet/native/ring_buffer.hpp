@@ -18,12 +18,9 @@ class RingBuffer {
     mask_ = other.mask_;
     for (std::uint32_t i = 0; i < size_; ++i) slots_[i] = other[i];
   }
-  RingBuffer(RingBuffer&&) noexcept = default;
+  RingBuffer(RingBuffer&& other) noexcept { swap(other); }
   RingBuffer& operator=(RingBuffer other) noexcept {
-    std::swap(slots_, other.slots_);
-    std::swap(head_, other.head_);
-    std::swap(size_, other.size_);
-    std::swap(mask_, other.mask_);
+    swap(other);
     return *this;
   }
   ~RingBuffer() = default;
@@ -47,9 +44,19 @@ class RingBuffer {
   }
 
  private:
-  std::uint32_t capacity() const { return slots_ ? mask_ + 1 : 0; }
+  void swap(RingBuffer& other) noexcept {
+    std::swap(slots_, other.slots_);
+    std::swap(head_, other.head_);
+    std::swap(size_, other.size_);
+    std::swap(mask_, other.mask_);
+  }
 
-  void grow() {
+  static constexpr std::uint32_t kNoSlots = ~std::uint32_t{0};  // as a mask: that of a capacity of 0
+
+  std::uint32_t capacity() const { return mask_ + 1; }
+
+  // Out of line: who pushes seldom comes here, and keeps its registers.
+  [[gnu::noinline, gnu::cold]] void grow() {
     const std::uint32_t wider = std::max<std::uint32_t>(4, 2 * capacity());
     auto slots = std::make_unique<T[]>(wider);
     for (std::uint32_t i = 0; i < size_; ++i) slots[i] = (*this)[i];
@@ -61,7 +68,7 @@ class RingBuffer {
   std::unique_ptr<T[]> slots_;
   std::uint32_t head_ = 0;
   std::uint32_t size_ = 0;
-  std::uint32_t mask_ = 0;
+  std::uint32_t mask_ = kNoSlots;
 };
 
 }  // namespace astra::packet

@@ -14,16 +14,16 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 }  // namespace
 
 RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Channels& channels)
-    : shape_(shape), clock_(clock), channels_(channels), sprayed_(shape.router.size()) {
+    : shape_(shape), clock_(clock), channels_(channels), links_(shape.link), sprayed_(shape.router.size()) {
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }
 
 void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
   vc.out = route(r, in, packet);
-  vc.out_port = static_cast<std::int16_t>(at(shape_->link, vc.out).source_port);
+  vc.out_port = narrow<std::int16_t>(at(links_, vc.out).source_port);
   const auto [first, end] = shape_->vcs_of(vc.out, packet.vnet, packet.vc_class);
-  vc.first_vc = static_cast<std::int16_t>(first);
-  vc.end_vc = static_cast<std::int16_t>(end);
+  vc.first_vc = narrow<std::int16_t>(first);
+  vc.end_vc = narrow<std::int16_t>(end);
   vc.out_vc = -1;
 }
 
@@ -31,7 +31,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
   const RouterSpec& router = at(shape_->router, r);
   const RouteChoice choice = shape_->rules.choice;
   int out = shape_->first_hop(r, in, packet.destination, packet.vnet);
-  if (at(shape_->link, out).dimension < 0) return out;
+  if (at(links_, out).dimension < 0) return out;
   if (!router.spray.empty()) {
     out = router.spray[at(sprayed_, r)++ % router.spray.size()];
   } else if (choice == RouteChoice::first || !shape_->routes.several_ways(r, packet.destination)) {
@@ -43,7 +43,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
     out = most_free(r, packet.destination);
   }
   ++packet.hops;
-  packet.vc_class = static_cast<std::uint8_t>(shape_->next_class(in, out, packet.destination, packet.vc_class));
+  packet.vc_class = narrow<std::uint8_t>(shape_->next_class(in, out, packet.destination, packet.vc_class));
   return out;
 }
 
@@ -63,13 +63,13 @@ int RouteComputation::most_free(int r, int destination) {
 void RouteComputation::snapshot(Snapshot& snapshot) const {
   for (int r = 0; r < shape_->routers(); ++r) {
     const std::vector<int>& spray = at(shape_->router, r).spray;
-    if (!spray.empty()) snapshot.put(static_cast<std::int64_t>(at(sprayed_, r) % spray.size()));
-    if (shape_->rules.choice == RouteChoice::random) snapshot.put(static_cast<std::int64_t>(at(random_, r)));
+    if (!spray.empty()) snapshot.put(wide(at(sprayed_, r) % spray.size()));
+    if (shape_->rules.choice == RouteChoice::random) snapshot.put(wide(at(random_, r)));
   }
 }
 
 void RouteComputation::repeat(const std::vector<std::uint32_t>& before, std::int64_t count) {
-  for (std::size_t r = 0; r < sprayed_.size(); ++r) sprayed_[r] += static_cast<std::uint32_t>(count) * (sprayed_[r] - before[r]);
+  for (std::size_t r = 0; r < sprayed_.size(); ++r) sprayed_[r] += narrow<std::uint32_t>(count) * (sprayed_[r] - before[r]);
 }
 
 }  // namespace astra::packet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "channels.hpp"
@@ -35,6 +36,7 @@ class RouteComputation {
   Neighbour<const Shape> shape_;
   Neighbour<const Clock> clock_;
   Neighbour<Channels> channels_;
+  std::span<const Link> links_;
   std::vector<std::uint64_t> random_;   // by router: state of its random numbers
   std::vector<std::uint32_t> sprayed_;  // by router: packets
 };

@@ -28,7 +28,7 @@ class RoutingTables {
   static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
   static constexpr std::uint16_t kHere = 0x7fff;
   static constexpr std::uint16_t kNoWay = 0x7ffe;
-  std::uint16_t hop(int r, int node) const { return hop_.empty() ? look_up(r, node) : hop_[index(r) * node_router.size() + index(node)]; }
+  std::uint16_t hop(int r, int node) const { return hop_.empty() ? look_up(r, node) : at(hop_, r * hops_of_router_ + node); }
   // Whether there may be more than one next channel.
   bool several_ways(int r, int node) const { return (hop(r, node) & kSeveral) != 0; }
   // All next channels of shortest ways in the first dimension in which router and node differ.
@@ -39,7 +39,7 @@ class RoutingTables {
     const int* const here = &coordinate_[index(r) * count];
     const int* const there = &coordinate_[index(at(node_router, node)) * count];
     for (std::size_t d = 0; d < count; ++d) {
-      if (here[d] != there[d]) return static_cast<int>(d);
+      if (here[d] != there[d]) return narrow<int>(d);
     }
     return -1;
   }
@@ -51,12 +51,10 @@ class RoutingTables {
   void each_way(int d, int r, int wanted, Visit visit) const;
 
  private:
-  friend class Balance;
-
   static constexpr std::size_t kMostHops = 1 << 16;
 
-  int routers() const { return static_cast<int>(router.size()); }
-  int nodes() const { return static_cast<int>(node_router.size()); }
+  int routers() const { return count_of(router); }
+  int nodes() const { return count_of(node_router); }
   // The entry of a router and a node in the table of their dimension.
   std::uint16_t look_up(int r, int node) const;
   // tables.cpp
@@ -94,6 +92,7 @@ class RoutingTables {
   std::vector<int> classes_;                       // of virtual channels, by dimension
   std::vector<int> coordinate_;                    // [router * dimensions + dimension]
   std::vector<std::uint16_t> hop_;                 // [router * nodes + node]: what look_up says; empty on large networks
+  int hops_of_router_ = 0;                         // nodes
   std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
   std::vector<std::vector<int>> distance_;         // the same: the cost of the links still to cross in the dimension, or -1
 };

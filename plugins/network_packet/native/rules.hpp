@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "flit.hpp"
+#include "index.hpp"
 
 namespace astra::packet {
 
@@ -60,6 +61,8 @@ struct Rules {
 struct Span {
   Cycle cycles = 0;
   std::int64_t ps = 0;
+
+  double in_cycles(std::int64_t clock_ps) const { return real(cycles) + real(ps) / real(clock_ps); }
 };
 
 struct ChannelSpec {

@@ -19,6 +19,7 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
       routes(rules, router, channel, sizes, node_router),
+      routers_(count_of(router)),
       lanes_of_(node_router.size() * index(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
@@ -104,16 +105,14 @@ void Shape::make_links() {
     Link& made = at(link, c);
     made.source = spec.source;
     made.sink = spec.sink;
-    made.bit_base = all_words;
-    all_words += (vc_count(c) + 63) / 64;
+    made.vcs = spec.vnets * rules.vcs;
     const bool wide = spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0;
-    made.delay = wide ? static_cast<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
-    made.dimension = static_cast<std::int16_t>(spec.dimension);
-    made.source_port = static_cast<std::uint16_t>(spec.source_port);
-    made.sink_port = static_cast<std::uint16_t>(spec.sink_port);
-    made.first_vnet = static_cast<std::uint16_t>(spec.first_vnet);
-    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none)
-      made.classes = static_cast<std::uint8_t>(at(vc_classes(), spec.dimension));
+    made.delay = wide ? narrow<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
+    made.dimension = narrow<std::int16_t>(spec.dimension);
+    made.source_port = narrow<std::uint16_t>(spec.source_port);
+    made.sink_port = narrow<std::uint16_t>(spec.sink_port);
+    made.first_vnet = narrow<std::uint16_t>(spec.first_vnet);
+    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
     made.ring = spec.ring;
   }
   auto number_vcs = [this](int c) {
@@ -123,7 +122,7 @@ void Shape::make_links() {
   for (const RouterSpec& spec : router) {
     vc_base.push_back(all_vcs);
     for (std::size_t place = 0; place < spec.inputs.size(); ++place) {
-      at(link, spec.inputs[place]).sink_place = static_cast<std::uint16_t>(place);
+      at(link, spec.inputs[place]).sink_place = narrow<std::uint16_t>(place);
       number_vcs(spec.inputs[place]);
     }
   }

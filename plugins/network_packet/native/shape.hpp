@@ -21,9 +21,9 @@ namespace astra::packet {
 struct Link {
   std::int32_t source = 0;  // units
   std::int32_t sink = 0;
-  std::int32_t vc_base = 0;   // its first virtual channel, in arrays of all of them
-  std::int32_t bit_base = 0;  // its first word, in bit sets of virtual channels
-  std::int32_t delay = -1;    // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
+  std::int32_t vc_base = 0;  // its first virtual channel, in arrays of all of them
+  std::int32_t vcs = 0;      // its virtual channels
+  std::int32_t delay = -1;   // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
   std::int16_t dimension = -1;
   std::uint16_t source_port = 0;
   std::uint16_t sink_port = 0;
@@ -66,14 +66,14 @@ class Shape {
   // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more.
   void finish(int vcs);
 
-  int routers() const { return static_cast<int>(router.size()); }
-  int lanes() const { return static_cast<int>(lane.size()); }
-  int channels() const { return static_cast<int>(channel.size()); }
+  int routers() const { return routers_; }
+  int lanes() const { return count_of(lane); }
+  int channels() const { return count_of(channel); }
   int units() const { return routers() + lanes(); }
-  int nodes() const { return static_cast<int>(node_router.size()); }
+  int nodes() const { return count_of(node_router); }
   bool is_router(int unit) const { return unit < routers(); }
-  // Number of virtual channels of a channel.
-  int vc_count(int c) const { return at(channel, c).vnets * rules.vcs; }
+  // Number of virtual channels of a channel. After `finish`.
+  int vc_count(int c) const { return at(link, c).vcs; }
   // Place of one of them among those of all channels. After `finish`.
   int vc_index(int c, int vc) const { return at(link, c).vc_base + vc; }
   // A node's lanes in a virtual network: the first, or -1, and how many.
@@ -117,7 +117,6 @@ class Shape {
   std::vector<Link> link;    // by channel
   std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together
   int all_vcs = 0;
-  int all_words = 0;           // of bit sets of the virtual channels of each channel
   std::vector<Cycle> divider;  // by unit: it acts in every so many-th cycle; empty: all in every one
   Cycle rhythm = 1;            // the least common multiple of these, or kNever where that is too much to count with
   Cycle horizon = 0;           // no effect of one unit on another is further ahead
@@ -136,6 +135,7 @@ class Shape {
   // Cycles in which a unit handles what it has, at most.
   Cycle handling() const;
 
+  int routers_;
   std::vector<Lanes> lanes_of_;  // [node * virtual networks + virtual network]
 };
 

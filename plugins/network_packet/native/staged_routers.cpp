@@ -13,12 +13,13 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       inputs_(inputs),
       messages_(messages),
       routes_(routes),
+      links_(shape.link),
       width_(shape.rules.vnets * shape.rules.vcs) {
   if (shape.rules.allocation != Allocation::staged) return;
   int choices = 0;
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
-    const int inputs_of = static_cast<int>(spec.inputs.size());
+    const int inputs_of = count_of(spec.inputs);
     const int expanded = inputs_of * shape.rules.input_speedup;
     Router& router = routers_.emplace_back();
     router.next_vc.assign(index(expanded), 0);
@@ -49,7 +50,7 @@ void StagedRouters::run(int r, Cycle now) {
 }
 
 void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
-  const int r = at(shape_->link, c).sink;
+  const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
   const bool was_empty = vc.buffer.empty();
   inputs_->push(c, flit);
@@ -103,8 +104,8 @@ bool StagedRouters::allocate_vcs(int r, Cycle now) {
 bool StagedRouters::allocate_apart(int r) {
   Pointers& pointers = at(routers_, r).vc_pointers;
   const InputVc* const vcs = inputs_->of_router(r);
-  const int inputs = static_cast<int>(pointers.of_input.size());
-  const int outputs = static_cast<int>(pointers.of_output.size());
+  const int inputs = count_of(pointers.of_input);
+  const int outputs = count_of(pointers.of_output);
   bool any = false;
   for (int local : heads_) {
     const InputVc& vc = vcs[local];
@@ -131,7 +132,7 @@ void StagedRouters::give_vc(int r, int local, int out_vc) {
   given_.push_back(local);
   InputVc& vc = inputs_->of_router(r)[local];
   vc.state = VcState::active;
-  vc.out_vc = static_cast<std::int16_t>(out_vc);
+  vc.out_vc = narrow<std::int16_t>(out_vc);
   channels_->give_vc(vc.out, out_vc);
 }
 
@@ -145,11 +146,11 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const InputVc* const vcs = inputs_->of_router(r);
   const InputVc& vc = vcs[local];
   const int speedup = shape_->rules.input_speedup;
-  const int place = at(shape_->link, vc.channel).sink_place;
+  const int place = at(links_, vc.channel).sink_place;
   const int input = speedup == 1 ? place : place * speedup + vc.number % speedup;
   int& chosen = at(choice_, input * at(shape_->router, r).output_ports + vc.out_port);
   if (chosen < 0) {
-    chosen = static_cast<int>(asks.size());
+    chosen = count_of(asks);
     asks.push_back({input, vc.out_port, local});
     return;
   }
@@ -227,7 +228,7 @@ void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
 }
 
 void StagedRouters::snapshot(Snapshot& snapshot) const {
-  for (std::uint64_t word : allocating_) snapshot.put(static_cast<std::int64_t>(word));
+  for (std::uint64_t word : allocating_) snapshot.put(wide(word));
   for (const Router& router : routers_) {
     for (const std::vector<int>* pointers :
          {&router.next_vc, &router.vc_pointers.of_input, &router.vc_pointers.of_output, &router.switch_pointers.of_input,
@@ -239,7 +240,7 @@ void StagedRouters::snapshot(Snapshot& snapshot) const {
 
 // Only the sets by time move: pointers of a repeated period are where they were.
 void StagedRouters::shift(Cycle later) {
-  for (int r = 0; r < static_cast<int>(routers_.size()); ++r) {
+  for (int r = 0; r < count_of(routers_); ++r) {
     const Cycle by = clock_->own_cycle(r, later) & 3;
     for (std::size_t word = at(words_, r); word < at(words_, r + 1); ++word) {
       std::array<std::uint64_t, 4> turned{};

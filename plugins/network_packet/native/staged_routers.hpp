@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "bits.hpp"
@@ -69,7 +70,7 @@ class StagedRouters {
 
   int local_of(int r, const InputVc& vc) const { return shape_->vc_index(vc.channel, vc.number) - at(shape_->vc_base, r); }
   // Number of a virtual channel for arbiters over inputs.
-  int arbiter_input(const InputVc& vc) const { return at(shape_->link, vc.channel).sink_place * width_ + vc.number; }
+  int arbiter_input(const InputVc& vc) const { return at(links_, vc.channel).sink_place * width_ + vc.number; }
   std::uint64_t* of_router(BitSets& sets, int r) { return &sets[at(words_, r)]; }
   std::uint64_t* starting(int r, Cycle since) { return of_router(at(starting_, clock_->own_cycle(r, since) & 3), r); }
   template <class Visit>
@@ -83,6 +84,7 @@ class StagedRouters {
   Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;
   Neighbour<RouteComputation> routes_;
+  std::span<const Link> links_;
   int width_;  // virtual channels of an input or output, at most
   std::vector<Router> routers_;
   std::vector<std::size_t> words_{0};  // by router and past the last: its first word in bit sets

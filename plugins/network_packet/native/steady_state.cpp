@@ -26,7 +26,7 @@ bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
   parts.routes.snapshot(snapshot);
   parts.staged.snapshot(snapshot);
   for (int r = 0; parts.calls.matters() && r < parts.shape->routers(); ++r) {
-    if (!parts.inputs.router_has_flits(r)) continue;  // it will be called before it acts
+    if (!parts.combined.has_flits(r)) continue;  // it will be called before it acts
     snapshot.put(r);
     parts.calls.snapshot(snapshot, r);
   }
@@ -107,12 +107,13 @@ void SteadyState::pass(Parts& parts, std::int64_t count) const {
 void SteadyState::turn_lane(Parts& parts, int lane, std::int64_t count) const {
   const int vcs = parts.shape->rules.vcs;
   const std::int64_t step = parts.interfaces.pointer(lane) - at(lane_pointers_, lane) + vcs;
-  const int by = static_cast<int>(step * (count % vcs) % vcs);
+  const int by = narrow<int>(step * (count % vcs) % vcs);
   if (by == 0) return;
   const VcTurn turn{vcs - by, vcs};  // counting from there on adds `by`
   const int c = at(parts.shape->lane, lane).out;
   parts.channels.turn(c, turn);
   parts.inputs.turn(c, turn);
+  parts.combined.turn(c, turn);
   parts.interfaces.turn(lane, turn);
 }
 

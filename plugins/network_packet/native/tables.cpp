@@ -21,7 +21,7 @@ void RoutingTables::make() {
 }
 
 void RoutingTables::make_tables() {
-  for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+  for (int d = 0; d < count_of(sizes); ++d) {
     measure_distances(d);
     check_ways(d);
     const int size = at(sizes, d);
@@ -36,7 +36,7 @@ void RoutingTables::make_tables() {
         if (shortest.empty()) continue;
         const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
         const std::size_t choice = index(wanted) / at(stride, at(height, r)) % shortest.size();
-        at(next, r * size + wanted) = static_cast<std::uint16_t>(shortest[choice]) | several;
+        at(next, r * size + wanted) = narrow<std::uint16_t>(shortest[choice]) | several;
       }
     }
     balance(d, next);
@@ -77,7 +77,7 @@ void RoutingTables::check_ways(int d) const {
   for (int r : node_router) {
     for (int wanted = 0; wanted < size; ++wanted) {
       if (at(at(distance_, d), r * size + wanted) >= 0) continue;
-      throw std::invalid_argument("dimension " + std::to_string(d) + ": there is no way from position " +
+      throw std::invalid_argument("dimension " + std::to_string(d) + ": there is no route from position " +
                                   std::to_string(at(at(router, r).coordinates, d)) + " to position " + std::to_string(wanted));
     }
   }
@@ -132,6 +132,7 @@ void RoutingTables::make_hops() {
     for (int node = 0; node < nodes(); ++node) made.push_back(look_up(r, node));
   }
   hop_ = std::move(made);
+  hops_of_router_ = nodes();
 }
 
 std::uint16_t RoutingTables::look_up(int r, int node) const {

@@ -47,6 +47,11 @@ std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
 
 double Traffic::uniform() { return (static_cast<double>(random() >> 11) + 0.5) * 0x1.0p-53; }
 
+int Traffic::draw(int numbers) {
+  const auto product = static_cast<unsigned __int128>(random()) * index(numbers);
+  return narrow<int>(product >> 64);
+}
+
 // Cycles to the next packet of a lane that makes one with the same probability in every cycle.
 Cycle Traffic::gap(int lane) {
   const double log_idle = at(log_idle_, lane);
@@ -57,17 +62,17 @@ Cycle Traffic::gap(int lane) {
 int Traffic::destination(int source) {
   const int fixed = at(options_.target, source);
   if (fixed >= 0) return fixed;
-  const auto nodes = static_cast<std::uint64_t>(options_.target.size());
+  const int nodes = count_of(options_.target);
   if (options_.hot_share > 0 && uniform() < options_.hot_share) return options_.hot_node;
-  if (options_.to_self) return static_cast<int>((static_cast<unsigned __int128>(random()) * nodes) >> 64);
-  const int drawn = static_cast<int>((static_cast<unsigned __int128>(random()) * (nodes - 1)) >> 64);
+  if (options_.to_self) return draw(nodes);
+  const int drawn = draw(nodes - 1);
   return drawn < source ? drawn : drawn + 1;
 }
 
 // The measured period in which a time falls, or -1.
 int Traffic::period_of(Cycle time) const {
   const Cycle since = time - options_.warm_up;
-  return since < 0 || since >= options_.period * options_.periods ? -1 : static_cast<int>(since / options_.period);
+  return since < 0 || since >= options_.period * options_.periods ? -1 : narrow<int>(since / options_.period);
 }
 
 void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
@@ -93,9 +98,9 @@ void Traffic::received(const Message& message, const Packet& packet, Cycle now) 
   PeriodFigures& figures = at(periods, created);
   const Cycle latency = now - message.created;
   ++figures.packets;
-  figures.latency += static_cast<double>(latency);
-  figures.squared += static_cast<double>(latency) * static_cast<double>(latency);
-  figures.in_network += static_cast<double>(now - packet.injected);
+  figures.latency += real(latency);
+  figures.squared += real(latency) * real(latency);
+  figures.in_network += real(now - packet.injected);
   hops += packet.hops;
   smallest = smallest == 0 ? latency : std::min(smallest, latency);
   largest = std::max(largest, latency);

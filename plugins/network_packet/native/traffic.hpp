@@ -62,6 +62,8 @@ class Traffic {
  private:
   std::uint64_t random();
   double uniform();
+  // One of so many numbers from 0 on, all with the same probability.
+  int draw(int numbers);
   Cycle gap(int lane);
   int destination(int source);
   int period_of(Cycle time) const;

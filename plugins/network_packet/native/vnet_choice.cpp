@@ -28,7 +28,7 @@ int VnetChoice::ByLastDimension::vnet_of(int source, int destination, int) const
 
 int VnetChoice::ByQueue::vnet_of(int, int, int queue) const {
   if (queue < 0) return kNearest;
-  return queue < static_cast<int>(vnet_of_queue.size()) ? at(vnet_of_queue, queue) : kNone;
+  return queue < count_of(vnet_of_queue) ? at(vnet_of_queue, queue) : kNone;
 }
 
 int VnetChoice::ByQueue::end() const {

@@ -39,7 +39,7 @@ class VnetChoice {
   struct ByLastDimension {
     std::vector<std::pair<int, int>> dimensions;
     int vnet_of(int source, int destination, int queue) const;
-    int end() const { return static_cast<int>(dimensions.size()); }
+    int end() const { return count_of(dimensions); }
   };
   struct ByQueue {
     std::vector<int> vnet_of_queue;

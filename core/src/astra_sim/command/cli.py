@@ -25,7 +25,7 @@ class Commands(click.Group):
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
             if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
-                raise InputError(f"there is no command and no experiment file {args[0]!r}; {suggestion(args[0], self.list_commands(ctx))}")
+                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {suggestion(args[0], self.list_commands(ctx))}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -33,11 +33,14 @@ class Commands(click.Group):
         """List the commands; those of plugins by their summary, so that none is imported."""
         rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
         rows += [(name, summary) for name, (_, summary) in self._LAZY.items()]
-        rows += [(name, provider.summary) for name, provider in self._offered().items()]
+        rows += [(name, summary) for name, summary in self._offered().items()]
         with formatter.section("Commands"):
             formatter.write_dl(sorted(rows))
 
-    _LAZY = {"compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table.")}  # noqa: RUF012
+    _LAZY = {  # noqa: RUF012
+        "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
+        "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Own commands and those of plugins."""
@@ -48,19 +51,57 @@ class Commands(click.Group):
         command = super().get_command(ctx, cmd_name)
         if cmd_name in self._LAZY:
             return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
-        if command is None and cmd_name in self._offered():
-            from astra_sim.setup.plugins import shared_plugins
+        return command or _command_of_plugins(cmd_name)
 
-            loaded = shared_plugins().get("command", cmd_name).load_factory()
-            if not isinstance(loaded, click.Command):
-                raise InputError(f"command plugin {cmd_name!r} is {loaded!r}, which is not a click command")
-            command = loaded
-        return command
+    def _offered(self) -> dict[str, str]:
+        """The commands of plugins with their summaries. Those whose names have two words are one, by the first."""
+        found: dict[str, str] = {}
+        for name, summary in sorted(_offered().items()):
+            first, _, second = name.partition(" ")
+            found[first] = summary if not second else f"{found[first]}, {second}" if first in found else f"Commands: {second}"
+        return found
 
-    def _offered(self) -> dict[str, Any]:
-        from astra_sim.setup.plugins import shared_plugins
 
-        return shared_plugins().components("command")
+class PluginGroup(click.Group):
+    """Commands of plugins whose names have two words, of which the first is that of the group: any plugin may add one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The second words."""
+        return sorted(self._offered())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its second word; it is imported now."""
+        return _command_of_plugins(f"{self.name} {cmd_name}")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by their summaries, so that none is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._offered().items()))
+
+    def _offered(self) -> dict[str, str]:
+        within = f"{self.name} "
+        return {name.removeprefix(within): summary for name, summary in _offered().items() if name.startswith(within)}
+
+
+def _offered() -> dict[str, str]:
+    """The commands that plugins offer, with their summaries."""
+    from astra_sim.setup.plugins import shared_plugins
+
+    return {name: provider.summary for name, provider in shared_plugins().components("command").items()}
+
+
+def _command_of_plugins(name: str) -> click.Command | None:
+    """A command that a plugin offers, or the group of those whose names begin with a word. Raises InputError where it is no command."""
+    from astra_sim.setup.plugins import shared_plugins
+
+    offered = _offered()
+    if name not in offered:
+        is_group = any(each.startswith(f"{name} ") for each in offered)
+        return PluginGroup(name, context_settings={"help_option_names": ["-h", "--help"]}) if is_group else None
+    loaded = shared_plugins().get("command", name).load_factory()
+    if not isinstance(loaded, click.Command):
+        raise InputError(f"command plugin {name!r} is {loaded!r}, which is not a click command")
+    return loaded
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
@@ -207,7 +248,7 @@ def main() -> None:
 
 
 def _outcome(error: BaseException) -> tuple[int, str]:
-    """The exit status and the message of what ended a command. Raises the error where somebody wants its traceback."""
+    """The exit status and the message of what ended a command. Raises the error itself where ASTRA_TRACEBACK is set."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             return STATUS_INTERRUPTED, "interrupted"
@@ -253,7 +294,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
 
 
 def _open_closed_streams() -> None:
-    """Let streams that the caller has closed lead nowhere, lest a file that is opened later get their number."""
+    """Open standard streams that the caller has closed on the null device, so that no file opened later gets their number."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
@@ -263,5 +304,5 @@ def _open_closed_streams() -> None:
 
 
 def _forget(stream: Any) -> None:
-    """What could not be written is not tried again when Python ends."""
+    """Drop what could not be written to a stream, so that Python does not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

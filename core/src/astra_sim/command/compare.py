@@ -51,7 +51,7 @@ def choices(experiments: Sequence[str], components: dict[str, Sequence[str]], as
     for axis in axes:
         count *= len(axis)
     if count > MAX_RUNS:
-        raise InputError(f"{count} combinations are too many; at most {MAX_RUNS} can be compared")
+        raise InputError(f"{count} combinations to compare; expected at most {MAX_RUNS}")
     made = []
     for combination in itertools.product(*axes):
         varying = [value for (kind, value), axis in zip(combination, axes, strict=True) if len(axis) > 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -21,21 +21,21 @@ COMPONENTS = {
     "compute": "Compute model: {}.",
     "memory": "Memory model: {}.",
 }
-"""Help for the sections of an experiment, with a gap for what a component may be given as."""
+"""Help for the sections of an experiment, with a placeholder for the ways to give a component."""
 
 _SPEC = "plugin:NAME[?key=value&...] or a file"
 
 
-def component_options(multiple: bool) -> Callable[[_Command], _Command]:
-    """Give a command an option for each component and `--set`; `multiple`: a component may be given several times."""
+def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) -> Callable[[_Command], _Command]:
+    """Give a command an option for each component of some kinds and `--set`; `multiple`: a component may be given several times."""
 
     def decorate(command: _Command) -> _Command:
         several = "Give several to compare them." if multiple else "Repeatable."
         command = click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=f"Change one option. {several}")(
             command
         )
-        for name, text in reversed(COMPONENTS.items()):
-            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=text.format(_SPEC))(command)
+        for name in reversed(kinds):
+            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=COMPONENTS[name].format(_SPEC))(command)
         return command
 
     return decorate

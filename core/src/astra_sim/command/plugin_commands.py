@@ -70,7 +70,7 @@ def show_component(name: str, as_json: bool) -> None:
 
 
 def check_components(name: str | None, as_json: bool) -> bool:
-    """Load components and run their contracts. Returns whether all are well.
+    """Load components and run their contracts. Returns whether none has a problem.
 
     A component whose contract could not be run "loads": it has options without a default, and offers no examples.
     """

@@ -19,7 +19,7 @@ class Progress:
     """Says on standard error how far a run is, from FIRST_S seconds on, until the `with` block ends.
 
     On a terminal one line changes every TERMINAL_S seconds and goes at the end; in a log a new line follows every LOG_S seconds. A thread
-    writes it, so that it also comes while a run is being prepared. What is reached is a simulated time in `unit`.
+    writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`.
     """
 
     def __init__(self, enabled: bool = True, unit: str = "us") -> None:
@@ -56,7 +56,7 @@ class Progress:
         self.reached(picoseconds / 1e6, events)
 
     def line(self) -> str:
-        """What there is to say now."""
+        """The line to show now."""
         now = time.monotonic()
         stage = f"{self._stage}: " if self._stage else ""
         seconds = max(now - self._stage_began, 1e-9)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import overload
 
+import attrs
+
 from astra_sim._boundary import MAX_PICOSECONDS, call
 from astra_sim.engine import BusOptions, _compiled
 from astra_sim.engine.interface import (
@@ -97,7 +99,7 @@ class CompiledEngine:
         rendezvous: bool = False,
         bus: BusOptions | None = None,
     ) -> None:
-        options = None if bus is None else (bus.L, bus.o, bus.g, bus.G, bus.reduction_delay)
+        options = None if bus is None else attrs.astuple(bus)
         for time in (endpoint_ps, *(options or ())):
             if time > MAX_PICOSECONDS:
                 raise too_long(0)
@@ -241,7 +243,7 @@ class CompiledEngine:
 
     def _rows(
         self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]
-    ) -> tuple[int, list[int], list[int], list[int], bool]:
+    ) -> tuple[int, list[int], list[int], list[bool], list[int], bool]:
         """A program as the machine takes it."""
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []
@@ -273,15 +275,18 @@ class CompiledEngine:
             times[size] + computing if size or computing else -1
             for size, computing in zip(program.memory_bytes, program.compute_ps, strict=True)
         ]
+        reduced = [size > 0 for size in program.memory_bytes] if self._has_bus else []
         carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
-        return program.starts, rows, handling, [int(number) for number in carried], program.in_turn
+        return program.starts, rows, handling, reduced, [int(number) for number in carried], program.in_turn
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
         """A phase that runs a schedule. Returns its number."""
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         if endpoint_ps > MAX_PICOSECONDS:
             raise too_long(0)
-        return self._machine.add_phase(schedule, queue, together, endpoint_ps)
+        return self._machine.add_phase(schedule, queue, together, endpoint_ps, barrier)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 

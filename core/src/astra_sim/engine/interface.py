@@ -4,10 +4,9 @@ A **program** is a list of tasks that some NPUs run; each task waits for earlier
 once, `TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after
 another), `SEND` sends a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE`
 issues chunks and ends its delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those
-that are ready the one with the lowest number. A chunk passes through its
-parts one after another. A **part** is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may
-lie in a **queue** of its NPU: it takes the place that the queue's order gives it, and starts when it is among the first `slots` of
-the queue.
+that are ready the one with the lowest number. A chunk passes through its **phase steps** one after another. A phase step is a phase of
+the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes the place that
+the queue's order gives it, and starts when it is among the first `slots` of the queue.
 """
 
 from __future__ import annotations
@@ -74,14 +73,16 @@ class PhaseStep(NamedTuple):
 
 
 Issue = Callable[[int, int], Sequence[Sequence[PhaseStep]]]
-"""The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> parts of each chunk."""
+"""The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> phase steps of each chunk."""
 
 
 @attrs.frozen
 class BusOptions:
     """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
 
-    A reduction takes (bytes // 100) * `reduction_delay` + 50 ns.
+    `memory_gap_per_byte` is that of the inner bus to local memory. A side lets the other go first when it has sent more than `burst`
+    transfers in a row. A reduction takes (bytes // 100) * `reduction_delay` + `reduction_overhead` ns. The defaults are those of
+    ASTRA-sim 1.0.
     """
 
     L: int
@@ -89,6 +90,9 @@ class BusOptions:
     g: int
     G: float
     reduction_delay: int = 1
+    memory_gap_per_byte: float = 0.0038
+    burst: int = 8
+    reduction_overhead: int = 50
 
 
 class UnlikeCollectivesError(Exception):
@@ -106,14 +110,14 @@ class UnlikeCollectivesError(Exception):
 
 
 class PhaseStepRecord(NamedTuple):
-    """A part of a chunk on an observed NPU: its task, which of all planned parts it is, when it was queued, started and ended (-1: not).
+    """A phase step of a chunk on an observed NPU: its task, which of all planned steps it is, when it was queued, started and ended.
 
-    Parts count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from posting a receive to its message over
-    `received` messages.
+    A time is -1 where that has not happened. Steps count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from
+    posting a receive to its message over `received` messages.
     """
 
     task: int
-    part: int
+    step: int
     queued_at: int
     started_at: int
     ended_at: int
@@ -126,7 +130,7 @@ class PhaseStepRecords(Sequence[PhaseStepRecord]):
     """Records in columns, which have the names of their fields."""
 
     task: Sequence[int]
-    part: Sequence[int]
+    step: Sequence[int]
     queued_at: Sequence[int]
     started_at: Sequence[int]
     ended_at: Sequence[int]
@@ -150,11 +154,14 @@ class PhaseStepRecords(Sequence[PhaseStepRecord]):
 
 
 class RankState(NamedTuple):
-    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message."""
+    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message.
+
+    `step` is the place of the phase step in its chunk.
+    """
 
     task: int
     chunk: int
-    part: int
+    step: int
     npu: int
     rank: int
     members: Sequence[int]
@@ -206,11 +213,15 @@ class Engine(Protocol):
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
         """A phase that runs a schedule: it ends everywhere when the last rank has finished (`together`) or for each rank by itself.
 
+        As a `barrier` it ends for each group when the last of its ranks has, and a shared bus carries none of its tokens.
+
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
-        number. It happens anew, on all its NPUs, for every part of a collective's chunks that has this number.
+        number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
     def observe(self, npu: int) -> None:
@@ -232,7 +243,7 @@ class Engine(Protocol):
         """When the last task of each NPU so far ended (-1: none has)."""
 
     def phase_steps(self, npu: int) -> PhaseStepRecords:
-        """The parts of chunks on an observed NPU, in the order in which they were issued."""
+        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
 
     def uses(self) -> list[int]:
         """How many collectives became each plan: for every answer of `issue`, in order."""
@@ -247,7 +258,7 @@ class Engine(Protocol):
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
 
     def stuck(self) -> list[RankState]:
-        """The ranks of phases that have started and not ended, by task, chunk, part and NPU."""
+        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
 
 
 def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
@@ -262,11 +273,11 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
-        raise PluginError(f"{what}: advance answered {delivery!r}; expected None, or a time and the numbers of one message or more")
+        raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
-        raise PluginError(f"{what}: advance answered the time {time!r}; {right}")
+        raise PluginError(f"{what}: advance returned the time {time!r}; {right}")
     for number in numbers:
         if type(number) is not int:
             raise not_under_way(network, number)
@@ -297,7 +308,7 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
             raise type(error)(f"task {first_like(tasks, number)} {error}") from None
     for npu in npus:
         if not 0 <= npu < count:
-            raise ValueError(f"a program is given to NPU {npu} of {count}")
+            raise ValueError(f"a program is given to NPU {npu}; expected 0 to {count - 1}")
 
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
@@ -310,12 +321,12 @@ def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
     if task.delay > MAX_PICOSECONDS:
         raise InputError(f"takes {in_seconds(task.delay)}; expected 0 to {LONGEST_TIME}")
     if task.repeats and task.collective < 0:
-        raise ValueError("repeats, but is no numbered collective")
+        raise ValueError("repeats, but is not a collective with a number")
     if task.kind in (SEND, RECEIVE):
         if task.bytes < 0 or task.bytes > MAX_PICOSECONDS:
             raise InputError(f"moves {task.bytes} bytes; expected 0 to {MAX_PICOSECONDS}")
         if not -(2**31) <= task.tag < 2**31:
-            raise InputError(f"has tag {task.tag}; expected 32 bits with a sign")
+            raise InputError(f"has tag {task.tag}; expected a signed 32-bit number")
         for npu in npus:
             peer = task.peer.of(npu, count) if task.peer is not None else npu
             if peer == npu or not 0 <= peer < count:
@@ -350,4 +361,4 @@ def check_groups(groups: Sequence[Sequence[int]], count: int) -> None:
                 raise ValueError(f"NPU {npu} is {'in a group twice' if npu >= 0 else 'negative'}")
             seen.add(npu)
     if not seen:
-        raise ValueError("groups without NPUs")
+        raise ValueError("the groups have no NPUs; expected at least one")

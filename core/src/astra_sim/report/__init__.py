@@ -1,1 +1,1 @@
-"""What a run answers: results, their tables and figures."""
+"""From the record of a run to its result, tables and files."""

@@ -1,4 +1,4 @@
-"""What a run answers: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
+"""The result of a run: figures of the whole, of layers and of dimensions, as NPU 0 sees them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LayerFigures:
     """Times of a layer, and the mean delays of the chunks of its collectives, phase by phase (nanoseconds).
 
     `queueing_delay_ns[0]` is that before the first phase is queued; `[i]` is the time in the queue of phase i. `network_delay_ns[i]` is
-    that of a message in phase i + 1.
+    that of a message in phase i + 1. Every collective of the layer counts in every mean: a phase that it does not have has no delay.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Interval:
 
 @attrs.frozen(eq=False)
 class _Details:
-    """What a result gives when asked for it, in columns: that of a run of a million operations is small enough to be sent elsewhere."""
+    """What a result gives on request, in columns, so that even the result of a million operations is small when pickled."""
 
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
@@ -103,10 +103,10 @@ class _Details:
 
 @attrs.frozen(eq=False)
 class _RunDetails:
-    """The same, made from the run when it is asked for. Pickled and deeply copied, it is `_Details`: the graph and the network stay."""
+    """The same, computed from the run on request. A pickled or deep copy is `_Details`, without the graph and the network."""
 
     _graph: ExecutionGraph
-    _trace: RunRecord
+    _run: RunRecord
     _backend: Network
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ class _RunDetails:
     @property
     def npu_end_ps(self) -> Sequence[int]:
         """When each simulated NPU had done its last operation."""
-        return self._trace.npu_end_ps
+        return self._run.npu_end_ps
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -131,14 +131,14 @@ class _RunDetails:
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0."""
-        trace, graph = self._trace, self._graph
+        run, graph = self._run, self._graph
         for index, operation in enumerate(graph.operations):
-            if trace.end_ps[index] > trace.begin_ps[index] and not getattr(operation, "idle", False):
+            if run.end_ps[index] > run.begin_ps[index] and not getattr(operation, "idle", False):
                 layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
                 kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
                 lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, layer, lane, to_ns(trace.begin_ps[index]), to_ns(trace.end_ps[index]))
-        for record in trace.phases:
+                yield Interval(kind, layer, lane, to_ns(run.begin_ps[index]), to_ns(run.end_ps[index]))
+        for record in run.phases:
             operation = graph.operations[record.operation]
             layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
             name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
@@ -254,71 +254,72 @@ def _kind(operation: Operation) -> str:
     return "communicate" if isinstance(operation, Compute) and not _computes(operation) else type(operation).__name__.lower()
 
 
-def make_result(name: str, components: Components, trace: RunRecord, wall_s: float) -> Result:
-    """Add up what happened."""
+def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
+    """The result of a run: its figures are added up from the run record."""
     graph = components.graph
-    layers = _layers(graph, trace)
+    layers = _layers(graph, run)
     rows = operation_rows(graph.operations)
     durations = [kind.duration_ps if isinstance(kind, Compute) and _computes(kind) else -1 for kind in rows.kinds]
-    compute_ps, computing_ps = computing(rows, durations, trace.end_ps)
-    dimensions, busy = _dimensions(components, trace)
+    compute_ps, computing_ps = computing(rows, durations, run.end_ps)
+    dimensions, busy = _dimensions(components, run)
     network = {
         "plugin": components.names["network"],
-        "payload_bytes": sum(trace.payload),
-        "payload_bytes_per_dimension": trace.payload,
+        "payload_bytes": sum(run.payload),
+        "payload_bytes_per_dimension": run.payload,
         **call(f"network {type(components.network).__name__}: statistics", components.network.statistics),
     }
     return Result(
         name,
-        to_ns(trace.finish_ps),
-        to_ns(min(trace.npu_end_ps)),
+        to_ns(run.finish_ps),
+        to_ns(min(run.npu_end_ps)),
         to_ns(compute_ps),
-        to_ns(trace.finish_ps - computing_ps),
+        to_ns(run.finish_ps - computing_ps),
         components.platform.npus,
-        trace.simulated_npus,
-        trace.messages,
-        trace.events,
+        run.simulated_npus,
+        run.messages,
+        run.events,
         wall_s,
         network,
         layers,
         dimensions,
-        dict(trace.figures),
+        dict(run.figures),
         busy,
-        _RunDetails(graph, trace, components.network),
+        _RunDetails(graph, run, components.network),
     )
 
 
-def _layers(graph: ExecutionGraph, trace: RunRecord) -> list[LayerFigures]:
+def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
-    active = set(trace.phases.records.task)  # collectives for which there was something to do
+    active = set(run.phases.records.task)  # collectives for which there was something to do
     for index, operation in enumerate(graph.operations):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
             continue
         entry = sums[operation.layer][operation.training_pass]
-        spent = trace.end_ps[index] - trace.begin_ps[index]
+        spent = run.end_ps[index] - run.begin_ps[index]
         if isinstance(operation, Compute):
             entry[0] += operation.duration_ps
         elif isinstance(operation, Wait):
-            arrived = max((trace.end_ps[other] for other in operation.after), default=trace.start_ps)
-            ended = [trace.end_ps[other] for other in operation.pending]
+            arrived = max((run.end_ps[other] for other in operation.after), default=run.start_ps)
+            ended = [run.end_ps[other] for other in operation.pending]
             entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
         elif index in active:
             entry[1] += spent
             entry[2] += spent if operation.blocking else 0
-    delays = _delays(graph, trace)
+    delays = _delays(graph, run)
     figures = [[PassFigures(*map(to_ns, entry[p])) for p in Pass] for entry in sums]
     return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
 
 
-def _delays(graph: ExecutionGraph, trace: RunRecord) -> list[tuple[list[float], list[float]]]:
-    """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over collectives.
+def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], list[float]]]:
+    """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over all collectives.
 
-    As ASTRA-sim 1.0 counts: the mean over collectives divides by all of them, also where some have fewer phases.
+    A phase that a collective does not have counts as one without delay. So the means of a layer's phases add up to the mean over its
+    collectives of what they wait in all.
     """
     by_operation: dict[int, list[list[PhaseRecord]]] = {}
-    for record in trace.phases:
+    for record in run.phases:
         phases = by_operation.setdefault(record.operation, [])
         if record.phase == len(phases):
             phases.append([])
@@ -342,10 +343,10 @@ def _delays(graph: ExecutionGraph, trace: RunRecord) -> list[tuple[list[float], 
     return found
 
 
-def _dimensions(components: Components, trace: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
+def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
     dimensions = components.graph.dimensions
-    sent = [*(phase.sent for phase in trace.phases.planned), *trace.sends.sent]
-    counts, uses = uses_of(_with_sends(components.graph, trace), [tuple(each) for each in sent], len(dimensions))
+    sent = [*(phase.sent for phase in run.phases.planned), *run.sends.sent]
+    counts, uses = uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))
     number, total = [0] * len(dimensions), [0] * len(dimensions)
     for each, count in zip(sent, counts, strict=True):
         for dimension, size in each.items():
@@ -354,25 +355,25 @@ def _dimensions(components: Components, trace: RunRecord) -> tuple[list[Dimensio
     figures = []
     for index, (logical, use) in enumerate(zip(dimensions, uses, strict=True)):
         topology = components.platform.dimensions[logical.physical].topology.name if logical.physical is not None else "all"
-        utilisation = use.spans.covered / trace.finish_ps if trace.finish_ps else 0.0
+        utilisation = use.spans.covered / run.finish_ps if run.finish_ps else 0.0
         latency = use.spent / number[index] / PS_PER_NS if number[index] else None
         figures.append(DimensionFigures(topology, logical.size, utilisation, latency, total[index]))
     return figures, [use.spans for use in uses]
 
 
-def _with_sends(graph: ExecutionGraph, trace: RunRecord) -> PhaseStepRecords:
-    """The phases of chunks on NPU 0, and after them the messages of its operations, as parts numbered by kind of operation."""
-    records, sends = trace.phases.records, trace.sends
+def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
+    """The phases of chunks on NPU 0, and after them the messages of its operations, as phase steps numbered by kind of operation."""
+    records, sends = run.phases.records, run.sends
     if not len(sends.operation):
         return records
-    kind_of, first = operation_rows(graph.operations).kind_of, len(trace.phases.planned)
+    kind_of, first = operation_rows(graph.operations).kind_of, len(run.phases.planned)
     nothing = [0] * len(sends.operation)
     return PhaseStepRecords(
         [*records.task, *sends.operation],
-        [*records.part, *(first + kind_of[operation] for operation in sends.operation)],
+        [*records.step, *(first + kind_of[operation] for operation in sends.operation)],
         [*records.queued_at, *sends.begun_ps],
         [*records.started_at, *sends.begun_ps],
-        [*records.ended_at, *(trace.end_ps[operation] for operation in sends.operation)],
+        [*records.ended_at, *(run.end_ps[operation] for operation in sends.operation)],
         [*records.delay_sum, *nothing],
         [*records.received, *nothing],
     )

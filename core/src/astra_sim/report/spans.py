@@ -31,7 +31,7 @@ class Spans:
 
 @attrs.frozen(eq=False)
 class Use:
-    """How long parts take from start to end, in all, and when one at least is queued or running."""
+    """The time that phase steps take from start to end, added up, and the spans in which at least one is queued or running."""
 
     spent: int
     spans: Spans
@@ -56,19 +56,19 @@ def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], c
 def uses_of(
     records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True
 ) -> tuple[list[int], list[Use]]:
-    """For each part how often there is a record of it, and for each group of parts its use. `groups_of` says where each part belongs."""
+    """For each phase step how often there is a record of it, and for each group of steps its use; `groups_of` gives the groups of each."""
     if compiled and has_compiled():
         from astra_sim.engine import _compiled
 
-        columns = [packed(each, "q") for each in (records.part, records.queued_at, records.started_at, records.ended_at)]
+        columns = [packed(each, "q") for each in (records.step, records.queued_at, records.started_at, records.ended_at)]
         counts, found = _compiled.uses_of(columns, list(groups_of), groups)
         return counts, [Use(spent, Spans(view(begins, "q"), view(ends, "q"))) for spent, begins, ends in found]
     counts = [0] * len(groups_of)
     spent = [0] * groups
     spans: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
     for record in records:
-        counts[record.part] += 1
-        for group in groups_of[record.part]:
+        counts[record.step] += 1
+        for group in groups_of[record.step]:
             spent[group] += record.ended_at - record.started_at
             spans[group].append((record.queued_at, record.ended_at))
     return counts, [Use(time, union(each)) for time, each in zip(spent, spans, strict=True)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
 
 SERIES = ("limited", "all", "none")
-SERIES_HELP = "How much of what grows with simulated time reports write; limited: as much as fits in a small file."
+SERIES_HELP = "How much reports write of what grows with simulated time; limited: as much as fits in a small file."
 DEFAULT_REPORTS = ("astra1",)
 REPORT_HELP = f"Report that --output writes beside result.json ({', '.join(DEFAULT_REPORTS)}): NAME or NAME?key=value&... Repeatable."
 
@@ -80,7 +80,7 @@ def chosen_reports(names: Sequence[str], output: str | None) -> Reports:
 
 
 def check_run_names(names: Sequence[str]) -> None:
-    """Raise InputError where runs that are reported together have names that are the same as names of files."""
+    """Raise InputError where runs that are reported together have names that give the same file name."""
     from astra_sim.reports import file_name
 
     for name, count in Counter(map(file_name, names)).items():

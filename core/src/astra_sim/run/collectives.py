@@ -149,9 +149,10 @@ class CollectiveLowering:
 
     def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
         """The dimensions of the program in which a phase counts, with the bytes that NPU 0 sends there."""
+        schedule = plan.counted or plan.schedule
         if isinstance(plan.logical, Group):
-            return self._routes.sent_in_group(plan.schedule, plan.logical, self._inputs.graph.dimensions)
-        return {plan.dimension: sum(step.bytes * step.times for step in plan.schedule.program(0).steps if step.send_to is not None)}
+            return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
+        return {plan.dimension: sum(step.bytes * step.times for step in schedule.program(0).steps if step.send_to is not None)}
 
     def _steps(
         self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator, traffic: Traffic
@@ -175,10 +176,10 @@ class CollectiveLowering:
 
     def _moved(self, plan: PhasePlan, communicator: Communicator) -> tuple[Sequence[int], int]:
         """Bytes that NPU 0 sends in a phase, for each physical dimension, and the messages of all NPUs."""
-        key = plan.schedule, plan.logical, communicator
+        key = plan.counted or plan.schedule, plan.logical, communicator
         if key not in self._moves:
-            rendezvous = self._inputs.system.rendezvous
-            sent = self._routes.payload(plan.schedule, plan.logical, rendezvous) if 0 in communicator.npus else ()
+            rendezvous = self._inputs.system.rendezvous and plan.counted is None
+            sent = self._routes.payload(key[0], plan.logical, rendezvous) if 0 in communicator.npus else ()
             self._moves[key] = sent, messages_of(plan.schedule, plan.logical, len(communicator.npus), rendezvous)
         return self._moves[key]
 
@@ -202,7 +203,8 @@ class EnginePhases:
         schedule = self._schedule(plan.schedule, plan.logical, communicator)
         key = schedule, plan.queue, plan.endpoint_ps
         if key not in self._phases:
-            self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps)
+            barrier = plan.counted is not None
+            self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps, barrier)
         return self._phases[key]
 
     def _schedule(self, schedule: Schedule, logical: LogicalDimension | Group, communicator: Communicator) -> int:

@@ -75,7 +75,7 @@ def join_programs(dimensions: Sequence[LogicalDimension], members: Sequence[Sequ
 
     for npu, program in program_of.items():
         for dimension in dimensions:
-            other = program_of[dimension.group(npu).start]
+            other = program_of[dimension.group(npu)[0]]
             if other != program:
                 low, high = sorted((root(program), root(other)))
                 parts[high] = low

@@ -90,9 +90,16 @@ class _Inquest:
     def _ranks(self) -> list[str]:
         """The ranks of phases that have begun. Messages that do not come explain the rest, so they go first."""
         lines: list[str] = []
-        for state in self._engine.stuck():
-            where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.part + 1}"
+        stuck = self._engine.stuck()
+        for state in stuck:
+            where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.step + 1}"
             lines.extend(f"{line} ({where})" for line in rank_in_words(state))
+            if not state.program.actions:
+                # A collective that takes a given time begins when all have come to it.
+                here = {other.npu for other in stuck if other.members == state.members}
+                missing = next((npu for npu in state.members if npu not in here), None)
+                if missing is not None:
+                    lines.append(f"NPU {state.npu} waits for NPU {missing} to come to the collective ({where})")
         return sorted(lines, key=lambda line: "waits for a message" not in line)
 
     def _not_begun(self, unfinished: _Unfinished) -> list[str]:

@@ -13,6 +13,7 @@ from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
 from astra_sim.rows import kinds_of
+from astra_sim.run.prices import Prices
 from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
 
@@ -24,6 +25,10 @@ class RunInputs:
     system: System
     network: Network
     memory: Memory
+    prices: Prices = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "prices", Prices(self.network, self.graph.dimensions))
 
     @property
     def platform(self) -> Platform:
@@ -41,7 +46,10 @@ class RunInputs:
         return session
 
     def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
-        """The chunks of a collective that is issued now, checked. Raises AstraError."""
+        """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
+        priced = self.prices.plan(session, operation)
+        if priced is not None:
+            return [priced]
         name = f"system {self._system_name}"
         chunks: list[ChunkPlan] = call(name, session.issue, operation, now_ps)
         call(name, check_chunks, chunks, operation.bytes, self.platform.npus)

@@ -45,8 +45,8 @@ class PhaseRecords:
     planned: Sequence[PlannedPhase]
 
     def __iter__(self) -> Iterator[PhaseRecord]:
-        for task, part, queued, started, ended, delay_sum, received in self.records:
-            planned = self.planned[part]
+        for task, step, queued, started, ended, delay_sum, received in self.records:
+            planned = self.planned[step]
             if planned.cost is not None:
                 delay_sum, received = planned.cost.delay_sum, planned.cost.received
             place = planned.chunk, planned.phase, planned.plan, tuple(planned.sent)

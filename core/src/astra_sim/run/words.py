@@ -35,7 +35,7 @@ class OperationNames:
 
 
 def rank_in_words(state: RankState) -> list[str]:
-    """What a rank that has not finished its part of a phase waits for, in words."""
+    """What a rank that has not finished in a phase waits for, in words."""
     program, ranks = state.program, len(state.members)
     if state.tokens >= program.tokens and state.next_action == len(program.actions):
         return []

@@ -66,7 +66,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     if network.platform is not platform and network.platform != platform:
         raise InputError(
             f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
-            " expected one platform for both (a network that is given brings its own)"
+            " expected one platform for both (a network given as an object brings its own)"
         )
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     context = Context(plugins, platform, run, compute, groups=groups)
@@ -104,6 +104,8 @@ def _shape(platform: Platform) -> str:
 
 @attrs.frozen
 class _Maker:
+    """Makes the components that the sections of an experiment describe; `names` gets the name of each."""
+
     experiment: Experiment
     plugins: Plugins
     names: dict[str, str]
@@ -133,7 +135,7 @@ class _Maker:
             raise located(error, where) from None
 
     def warn_of_left_out(self) -> None:
-        """Say which options of the network the platform's file has beside it, where the network is of that plugin and has others."""
+        """Warn where the platform's file has a network of the chosen plugin with other options, which are not used."""
         beside, table = self.experiment.left_out, self.experiment.sections.get("network", {})
         provider = self.provider("network")
         if beside is None or provider is None or beside.get("plugin") != provider.name:
@@ -144,7 +146,7 @@ class _Maker:
         others = [f"network.{key}={of_file[key]}" for key in of_file if getattr(chosen, key) != getattr(meant, key)]
         if others:
             warn(
-                f"{self.experiment.where('platform')}: the platform alone is taken from this file, not the rules of its network:"
+                f"{self.experiment.where('platform')}: only the platform is taken from this file, not the rules of its network:"
                 f" {', '.join(others)} (--set gives them, or the file as --network)"
             )
 

@@ -35,7 +35,7 @@ DEFAULTS = {
 class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
-    `left_out` is the network that the file of the platform has beside it, which the experiment takes from elsewhere.
+    `left_out` is the network in the file of the platform, where the experiment takes its network from elsewhere.
     """
 
     name: str = ""
@@ -45,7 +45,7 @@ class Experiment:
     left_out: Table | None = None
 
     def check(self) -> None:
-        """Raise InputError if this was not put together as it should be."""
+        """Raise InputError unless sections and run are tables, and the sections known ones."""
         if not isinstance(self.sections, Mapping) or not isinstance(self.run, Mapping):
             raise InputError(f"an experiment has sections {self.sections!r} and run {self.run!r}; expected tables")
         for section in self.sections:
@@ -53,13 +53,13 @@ class Experiment:
                 raise InputError(f"an experiment has the section {section!r}; {suggestion(section, SECTIONS)}")
 
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
-        """Put a spec string, path, table or object in the place of a section.
+        """Set a section to what a spec string, path or table means, or to an object.
 
-        A network file that also describes a platform replaces both.
+        A network file that also describes a platform sets both.
         """
         if isinstance(value, (str, os.PathLike, Mapping)):
             found = sections_of(kind, value, base, plugins, where or kind)
-            # Asked for a platform, a file gives no more than that: the backend is somebody else's choice.
+            # A file that is given as the platform sets nothing else: the network is chosen separately.
             if "platform" in found:
                 self.left_out = found.get("network") if kind == "platform" else None
             for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
@@ -70,7 +70,7 @@ class Experiment:
             self.origin[kind] = f"{kind} object"
 
     def choose(self, key: str, value: Any, base: str = "") -> None:
-        """Put an option of the run in the section `run`; groups may be the path of their file. Raises InputError."""
+        """Set an option of the section `run`; groups may be the path of their file. Raises InputError."""
         if key != "groups":
             self.run[key] = value
         elif isinstance(value, (str, os.PathLike)):
@@ -94,7 +94,7 @@ class Experiment:
             return
         table = self.sections.get(section, {})
         if not isinstance(table, Mapping):
-            raise InputError(f"--set {assignment}: the {section} is an object, whose options are set where it is made")
+            raise InputError(f"--set {assignment}: the {section} is an object, and --set changes options of files and specs only")
         table = dict(table)
         set_value(table, key, Typed(value.strip()), f"--set {assignment}")
         self.sections[section] = table

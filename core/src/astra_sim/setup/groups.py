@@ -30,7 +30,7 @@ def check_groups(table: Mapping[str, Any], npus: int, where: str) -> dict[str, t
     groups = {}
     for name, members in table.items():
         if name in EVERYBODY:
-            raise InputError(f"{where}: group {name!r} is that of all NPUs; expected other names")
+            raise InputError(f"{where}: group {name!r} is the group of all NPUs; expected another name")
         if not isinstance(members, (list, tuple)) or not members or not all(type(npu) is int for npu in members):
             raise InputError(f"{where}: group {name!r} is {members!r}; expected a list of NPUs")
         for npu in members:

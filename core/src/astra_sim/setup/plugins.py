@@ -124,7 +124,7 @@ class Plugins:
         return list(self._infos)
 
     def tell(self) -> None:
-        """Warn, once in a process, of what a plugin offers in vain: through an unknown hook, or under the name of a built-in component."""
+        """Warn, once in a process, of what plugins offer in vain: through an unknown hook, or under the name of a built-in component."""
         self.infos()
         for problem, untold in self._untold.items():
             if untold:
@@ -218,7 +218,7 @@ class Plugins:
             if marks is None and hook in known and inspect.isroutine(getattr(plugin, attribute)):
                 self._report(name, f"its function {hook} is not marked with @hookimpl and is not called", "", tell=True)
             elif marks is not None and hook not in known and not marks["optionalhook"]:
-                self._report(name, f"it implements the hook {hook}, which there is not; {suggestion(hook, known)}", "", tell=True)
+                self._report(name, f"it implements the hook {hook}, which does not exist; {suggestion(hook, known)}", "", tell=True)
 
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
         expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)

@@ -20,7 +20,9 @@ class RunOptions:
     compute_scale: float = option(1.0, minimum=0, help="factor on every compute time")
     comm_scale: float = option(1.0, above=0, help="factor on the size of every collective")
     injection_scale: float = option(1.0, minimum=0, help="factor on the endpoint delay of the system")
-    queues_per_dim: int = option(1, minimum=1, maximum=1024, help="queues of each dimension; the second half run the other way round")
+    queues_per_dim: int = option(
+        1, minimum=1, maximum=1024, help="queues of each dimension; those of the second half run in the opposite direction"
+    )
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
     groups: dict[str, Any] = option(factory=dict, help="communicator groups: the NPUs of each by name, or their file (JSON, TOML)")

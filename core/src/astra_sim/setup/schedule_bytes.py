@@ -32,7 +32,7 @@ def performed(schedule: Schedule, request: Request) -> Request:
 def check_bytes(schedule: Schedule, request: Request) -> None:
     """Raise ScheduleError where messages are larger or smaller than their pieces, or too few bytes are sent or left at the end.
 
-    Of a step that is repeated the first and the last message are looked at. The time goes with the steps, not with the messages.
+    Of a repeated step only the first and the last message are checked, so that the time grows with the steps, not with the messages.
     """
     if schedule.ranks < 2:
         return
@@ -75,7 +75,7 @@ def _asked(request: Request) -> str:
 
 
 def _known(names: Iterable[Hashable]) -> Sequence[Hashable]:
-    """Names that can be looked at more than once. Those of an iterator are not looked at, since they would be gone."""
+    """Names that can be read more than once. Those of an iterator are not read, since that would use them up."""
     if isinstance(names, (range, list, tuple)):
         return names
     return () if iter(names) is names else list(names)
@@ -130,14 +130,14 @@ def _check_totals(program: RankProgram, request: Request, cut: int, who: str) ->
     slack = 2 * _ROUNDING * request.ranks * cut
     for size, least, verb in ((sent, least_sent, "sends"), (received, least_received, "receives")):
         if size < least - slack:
-            raise ScheduleError(f"{_asked(request)}: {who} {verb} {size} bytes; at least {least} must be")
+            raise ScheduleError(f"{_asked(request)}: {who} {verb} {size} bytes; expected at least {least}")
 
 
 def _least(request: Request) -> tuple[int, int]:
     """The fewest bytes that a rank can send and receive.
 
-    What a rank has must leave it at least once, added to that of others or not, unless it is its own part of the result; and what it
-    must have at the end and did not have at the start must come.
+    A rank must send all that it has at least once, reduced or not, but for its own part of the result. It must receive all that it has at
+    the end and did not have at the start.
     """
     n, size = request.ranks, request.bytes
     match request.collective:

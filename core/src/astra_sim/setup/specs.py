@@ -110,7 +110,7 @@ def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Tabl
             if file_format.is_of(text):
                 sections: dict[str, Table] = file_format.tables(text, path)
                 if kind not in sections:
-                    raise PluginError(f"file format {file_format.name!r} gave {sorted(sections)} for {path}, and no {kind}")
+                    raise PluginError(f"file format {file_format.name!r} returned {sorted(sections)} for {path}, but no {kind}")
                 return sections
             tried.append(file_format.name)
     if not text.strip():
@@ -128,7 +128,7 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)
         if not isinstance(text, str):
-            raise InputError(f"{where}: {value!r} is not a path in text")
+            raise InputError(f"{where}: {value!r} is not a path of type str")
         if text.startswith(PREFIX):
             return {kind: parse_spec(text)}
         return load_file(kind, os.path.join(base, text), plugins)

@@ -32,7 +32,7 @@ def check_collective(algorithm: Callable[[Request], object], ranks: tuple[int, .
                         if schedule is not None:
                             accepted[collective, n] = schedule
     if not accepted:
-        raise PluginError(f"it serves no collective on any of {ranks} ranks")
+        raise PluginError(f"it serves no collective on {' or '.join(map(str, ranks))} ranks")
     return accepted
 
 

@@ -180,7 +180,7 @@ class NetworkContract(ComponentContract):
         """What is injected is delivered."""
         if isinstance(self.network, EventNetwork):
             start = self.network.begin()
-            require(type(start) is int and start >= 0, f"begin answered {start!r}; expected picoseconds of at least 0")
+            require(type(start) is int and start >= 0, f"begin returned {start!r}; expected picoseconds of at least 0")
             deliver(self.network, batches(self.network.platform))
 
     def test_larger_messages_take_no_less_time(self) -> None:
@@ -199,10 +199,10 @@ class NetworkContract(ComponentContract):
         """Statistics and reports are tables by name."""
         statistics = self.network.statistics()
         right = isinstance(statistics, dict) and all(isinstance(name, str) for name in statistics)
-        require(right, f"statistics answered {statistics!r}; expected figures by name")
+        require(right, f"statistics returned {statistics!r}; expected figures by name")
         reports = self.network.reports() if isinstance(self.network, EventNetwork) else {}
         right = isinstance(reports, dict) and all(isinstance(text, str) for item in reports.items() for text in item)
-        require(right, f"reports answered {reports!r}; expected texts by name")
+        require(right, f"reports returned {reports!r}; expected texts by name")
 
 
 class ComputeContract(ComponentContract):

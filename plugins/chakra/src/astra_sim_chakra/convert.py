@@ -265,7 +265,7 @@ def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
 def _write_trace(source: str, target: str, request: Request, files: FileSet) -> Iterable[str]:
     trace = load_trace(source, keep=True)
     if os.path.exists(target) and os.path.samefile(source, target):
-        raise InputError(f"{target}: the target is the source")
+        raise InputError(f"{target}: the target is the source; expected another file")
     if request.target_format == "json":
         _write_text(files, target, to_json(trace))
     else:

@@ -40,7 +40,7 @@ def custom_collective(request: Request, options: CustomCollectiveOptions) -> Sch
     """
     trace_files = len(find_ranks(options.prefix))
     if trace_files and trace_files != request.ranks:
-        raise request.unsupported("chakra", f"there are traces {rank_path(options.prefix, 0)} and on for {trace_files} ranks")
+        raise request.unsupported("chakra", f"the traces from {rank_path(options.prefix, 0)} on are for {trace_files} ranks")
     traces = load_ranks(options.prefix, request.ranks, dependencies=options.dependencies)
     ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
     _match(ranks)
@@ -94,7 +94,7 @@ class _Rank:
         return InputError(f"{self.trace.path}: {self.trace.label(row)}: {what}")
 
     def impossible(self, row: int, what: str) -> ScheduleError:
-        return ScheduleError(f"{self.trace.path}: {self.trace.label(row)} {what}; a schedule cannot say that")
+        return ScheduleError(f"{self.trace.path}: {self.trace.label(row)} {what}; a schedule cannot express that")
 
     def _check(self, row: int) -> None:
         trace = self.trace
@@ -104,7 +104,7 @@ class _Rank:
                 self._attach(row)
             return
         if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
-            raise self.error(row, f"its type is {kind.name}; expected COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE in a collective")
+            raise self.error(row, f"its type is {kind.name}; expected COMM_SEND_NODE, COMM_RECV_NODE or COMP_NODE in a collective")
         name = "comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"
         for column, value in (("comm_size", trace.comm_size[row]), (name, self.peer(row))):
             if value < 0:

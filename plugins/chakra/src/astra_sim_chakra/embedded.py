@@ -39,7 +39,7 @@ def embedded_workload(path: str) -> dict[str, Any]:
             )
         if _digest(stream) != digest:
             raise InputError(
-                f"{path}: the nodes were changed after the trace was made of the workload in its metadata; as layers and a training loop "
+                f"{path}: the nodes were changed after the trace was made from the workload in its metadata; as layers and a training loop "
                 "they cannot be expressed"
             )
     try:

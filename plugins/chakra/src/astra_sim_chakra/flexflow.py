@@ -43,7 +43,7 @@ def read_flexflow(path: str, time_unit: str = "s") -> list[list[Node]]:
     edges: list[tuple[int, int, int]] = []
     text = read_text(path)
     if "digraph" not in text:
-        raise InputError(f"{path}: not a task graph of FlexFlow; it begins with digraph")
+        raise InputError(f"{path}: not a task graph of FlexFlow; expected a file that begins with digraph")
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip().removeprefix("digraph taskgraph {").strip()
         where = f"{path}:{number}"
@@ -93,7 +93,7 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         made = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
         return {_whole(values, "device_id", where, 2**16): made}
     if node_type != "COMM_SEND_RECV_NODE":
-        raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE and COMM_SEND_RECV_NODE")
+        raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE or COMM_SEND_RECV_NODE")
     source, target = (_whole(values, key, where, 2**16) for key in ("src_device_id", "dst_device_id"))
     if source == target:
         raise InputError(f"{where}: node{id_} sends from device {source} to itself")

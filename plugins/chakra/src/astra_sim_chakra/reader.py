@@ -106,7 +106,7 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise InputError(f"{name}: the gzip file ends before its end; it was cut off") from None
+        raise InputError(f"{name}: the gzip file was cut off") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{name}: the gzip file is damaged: {error}") from None
     except OSError as error:

@@ -170,7 +170,7 @@ class _Builder:
         group = self._context.members_of(group_name, f"{self._path}: {trace.label(row)}")
         for npu in self._members if group is not None else ():
             if group is not None and npu not in group:
-                raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is no member")
+                raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is not a member")
         if group is not None and len(group) == self._context.platform.npus:
             group = None
         involved = trace.involved_dims[trace.involved[row]] if trace.involved[row] >= 0 else None

@@ -26,7 +26,7 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
     n, way, collective = request.ranks, request.direction, request.collective
     others = n - 1
     if n > MAX_RANKS:
-        raise request.unsupported("direct", f"every rank would send to all others; at most {MAX_RANKS} can")
+        raise request.unsupported("direct", f"every rank would send to all others; expected at most {MAX_RANKS} ranks")
     starts = others if options.window is None else min(options.window, others)
     charged = starts * others if request.in_group else starts
     size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n

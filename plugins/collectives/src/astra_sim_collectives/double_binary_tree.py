@@ -25,7 +25,7 @@ def double_binary_tree(request: Request) -> Schedule:
     if not is_power_of_two(n):
         raise request.unsupported("double_binary_tree", "it needs a power of two")
     if n > MAX_RANKS:
-        raise request.unsupported("double_binary_tree", f"every rank has a program of its own; at most {MAX_RANKS} can")
+        raise request.unsupported("double_binary_tree", f"every rank has a program of its own; expected at most {MAX_RANKS} ranks")
     root_is_last = request.instance % 2 == 0
     inner = _in_order_tree(n - 1)
     first = 0 if root_is_last else 1

@@ -158,14 +158,14 @@ class _Reader:
         assert self._algorithm is not None
         number = self._number("gpu", attributes, "id", 0, self._declared - 1)
         if number in self._algorithm.gpus:
-            raise self._error(f"gpu: id is {number} a second time")
+            raise self._error(f"gpu: id {number} is given twice")
         self._rank = number
         self._gpu = self._algorithm.gpus[number] = {}
 
     def _start_block(self, attributes: Mapping[str, str]) -> None:
         number = self._number("tb", attributes, "id", 0)
         if number in self._gpu:
-            raise self._error(f"tb: id is {number} a second time in its gpu")
+            raise self._error(f"tb: id {number} is given twice in its gpu")
         to, source = (self._number("tb", attributes, key, -1, self._declared - 1) for key in ("send", "recv"))
         for key, peer in (("send", to), ("recv", source)):
             if peer == self._rank:
@@ -178,7 +178,7 @@ class _Reader:
         assert block is not None
         number = self._number("step", attributes, "s", 0)
         if number != len(block.steps):
-            raise self._error(f"step: s is {number}; expected {len(block.steps)}, steps are in order")
+            raise self._error(f"step: s is {number}; expected {len(block.steps)}, since steps are in order")
         kind = attributes.get("type", "")
         if kind not in _TYPES:
             raise self._error(f"step: type is {kind!r}; expected {', '.join(_TYPES)}")
@@ -195,7 +195,7 @@ class _Reader:
         assert self._algorithm is not None
         buffer = attributes.get(f"{end}buf", "")
         if buffer not in ("i", "o", "s"):
-            raise self._error(f"step: {end}buf is {buffer!r}; expected i, o and s")
+            raise self._error(f"step: {end}buf is {buffer!r}; expected i, o or s")
         size = MAX_CHUNKS if buffer == "s" else self._algorithm.chunks
         offset = self._number("step", attributes, f"{end}off", 0)
         if offset + count > size:

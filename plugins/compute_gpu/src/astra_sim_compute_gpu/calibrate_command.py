@@ -1,4 +1,7 @@
-"""The command `astra calibrate`."""
+"""The commands `astra calibrate gemm` and `astra calibrate attention`: a device of the gpu compute model, fitted to measured kernels.
+
+Half of the shapes are held out. The file that is written is a device: plugin:gpu?device=DEVICE.toml.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,7 @@ _device = click.option(
 _output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
 
 
-@click.group()
-def calibrate() -> None:
-    """Fit a device of the gpu compute model to measured kernels.
-
-    Half of the shapes are held out. The file that is written is a device: plugin:gpu?device=DEVICE.toml.
-    """
-
-
-@calibrate.command()
+@click.command()
 @_table
 @_device
 @_output
@@ -46,7 +41,7 @@ def gemm(table: str, device: str, output: str) -> None:
     _write(changed, output)
 
 
-@calibrate.command()
+@click.command()
 @_table
 @_device
 @_output
@@ -65,7 +60,7 @@ def attention(table: str, device: str, output: str) -> None:
     changed, where = devices.read_table(device)
     by_type = read_attention(read_text(table), table)
     if len(by_type) != 1:
-        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, for a device has one fit")
+        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, since a device has one fit")
     for element_type, rows in by_type.items():
         found = _located(table, element_type, fit_attention, devices.device_of(changed, where), rows)
         changed = _sourced(with_attention(changed, found), "attention", table, found)

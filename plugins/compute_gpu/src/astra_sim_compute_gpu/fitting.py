@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-import random
 from collections.abc import Callable, Sequence
 
 import attrs
 from astra_sim import InputError
+from astra_sim.fitting import ErrorOf, error_of, minimise
 from astra_sim.shapes import Attention, Gemm
-
-from astra_sim_compute_gpu.simplex import minimise
 
 MOST_FITTED = 1000
 LEAST_SHAPES = 10
 LARGE_OPERATIONS = 1e11
-_SAMPLES = 2000
-_OUTSIDE = (0.025, 0.975)
 
 
 @attrs.frozen
@@ -54,19 +50,6 @@ class Parameter:
     def bounded(self, logarithm: float) -> float:
         """The value of a logarithm, within the bounds."""
         return min(self.highest, max(self.lowest, math.exp(min(logarithm, 100.0))))
-
-
-@attrs.frozen
-class ErrorOf:
-    """The mean of |model / measured - 1| over rows, with a 95 % interval over their shapes."""
-
-    mean: float
-    low: float
-    high: float
-    rows: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2%} (95 % interval {self.low:.2%} to {self.high:.2%}, {self.rows} rows)" if self.rows else "no rows"
 
 
 @attrs.frozen
@@ -127,7 +110,7 @@ def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: P
     best, _ = min((minimise(distance, [math.log(value) for value in start]) for start in starts), key=lambda found: found[1])
     values = {name: float(f"{value:.4g}") for name, value in named(best).items()}
     large = [row for row in held_out if row.shape.operations > LARGE_OPERATIONS]
-    return Fit(values, *(error_of(part, lambda row: predict(values, row)) for part in (fitting, held_out, large)))
+    return Fit(values, *(error_over(part, lambda row: predict(values, row)) for part in (fitting, held_out, large)))
 
 
 def _first_shapes(rows: Sequence[Measurement]) -> list[Measurement]:
@@ -137,19 +120,6 @@ def _first_shapes(rows: Sequence[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.text in chosen]
 
 
-def error_of(rows: Sequence[Measurement], microseconds: Callable[[Measurement], float]) -> ErrorOf:
-    """The error of a model over rows, with its interval from bootstrap samples of the shapes."""
-    if not rows:
-        return ErrorOf(0.0, 0.0, 0.0, 0)
-    by_shape: dict[str, list[float]] = {}
-    for row in rows:
-        by_shape.setdefault(row.text, []).append(abs(microseconds(row) / row.microseconds - 1))
-    sums = [(sum(errors), len(errors)) for errors in by_shape.values()]
-    generator = random.Random(0)
-    means = sorted(_mean(generator.choices(sums, k=len(sums))) for _ in range(_SAMPLES))
-    low, high = (means[round(share * (_SAMPLES - 1))] for share in _OUTSIDE)
-    return ErrorOf(_mean(sums), low, high, len(rows))
-
-
-def _mean(sums: Sequence[tuple[float, int]]) -> float:
-    return sum(total for total, _ in sums) / sum(count for _, count in sums)
+def error_over(rows: Sequence[Measurement], microseconds: Callable[[Measurement], float]) -> ErrorOf:
+    """The error of a model over rows, with its interval over their shapes."""
+    return error_of((row.text, abs(microseconds(row) / row.microseconds - 1)) for row in rows)

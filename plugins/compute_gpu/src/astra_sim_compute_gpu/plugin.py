@@ -22,4 +22,7 @@ def astra_computes() -> list[Provider]:
 
 @hookimpl
 def astra_commands() -> list[Provider]:
-    return [Provider("calibrate", "Fit a device of the gpu compute model to measured kernels.", f"{_HERE}.calibrate_command:calibrate")]
+    return [
+        Provider("calibrate gemm", "Fit a device of the gpu compute model to measured products.", f"{_HERE}.calibrate_command:gemm"),
+        Provider("calibrate attention", "Fit one to measured attention.", f"{_HERE}.calibrate_command:attention"),
+    ]

@@ -56,7 +56,7 @@ class Systolic(Compute):
         shape = work.shape.batched if isinstance(work.shape, GroupedGemm) else work.shape
         if not isinstance(shape, (Gemm, Convolution)):
             raise MissingWork(
-                f"its shape, {shape.kind}, is no product of matrices, which the systolic model needs; give gemm or convolution"
+                f"its shape, {shape.kind}, is not a product of matrices, which the systolic model needs; give gemm or convolution"
             )
         if isinstance(shape, Gemm) and shape.batch > 1:
             return shape.batch * self.cycles(attrs.evolve(shape, batch=1)) / self._options.clock_ghz

@@ -191,8 +191,8 @@ def ifmap_addresses(array: SystolicArray, shape: Shape) -> NDArray[np.int32] | N
     elements = shape.gemm.m * shape.gemm.k
     if elements > _MAX_ADDRESSES or shape.input_elements > _MAX_ADDRESSES:
         raise InputError(
-            f"a convolution whose windows have {elements} elements is too large for its memory traffic to be simulated; at most "
-            f"expected {_MAX_ADDRESSES} (a smaller batch, or the product of matrices that it is: {shape.gemm})"
+            f"a convolution whose windows have {elements} elements is too large for its memory traffic to be simulated; expected "
+            f"at most {_MAX_ADDRESSES} (a smaller batch, or the product of matrices that it is: {shape.gemm})"
         )
     windows = _window_addresses(shape)  # pixels x elements of a filter
     over_pixels = array.dataflow is Dataflow.WEIGHT_STATIONARY

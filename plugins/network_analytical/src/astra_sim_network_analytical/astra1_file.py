@@ -43,7 +43,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if key not in known:
             raise InputError(f"{path}: unknown key {key!r}; known: {', '.join(sorted(known))}")
     if table.get("topology-name", _ONLY_NAME) != _ONLY_NAME:
-        warn(f"{path}: topology-name is {table['topology-name']!r:.80}: ASTRA-sim would stop, for it knows {_ONLY_NAME!r} alone")
+        warn(f"{path}: topology-name is {table['topology-name']!r:.80}: ASTRA-sim would stop, since it knows only {_ONLY_NAME!r}")
     count = table.get("dimensions-count")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"{path}: dimensions-count is {count!r}; expected a whole number of at least 1")

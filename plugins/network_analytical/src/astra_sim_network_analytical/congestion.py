@@ -88,9 +88,9 @@ class FifoNetwork(EventNetwork):
         now = (time, self._order)
         for message in messages:
             if not (0 <= message.source < self.platform.npus and 0 <= message.destination < self.platform.npus) or message.bytes < 0:
-                raise InputError(f"a message of {message.bytes} bytes from NPU {message.source} to NPU {message.destination} has no way")
+                raise InputError(f"a message of {message.bytes} bytes from NPU {message.source} to NPU {message.destination} has no route")
             if message.source == message.destination:
-                raise InputError(f"a message from NPU {message.source} to itself has no way")
+                raise InputError(f"a message from NPU {message.source} to itself has no route")
             self._go_on(_UnderWay(message), now)
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:

@@ -18,6 +18,15 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
 
     Raises InputError if the network cannot simulate the platform.
     """
+    if options.model == "nccl":
+        if options.congestion != "unaware":
+            raise InputError("model is nccl and congestion is aware; expected congestion=unaware, for whole collectives use no links")
+        from astra_sim_network_analytical.nccl import NcclNetwork
+
+        return NcclNetwork(options, platform)
+    for name in ("device", "parameters", "channels", "nic_efficiency"):
+        if getattr(options, name) is not None:
+            raise InputError(f"{name} is given, which model=nccl alone reads")
     if options.congestion == "unaware":
         return AnalyticalNetwork(options, platform)
     from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork

@@ -34,4 +34,15 @@ class AnalyticalOptions:
         help="unaware: of several dimensions in which a message's ends differ, the one it is charged for: "
         "the highest, as ASTRA-sim 1.0 does; the lowest, as 2.x does",
     )
+    model: str = option(
+        "schedule",
+        choices=("schedule", "nccl"),
+        help="what collectives take: by the messages of their schedules; nccl: as NCCL does them, by parameters of a device",
+    )
+    device: str | None = option(None, help="nccl: the device whose parameters hold in a node; none: the one that the platform names")
+    parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes")
+    channels: int | None = option(None, minimum=1, help="nccl: the most channels, where those are fewer than NCCL would use")
+    nic_efficiency: float | None = option(
+        None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: as the parameters say"
+    )
     link_figures: bool = option(False, help="aware: the result has figures of every link that carried something")

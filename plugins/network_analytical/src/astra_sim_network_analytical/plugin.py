@@ -18,6 +18,7 @@ def astra_networks() -> list[Provider]:
             examples=[
                 {},
                 {"rounding": "picosecond", "charged_dimension": "lowest"},
+                {"model": "nccl", "device": "h100", "nic_efficiency": 0.9},
                 {"congestion": "aware"},
                 {"congestion": "aware", "switching": "cut_through", "rounding": "picosecond"},
             ],
@@ -66,6 +67,11 @@ def astra_platforms() -> list[Provider]:
             examples=f"{_HERE}.examples:graph",
         ),
     ]
+
+
+@hookimpl
+def astra_commands() -> list[Provider]:
+    return [Provider("calibrate collective", "Fit NCCL in a node to measured collectives.", f"{_HERE}.calibrate_command:collective")]
 
 
 @hookimpl

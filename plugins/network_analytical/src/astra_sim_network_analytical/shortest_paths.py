@@ -18,7 +18,7 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
     destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
-        raise InputError(f"{where}: the ways from {nodes} nodes to {destinations} NPUs are too many; expected at most {LARGEST_TABLE}")
+        raise InputError(f"{where}: the routes from {nodes} nodes to {destinations} NPUs are too many; expected at most {LARGEST_TABLE}")
     into: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         into[target].append((source, number))
@@ -62,4 +62,4 @@ def _check(reached: Sequence[int], where: str) -> None:
     if any(missing):
         destination = min(next(_bits(each)) for each in missing if each)
         source = next(npu for npu, each in enumerate(missing) if each >> destination & 1)
-        raise InputError(f"{where}: there is no way from NPU {source} to NPU {destination}")
+        raise InputError(f"{where}: there is no route from NPU {source} to NPU {destination}")

@@ -189,7 +189,7 @@ class _Time:
         flit_ps = max(self._clock_ps, round(self._settings.flit_bytes / bandwidth * 1000))
         if flit_ps > self._clock_ps * MAX_CLOCK_RATIO:
             slowest = f"a flit takes {flit_ps} ps on the slowest link"
-            raise InputError(f"{slowest}; expected with a cycle of {self._clock_ps} ps at most {MAX_CLOCK_RATIO} times that")
+            raise InputError(f"{slowest}; expected at most {MAX_CLOCK_RATIO} cycles of {self._clock_ps} ps")
         return {
             **self._latency(dimension.link_latency_ns * link.length),
             "flit_cycles": flit_ps // self._clock_ps,

@@ -48,7 +48,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{path}:{line}: topology is {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
     routing, line = found.pop("routing-algorithm", (_ROUTINGS[topology], 0))
     if routing != _ROUTINGS[topology]:
-        raise InputError(f"{path}:{line}: routing-algorithm is {routing!r}; {topology} goes with {_ROUTINGS[topology]}")
+        raise InputError(f"{path}:{line}: routing-algorithm is {routing!r}; expected {_ROUTINGS[topology]} for {topology}")
     sections: dict[str, dict[str, Any]] = {
         "platform": {"plugin": _TOPOLOGIES[topology]},
         "network": {"plugin": "packet", "preset": "garnet"},

@@ -35,15 +35,19 @@ class PacketNetwork(EventNetwork):
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
         self._build = _builder(self, platform)
         self._core = self._build()
+        self._is_new = True
 
     def begin(self) -> int:
         """Begin a run of the kernel. Returns the time at which its workload starts (picoseconds)."""
-        self._core = self._build()
+        if not self._is_new:
+            self._core = self._build()
+        self._is_new = False
         self._core.wake_senders()
         return self._start_ps
 
     def inject(self, time: int, messages: Sequence[tuple[int, ...]]) -> None:
         """Take messages (number, source, destination, bytes[, queue]) that are sent at `time` (picoseconds)."""
+        self._is_new = False
         for number, source, destination, size, *queue in messages:
             try:
                 self._core.inject(time, number, source, destination, size, queue[0] if queue else -1)
@@ -196,7 +200,7 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
         garnet = first.network
         if settings.options.router_clock_ps:
             raise InputError(
-                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected leaving it out"
+                f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected no such option"
             )
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)

@@ -157,7 +157,7 @@ class Settings:
             raise InputError(f"packet_bytes is {self.packet_bytes}, less than a flit of {self.flit_bytes} bytes; expected at least that")
         if self.deadlock_freedom == "bubble" and (self.allocation != "combined" or self.vcs == 1):
             raise InputError(
-                "deadlock_freedom is 'bubble', which takes combined allocation (preset default or garnet) and vcs of at least 2"
+                "deadlock_freedom is 'bubble', which needs combined allocation (preset default or garnet) and vcs of at least 2"
             )
         self._check_clocks()
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"

@@ -48,7 +48,7 @@ def permutation(platform: Platform, path: str) -> Targets:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         for word in line.partition("#")[0].replace(",", " ").split():
             if not word.isdecimal() or int(word) >= platform.npus:
-                raise InputError(f"{path}:{number}: {word!r} is no NPU; expected 0 to {platform.npus - 1}")
+                raise InputError(f"{path}:{number}: {word!r} is not an NPU; expected 0 to {platform.npus - 1}")
             targets.append(int(word))
     if len(targets) != platform.npus:
         raise InputError(f"{path}: {len(targets)} destinations for {platform.npus} NPUs; expected one for each")

@@ -96,7 +96,7 @@ class Graph:
             distances = self._distances(source)
             for destination in range(self.size):
                 if distances[destination] < 0:
-                    raise InputError(f"{self.name}: there is no way from position {source} to position {destination}; check the links")
+                    raise InputError(f"{self.name}: there is no route from position {source} to position {destination}; check the links")
 
 
 @attrs.frozen
@@ -239,7 +239,7 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
         return topology.switches, topology.links, False
     size = dimension.size
     if hasattr(topology, "queue_directions"):
-        raise InputError(f"the {topology.name} of a Garnet network has ways by queue only; traffic takes a torus, mesh or switch")
+        raise InputError(f"the {topology.name} of a Garnet network has routes by queue only; expected a torus, mesh or switch for traffic")
     width = float(topology.links_per_message())
     if topology.name == "ring":
         if size == 2:

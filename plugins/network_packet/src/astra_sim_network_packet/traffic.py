@@ -97,7 +97,7 @@ def read_options(spec: str) -> PacketOptions:
     experiment.use("network", spec, shared_plugins())
     table = dict(experiment.sections["network"])
     if table.pop("plugin", "packet") != "packet":
-        raise InputError(f"{spec}: traffic is for the packet network; expected plugin:packet?key=value&...")
+        raise InputError(f"{spec}: only the packet network can run traffic; expected plugin:packet?key=value&...")
     options: PacketOptions = structure(PacketOptions, table, experiment.where("network"))
     return options
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from astra_sim import InputError
 from astra_sim.context import Algorithm, Context
-from astra_sim.platform import Dimension, is_power_of_two
+from astra_sim.platform import Dimension
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
+
+from astra_sim_systems.names import default_algorithm
 
 
 def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Context) -> list[Algorithm]:
@@ -23,8 +25,7 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Cont
     algorithms = []
     for index, name in enumerate(names):
         if name == "auto" and index < len(platform.dimensions):
-            dimension = platform.dimensions[index]
-            name = _default_algorithm(kind, dimension.topology.name, dimension.size)
+            name = default_algorithm(kind, platform.dimensions[index])
         algorithms.append(context.algorithm(name, kind.value))
         end = len(platform.dimensions) if algorithms[-1].whole_platform else index + 1
         for number, dimension in enumerate(platform.dimensions[index:end], index):
@@ -48,11 +49,3 @@ def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, 
             f"{kind.value}: {name} needs a topology with {need}, and dimension {index} ({dimension.topology.name}) has none;"
             f" expected another algorithm, or a topology that has it (such as a switch with {need} = true)"
         )
-
-
-def _default_algorithm(kind: Collective, topology: str, size: int) -> str:
-    if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
-        return "direct"
-    if topology == "switch" and is_power_of_two(size):
-        return "halving_doubling"
-    return "ring"

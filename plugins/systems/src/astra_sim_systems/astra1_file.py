@@ -11,7 +11,15 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
 from astra_sim.options import MAX_NUMBER
 
-from astra_sim_systems.names import ALGORITHM_KEYS, DIMENSION_ORDERS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
+from astra_sim_systems.names import (
+    ALGORITHM_KEYS,
+    DIMENSION_ORDERS,
+    OPTIMIZATIONS,
+    POLICIES,
+    QUEUE_ORDERS,
+    algorithm,
+    is_disturbed_by_boost,
+)
 
 
 def _whole(value: str) -> int:
@@ -76,11 +84,11 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _warn_of_boost(table: dict[str, Any], path: str) -> None:
-    """Boost mode simulates the NPUs in rings with NPU 0. That gives the same answer (and is no faster than what is done here), but for
-    a shared bus, trees, algorithms over the whole platform and Themis.
+    """Boost mode simulates only the NPUs in rings with NPU 0. That gives the same answer (and is no faster than symmetry is here), except
+    with a shared bus, trees, algorithms over the whole platform or Themis.
     """
     names = [name for key in ALGORITHM_KEYS.values() for name in table.get(key, ())]
-    disturbed = [name for name in names if name.startswith(("one_", "double_binary_tree"))]
+    disturbed = [name for name in names if is_disturbed_by_boost(name)]
     disturbed += ["model-shared-bus"] if table.get("shared_bus") else []
     disturbed += ["Themis"] if table.get("inter_dimension_scheduling", "").startswith("offline_greedy") else []
     if disturbed:

@@ -1,4 +1,4 @@
-"""The system layer of ASTRA-sim 2.x: NPUs go on by themselves, and each does one operation of a sort at a time."""
+"""The system layer of ASTRA-sim 2.x: NPUs go on by themselves, and each does one operation of each kind at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_systems.chunking import ChunkingSystem, Rules
+from astra_sim_systems.names import DEFAULT_IN_GROUPS
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import Lane, all_lanes
 
@@ -21,7 +22,7 @@ class Astra2Options(ChunkingOptions):
     """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
 
     one_at_a_time: bool = option(
-        True, help="an NPU has one operation under way of computing, of computing on the CPU, and of communication and memory together"
+        True, help="an NPU does at most one computation, one on the CPU, and one operation of communication or memory at a time"
     )
     replay_only: bool = option(False, help="operations of a trace take the time that it recorded, collectives too")
     group_algorithm: str = option(
@@ -62,15 +63,15 @@ class Astra2System(ChunkingSystem):
 
 
 def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
-    """That of the only dimension; ring where there are several, for a group does not lie along them."""
+    """That of the only dimension; a default where there are several, for a group does not lie along them."""
     if chosen == "auto" and len(own) == 1:
         return own[0]
-    return context.algorithm("ring" if chosen == "auto" else chosen, "group_algorithm")
+    return context.algorithm(DEFAULT_IN_GROUPS if chosen == "auto" else chosen, "group_algorithm")
 
 
 def _node_id(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 20:
-        raise InputError(f"node_algorithms: {text!r} is no id of a node; expected a whole number of at least 0")
+        raise InputError(f"node_algorithms: {text!r} is not the id of a node; expected a whole number of at least 0")
     return int(text)
 
 
@@ -93,9 +94,9 @@ def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> li
 
 
 def halves(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
-    """All queues, but in an all-reduce the first half, and the later one for its all-gathers.
+    """All queues; for an all-reduce the first half, and the second half for its all-gathers.
 
-    An only queue is of either half: there, these all-gathers go anticlockwise, as the later half does.
+    A single queue belongs to both halves. There, these all-gathers run in direction -1, as in the second half.
     """
     lanes = all_lanes(collective, kind, directions)
     if collective is not Collective.ALL_REDUCE:

@@ -10,7 +10,7 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
 from astra_sim.files import parse_json, read_text
 
-from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm
+from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm, chakra_algorithm
 from astra_sim_systems.node_file import read_text_mapping
 
 _DIMENSION_ORDERS = {
@@ -156,11 +156,11 @@ def _warn_of_logs(values: dict[str, Any], path: str) -> None:
 def _custom(where: str, value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
         raise InputError(f"{where} is {value!r}; expected a list of one path prefix, whose traces run over all dimensions")
-    return [f"one_chakra?prefix={value[0]}"]
+    return [chakra_algorithm(value[0], whole_platform=True)]
 
 
 def _per_node(where: str, value: Any) -> dict[str, str]:
     """The algorithms in the YAML file of that name: the path prefix of an algorithm for ids of nodes. Raises InputError with the line."""
     if not isinstance(value, str):
         raise InputError(f"{where} is {value!r}; expected the path of a YAML file")
-    return {id_: f"chakra?prefix={prefix}" for id_, prefix in read_text_mapping(read_text(value), value).items()}
+    return {id_: chakra_algorithm(prefix, whole_platform=False) for id_, prefix in read_text_mapping(read_text(value), value).items()}

@@ -1,7 +1,7 @@
 """A system layer that cuts collectives into chunks, as those of ASTRA-sim do.
 
 A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue
-runs so many chunks at a time; the others wait in the queue's order. Where simulators differ they have other `Rules`.
+runs a limited number of chunks at a time; the others wait in the queue's order. What differs between simulators is in `Rules`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from astra_sim.errors import AstraError, PluginError, located
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueuePlan, System, SystemSession
+from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import algorithms_of
@@ -52,8 +52,8 @@ def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
     left_out = stage.dimension not in dimensions and any(dimension > stage.dimension for dimension in dimensions)
     if stage.algorithm.whole_platform and left_out:
         raise InputError(
-            f"{stage.algorithm.name} runs over the whole platform, and dimensions {list(dimensions)} without"
-            f" {stage.dimension or 'the first'} are involved; expected an algorithm for each dimension"
+            f"{stage.algorithm.name} runs over the whole platform, and only dimensions {list(dimensions)} are involved,"
+            f" not dimension {stage.dimension}; expected an algorithm for each dimension"
         )
 
 
@@ -110,7 +110,7 @@ class ChunkingSystem(System):
         provider, _ = self.context.component("scheduler", spec, key)
         found = getattr(provider, "orders", None)
         if found != orders:
-            raise InputError(f"{key}: {spec} orders {found}, not {orders}")
+            raise InputError(f"{key}: {spec} is an order of {found}; expected one of {orders}")
         order = self.context.create("scheduler", spec, key, *arguments)
         if orders == "queue" and not callable(order):
             raise PluginError(f"{key}: {spec} made {order!r}, which cannot be called")
@@ -170,6 +170,12 @@ class Session(SystemSession):
             chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
             rest -= taken
         return chunks
+
+    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+        """The queue of the dimension whose turn it is."""
+        self._rules.check(operation)
+        queue, _ = self._queues.take(operation.collective, operation.collective, dimension, logical)
+        return Place(queue, URGENT_PRIORITY if operation.urgent else None)
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""

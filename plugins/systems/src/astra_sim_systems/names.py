@@ -1,8 +1,15 @@
-"""What ASTRA-sim calls things in its system files, and what they are called here."""
+"""Names of other plugins' components: what ASTRA-sim calls them in its system files, and what `auto` stands for.
+
+They are specs, as a user would write them, and looked up as such: another distribution may offer what they name. All of them stand
+here, and not with the algorithms, so that what a file or `auto` means does not depend on which other plugins are installed.
+"""
 
 from __future__ import annotations
 
 import re
+
+from astra_sim.platform import Dimension, is_power_of_two
+from astra_sim.schedule import Collective
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling", "doubleBinaryTree": "double_binary_tree"}
 POLICIES = {"LIFO": "lifo", "FIFO": "fifo"}
@@ -38,3 +45,27 @@ def algorithm(text: str) -> str:
         return text
     plugin = ("one_" if one else "") + ALGORITHMS[known]
     return f"{plugin}?window={window}" if window else plugin
+
+
+def default_algorithm(kind: Collective, dimension: Dimension) -> str:
+    """What `auto` stands for in a dimension, by its topology."""
+    topology = dimension.topology.name
+    if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
+        return "direct"
+    if topology == "switch" and is_power_of_two(dimension.size):
+        return "halving_doubling"
+    return "ring"
+
+
+DEFAULT_IN_GROUPS = "ring"
+"""What `auto` stands for in a communicator group that does not lie along a dimension."""
+
+
+def chakra_algorithm(prefix: str, whole_platform: bool) -> str:
+    """The algorithm in the Chakra traces of a path prefix; over the whole platform, or for a group of any NPUs."""
+    return f"{'one_' if whole_platform else ''}chakra?prefix={prefix}"
+
+
+def is_disturbed_by_boost(spec: str) -> bool:
+    """Whether boost mode changes the times of an algorithm in ASTRA-sim 1.0: those of trees, and of what runs over the whole platform."""
+    return spec.startswith(("one_", "double_binary_tree"))

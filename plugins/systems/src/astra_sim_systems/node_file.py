@@ -35,7 +35,7 @@ def _pairs(root: yaml.Node | None, path: str) -> dict[str, str]:
     for key, value in root.value:
         where = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or not re.fullmatch(r"[0-9]{1,20}", key.value):
-            raise InputError(f"{where}: {getattr(key, 'value', '')!r:.80} is no id of a node; {_RIGHT}")
+            raise InputError(f"{where}: {getattr(key, 'value', '')!r:.80} is not the id of a node; {_RIGHT}")
         if not isinstance(value, yaml.ScalarNode) or not value.value:
             raise InputError(f"{where}: node {key.value} has no path prefix; {_RIGHT}")
         id_ = str(int(key.value))

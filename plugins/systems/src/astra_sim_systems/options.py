@@ -30,4 +30,4 @@ class ChunkingOptions:
     bus_overhead_ns: int = option(0, minimum=0, help="LogGP o of that bus", unit="ns")
     bus_gap_ns: int = option(0, minimum=0, help="LogGP g of that bus: between transfers", unit="ns")
     bus_gap_per_byte_ns: float = option(0.0, minimum=0, help="LogGP G of that bus", unit="ns/byte")
-    bus_reduction_delay: int = option(1, minimum=0, help="ns that reducing 100 bytes takes beside that bus, on top of 50 ns")
+    bus_reduction_delay: int = option(1, minimum=0, help="ns to reduce 100 bytes that have crossed that bus, on top of 50 ns")

@@ -19,7 +19,7 @@ def astra_systems() -> list[Provider]:
         ),
         Provider(
             "astra2",
-            "Chunks, phases and queues of ASTRA-sim 2.x; every NPU goes on by itself, with one operation of a sort at a time",
+            "Chunks, phases and queues of ASTRA-sim 2.x; every NPU goes on by itself, with one operation of each kind at a time",
             factory=f"{_HERE}.astra2:Astra2System",
             options=f"{_HERE}.astra2:Astra2Options",
             examples=[{}, {"splits": 4, "intra_dimension_scheduling": "rg", "inter_dimension_scheduling": "offline_greedy"}],
@@ -36,7 +36,7 @@ def astra_schedulers() -> list[SchedulerProvider]:
         SchedulerProvider("rg", "Reduce-scatters and all-gathers in turn", f"{queues}:rg", orders="queue"),
         SchedulerProvider("smallest_first", "Smallest phase first", f"{queues}:smallest_first", orders="queue"),
         SchedulerProvider(
-            "less_remaining_phase_first", "Fewest phases to come first", f"{queues}:less_remaining_phase_first", orders="queue"
+            "less_remaining_phase_first", "Fewest remaining phases first", f"{queues}:less_remaining_phase_first", orders="queue"
         ),
         SchedulerProvider("ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions"),
         SchedulerProvider("round_robin", "Each chunk starts one dimension further on", f"{dimensions}:RoundRobin", orders="dimensions"),

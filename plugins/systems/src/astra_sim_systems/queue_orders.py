@@ -12,17 +12,17 @@ _PAIR = Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 
 
 def fifo() -> RuleOrder:
-    """By priority, equal ones first come first served."""
+    """By priority; of equal priority, first come, first served."""
     return RuleOrder()
 
 
 def smallest_first() -> RuleOrder:
-    """By bytes of the phase, smallest first; of equal ones the last to come."""
+    """By bytes of the phase, smallest first; of equal size, the latest first."""
     return _unless_fixed(Rule(lambda kind, size, remaining: size, before_equal=True))
 
 
 def less_remaining_phase_first() -> RuleOrder:
-    """By the number of phases still to come, fewest first; of equal ones the last to come."""
+    """By the number of remaining phases, fewest first; of equal number, the latest first."""
     return _unless_fixed(Rule(lambda kind, size, remaining: remaining, before_equal=True))
 
 

@@ -1,4 +1,4 @@
-"""The queues of an NPU: how many each dimension has, which way round each of them goes, and whose turn it is."""
+"""The queues of an NPU: how many each dimension has, the direction of each, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from astra_sim.schedule import Collective
 
 
 class Lane(NamedTuple):
-    """A queue of a dimension (counted there from 0) and the direction of what passes through it: 1, or -1 for the other way round."""
+    """A queue of a dimension (counted there from 0) and the direction of what passes through it: 1, or -1 for the opposite one."""
 
     place: int
     direction: int
 
 
 LaneRule = Callable[[Collective, Collective, Sequence[int]], Sequence[Lane]]
-"""The queues that a phase may use, in turn: of (a collective, what the phase does of it, directions of the dimension's queues)."""
+"""The queues that a phase may use, in turn, given the collective, the collective of the phase itself, and the directions of the queues."""
 
 
 def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
@@ -69,7 +69,7 @@ class Queues:
 
 
 def _directions(logical: LogicalDimension, platform: Platform, per_dimension: int) -> Sequence[int]:
-    """Which way round each queue of a dimension goes: as its topology says, or the first half one way, the others the other way."""
+    """The direction of each queue of a dimension: what its topology says, or 1 for the first half and -1 for the others."""
     if logical.physical is not None:
         directions: Sequence[int] = getattr(platform.dimensions[logical.physical].topology, "queue_directions", ())
         if directions:

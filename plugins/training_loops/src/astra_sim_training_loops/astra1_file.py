@@ -56,7 +56,7 @@ class _Words:
     def next(self, what: str) -> _Word:
         if self._next == len(self._words):
             line = self._words[-1].line if self._words else 1
-            raise InputError(f"{self._path}:{line}: the file ends where {what} should follow")
+            raise InputError(f"{self._path}:{line}: the file ends before {what}")
         self._next += 1
         return self._words[self._next - 1]
 
@@ -75,7 +75,7 @@ class _Words:
     def expect(self, text: str) -> None:
         word = self.next(text)
         if word.text != text:
-            raise self.error(word, f"{word.text!r} stands where {text!r} should")
+            raise self.error(word, f"{word.text!r} is out of place; expected {text!r}")
 
     def numbers(self, label: str) -> list[int]:
         """`label count number ... number`."""
@@ -118,7 +118,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     layers = [_layer(words, number, policy.text == "HYBRID_CUSTOMIZED") for number in range(1, count + 1)]
     extra = words.peek()
     if extra is not None:
-        raise words.error(extra, f"{extra.text!r} stands after the last of {count} layers")
+        raise words.error(extra, f"{extra.text!r} is out of place; expected the end of the file after {count} layers")
     return {
         "workload": {
             "plugin": "layers",

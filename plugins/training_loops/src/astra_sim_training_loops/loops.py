@@ -1,7 +1,7 @@
 """The training loops of ASTRA-sim 1.0.
 
-Every loop ends a pass with the step to the next, and a run with a wait for the weight gradients of layer 0, the last that are issued;
-the time until the first of them has ended counts as exposed communication of that layer.
+Every loop ends a pass with a step to the next, and a run with a wait for the weight gradients of layer 0, which are issued last. The
+time until the first of them has ended counts as exposed communication of that layer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TransformerOptions:
 
 @attrs.frozen
 class RecomputingTransformerOptions(TransformerOptions):
-    """Options of the transformer loop that computes activations again."""
+    """Options of the transformer loop that recomputes activations."""
 
     checkpoints: tuple[int, ...] = option((), minimum=0, help="layers whose activations are kept")
     checkpoint_initiates: tuple[int, ...] = option((), minimum=0, help="layers before whose backward pass the forward pass is repeated")

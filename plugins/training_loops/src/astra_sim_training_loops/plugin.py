@@ -50,7 +50,7 @@ def astra_training_loops() -> list[Provider]:
         ),
         Provider(
             "hybrid_transformer_fwd_in_bckwd",
-            "The same, with parts of the forward pass computed again in the backward pass",
+            "The same, with parts of the forward pass recomputed in the backward pass",
             f"{loops}:hybrid_transformer_fwd_in_bckwd",
             f"{loops}:RecomputingTransformerOptions",
             examples=[{"model_parallel_npus": 4, "checkpoints": [0], "checkpoint_initiates": [2]}],

@@ -109,9 +109,11 @@ class ReferenceEngine:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
         return self._phases.add_schedule(programs, groups)
 
-    def add_phase(self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None) -> int:
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
         """A phase that runs a schedule. Returns its number."""
-        return self._phases.add_phase(schedule, queue, together, endpoint_ps)
+        return self._phases.add_phase(schedule, queue, together, endpoint_ps, barrier)
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU: those of all are kept here."""

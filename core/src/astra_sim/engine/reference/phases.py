@@ -6,7 +6,8 @@ endpoint has handled. It takes its next step when it has the tokens and messages
 before the run. When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes
 through memory, or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
 
-A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself.
+A rank has finished when it has all its tokens. A phase ends on all its NPUs when the last rank has finished, or on each by itself, or as
+a barrier on those of a group.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, History, check_groups
-from astra_sim.engine.reference.events import BusCall, Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
-from astra_sim.engine.reference.shared_bus import SharedBus
+from astra_sim.engine.reference.events import Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
+from astra_sim.engine.reference.shared_bus import Buses, Carried
 from astra_sim.engine.reference.transport import Transport
 from astra_sim.schedule import Action, LoweredProgram
-from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.engine.reference.chunks import StepRun
@@ -46,31 +46,40 @@ class GroupSchedule(NamedTuple):
 class PhaseKind:
     """A phase, as often as it happens. `history` is the one with which it ended last."""
 
-    __slots__ = ("endpoint_ps", "history", "queue", "schedule", "together")
+    __slots__ = ("barrier", "endpoint_ps", "history", "queue", "schedule", "together")
 
-    def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int) -> None:
+    def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int, barrier: bool) -> None:
         self.schedule = schedule
         self.queue = queue
         self.together = together
         self.endpoint_ps = endpoint_ps
+        self.barrier = barrier
+        self.history: History = ()
+
+
+class Ending:
+    """Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
+
+    `history` is the latest of those that finished last, at `finished_at`.
+    """
+
+    __slots__ = ("finished_at", "history", "open", "ranks")
+
+    def __init__(self) -> None:
+        self.ranks: list[Rank] = []
+        self.open = 0
+        self.finished_at = -1
         self.history: History = ()
 
 
 class Phase:
-    """A phase that happens: its ranks, and how many of them have not finished.
+    """A phase that happens: the rank that receives for each NPU."""
 
-    `by_npu` says who receives for an NPU. `history` is the latest of those ranks that finished last, at `finished_at`.
-    """
-
-    __slots__ = ("by_npu", "finished_at", "history", "kind", "open", "ranks")
+    __slots__ = ("by_npu", "kind")
 
     def __init__(self, kind: PhaseKind) -> None:
         self.kind = kind
-        self.ranks: list[Rank] = []
         self.by_npu: dict[int, Rank] = {}
-        self.open = 0
-        self.finished_at = -1
-        self.history: History = ()
 
 
 class Offer(NamedTuple):
@@ -90,6 +99,7 @@ class Rank:
 
     __slots__ = (
         "delay_sum",
+        "ending",
         "handled",
         "last_history",
         "last_token_at",
@@ -109,12 +119,13 @@ class Rank:
         "tokens",
     )
 
-    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: Phase) -> None:
+    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: Phase, ending: Ending) -> None:
         self.npu = npu
         self.rank = rank
         self.members = members
         self.program = program
         self.phase = phase
+        self.ending = ending
         self.step: StepRun | None = None
         self.order = 0
         self.tokens = 0
@@ -147,8 +158,7 @@ class Phases:
         self._endpoint_ps = endpoint_ps
         self._memory_ps = memory_ps
         self._rendezvous = rendezvous
-        self._bus_options = bus_options
-        self._buses: dict[int, SharedBus] = {}
+        self._buses = Buses(bus_options, events, self.on_token)
         self._groups: list[Groups] = []
         self._schedules: list[GroupSchedule] = []
         self._kinds: list[PhaseKind] = []
@@ -169,9 +179,9 @@ class Phases:
         self._schedules.append(GroupSchedule(programs, groups))
         return len(self._schedules) - 1
 
-    def add_phase(self, schedule: int, queue: int, together: bool, endpoint_ps: int | None) -> int:
+    def add_phase(self, schedule: int, queue: int, together: bool, endpoint_ps: int | None, barrier: bool) -> int:
         """A phase that runs a schedule. Returns its number."""
-        self._kinds.append(PhaseKind(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps))
+        self._kinds.append(PhaseKind(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps, barrier))
         return len(self._kinds) - 1
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -186,17 +196,19 @@ class Phases:
         """A phase that happens now, on all its NPUs."""
         kind = self._kinds[number]
         programs, groups = self._schedules[kind.schedule]
-        phase = Phase(kind)
+        phase, ending = Phase(kind), Ending()
         for group in self._groups[groups].groups:
+            if kind.barrier:
+                ending = Ending()
             for rank, npu in enumerate(group):
-                phase.by_npu[npu] = made = Rank(npu, rank, group, programs[rank % len(programs)], phase)
-                phase.ranks.append(made)
+                phase.by_npu[npu] = made = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
+                ending.ranks.append(made)
+                ending.open += 1
                 if self._groups[groups].loop_back:
                     phase.by_npu = dict.fromkeys(group, made)
                     break
             if self._groups[groups].loop_back:
                 break
-        phase.open = len(phase.ranks)
         return phase
 
     def begin(self, rank: Rank, step: StepRun, order: int) -> None:
@@ -291,52 +303,28 @@ class Phases:
         # The pass through memory, and computing, come when the endpoint is done.
         after = (self._memory_ps(charged) if charged else 0) + computing
         passes = bool(charged or computing)
-        if self._bus_options is not None:
-            self._carry(rank, charged > 0, after if passes else None)
+        if self._buses.shared() and not rank.phase.kind.barrier:
+            carriage = rank.program.carriages[rank.handled]
+            rank.handled += 1
+            self._buses.carry(rank.npu, carriage, charged > 0, Carried(rank, after if passes else None))
             return
         done = self._events.now + rank.phase.kind.endpoint_ps
         self._events.push(done + after, rank.npu, TokenReady(rank), via=(done,) if passes else ())
 
-    def _carry(self, rank: Rank, reduced: bool, after: int | None) -> None:
-        """Let the shared bus of an NPU carry a token, which is ready so long `after` that, or (None) at once."""
-
-        def carried() -> None:
-            if after is None:
-                self.on_token(rank)
-            else:
-                self._events.push(self._events.now + after, rank.npu, TokenReady(rank))
-
-        carriage = rank.program.carriages[rank.handled]
-        rank.handled += 1
-        bus = self._bus_of(rank.npu)
-        carry = bus.to_npu if carriage.to_npu else bus.to_memory
-        carry(carriage.bytes, reduced, carriage.returned, carried)
-
-    def _bus_of(self, npu: int) -> SharedBus:
-        assert self._bus_options is not None
-        bus = self._buses.get(npu)
-        if bus is None:
-
-            def after(nanoseconds: int, call: Callable[[], None]) -> None:
-                self._events.push(self._events.now + nanoseconds * PS_PER_NS, npu, BusCall(call))
-
-            bus = self._buses[npu] = SharedBus(self._bus_options, lambda: self._events.now // PS_PER_NS, after)
-        return bus
-
     def _finish(self, rank: Rank) -> None:
-        """A rank has finished its part of a phase."""
+        """A rank has finished in a phase."""
         now = self._events.now
         history = rank.last_history if rank.last_token_at == now else (now,)
-        phase = rank.phase
-        phase.open -= 1
-        if not phase.kind.together:
+        kind, ending = rank.phase.kind, rank.ending
+        ending.open -= 1
+        if not (kind.together or kind.barrier):
             assert rank.step is not None
             self._events.push_end(now, rank.npu, StepEnd(rank.step), history, self._events.next_end_order(rank.npu))
             return
-        phase.history = max(phase.history, history) if phase.finished_at == now else history
-        phase.finished_at = now
-        if not phase.open:
-            phase.kind.history = phase.history
-            for each in phase.ranks:
+        ending.history = max(ending.history, history) if ending.finished_at == now else history
+        ending.finished_at = now
+        if not ending.open:
+            kind.history = ending.history
+            for each in ending.ranks:
                 assert each.step is not None
-                self._events.push_end(now, each.npu, StepEnd(each.step), phase.history, each.order)
+                self._events.push_end(now, each.npu, StepEnd(each.step), ending.history, each.order)

@@ -16,7 +16,7 @@ class Queue(abc.ABC, Generic[Entry]):
 
     def __init__(self, slots: int) -> None:
         if slots < 1:
-            raise ValueError(f"a queue of {slots} slots; expected at least 1")
+            raise ValueError(f"a queue has {slots} slots; expected at least 1")
         self.slots = slots
         self.running = 0
 

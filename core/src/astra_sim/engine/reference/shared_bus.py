@@ -2,20 +2,24 @@
 
 A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
 a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
+A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and says when a token has been carried.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from astra_sim.engine.interface import BusOptions
+from astra_sim.engine.reference.events import BusCall, Events, TokenReady
+from astra_sim.schedule import Carriage
+from astra_sim.units import PS_PER_NS
 
-_BURST = 8
-"""Transfers a side may send before it lets the other side go first."""
-_INNER_GAP_PER_BYTE = 0.0038
+if TYPE_CHECKING:
+    from astra_sim.engine.reference.phases import Rank
 
 
 @attrs.define(slots=True, eq=False)
@@ -40,7 +44,7 @@ class SharedBus:
         self._memory = _Side(options, now_ns, after)
         self._npu.partner, self._memory.partner = self._memory, self._npu
         if inner:
-            below = attrs.evolve(options, G=_INNER_GAP_PER_BYTE)
+            below = attrs.evolve(options, G=options.memory_gap_per_byte)
             self._npu.inner = SharedBus(below, now_ns, after, inner=False)
 
     def to_memory(self, size: int, reduced: bool, returned: bool, done: Callable[[], None]) -> None:
@@ -89,7 +93,8 @@ class _Side:
         if self._state != _FREE or not self._sends:
             return
         partner = self.partner
-        if self._burst > _BURST and partner._sends and partner._burst <= _BURST:
+        burst = self._options.burst
+        if self._burst > burst and partner._sends and partner._burst <= burst:
             partner._try()
             return
         wait = self._options.o
@@ -155,10 +160,59 @@ class _Side:
         if self._reducing or not self._reductions:
             return
         self._reducing = True
-        self._after(self._reductions[0].bytes // 100 * self._options.reduction_delay + 50, self._reduced)
+        reduction = self._reductions[0].bytes // 100 * self._options.reduction_delay
+        self._after(reduction + self._options.reduction_overhead, self._reduced)
 
     def _reduced(self) -> None:
         self._reducing = False
         self._hand_on(self._reductions.popleft())
         self._start_reduction()
         self._try()
+
+
+class Carried(NamedTuple):
+    """A token that the bus carries: of a rank, and what comes after it (memory and computing; None: nothing)."""
+
+    rank: Rank
+    after_ps: int | None
+
+
+class Buses:
+    """The shared buses of all NPUs, each made when it is first used; none where there are no `options`.
+
+    `on_token` hears of tokens that a bus has carried and that nothing follows.
+    """
+
+    def __init__(self, options: BusOptions | None, events: Events, on_token: Callable[[Rank], None]) -> None:
+        self._options = options
+        self._events = events
+        self._on_token = on_token
+        self._buses: dict[int, SharedBus] = {}
+
+    def shared(self) -> bool:
+        """Whether endpoints share a bus."""
+        return self._options is not None
+
+    def carry(self, npu: int, carriage: Carriage, reduced: bool, token: Carried) -> None:
+        """Let the bus of an NPU carry a token, and at the other end reduce it or not."""
+        bus = self._bus_of(npu)
+        carry = bus.to_npu if carriage.to_npu else bus.to_memory
+        carry(carriage.bytes, reduced, carriage.returned, lambda: self._carried(npu, token))
+
+    def _carried(self, npu: int, token: Carried) -> None:
+        """A token has been carried: what follows it begins, or it counts at once."""
+        if token.after_ps is None:
+            self._on_token(token.rank)
+        else:
+            self._events.push(self._events.now + token.after_ps, npu, TokenReady(token.rank))
+
+    def _bus_of(self, npu: int) -> SharedBus:
+        assert self._options is not None
+        bus = self._buses.get(npu)
+        if bus is None:
+
+            def after(nanoseconds: int, call: Callable[[], None]) -> None:
+                self._events.push(self._events.now + nanoseconds * PS_PER_NS, npu, BusCall(call))
+
+            bus = self._buses[npu] = SharedBus(self._options, lambda: self._events.now // PS_PER_NS, after)
+        return bus

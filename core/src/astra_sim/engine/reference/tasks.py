@@ -75,6 +75,31 @@ class Units:
         return task
 
 
+class Ports:
+    """The ports through which NPUs access memory. NPUs that have the same port use it one after another."""
+
+    __slots__ = ("free_at", "port_of")
+
+    def __init__(self) -> None:
+        self.port_of: Sequence[int] = ()
+        self.free_at: dict[int, int] = {}
+
+    def add(self, ports: Sequence[int], npus: int) -> bool:
+        """Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises ValueError."""
+        check_ports(ports, npus)
+        self.port_of = ports
+        used = [port for port in ports if port >= 0]
+        return len(set(used)) < len(used)
+
+    def use(self, npu: int, now: int, delay: int) -> int:
+        """An NPU uses its port for so long, from now on or when it is free. Returns when that ends."""
+        port = self.port_of[npu] if self.port_of else -1
+        if port < 0:
+            return now + delay
+        end = self.free_at[port] = max(now, self.free_at.get(port, 0)) + delay
+        return end
+
+
 class Tasks:
     """The tasks of all NPUs."""
 
@@ -86,8 +111,7 @@ class Tasks:
         self._programs = 0
         self._tasks: dict[int, list[TaskRun]] = {}
         self._units: dict[int, Units] = {}
-        self._ports: Sequence[int] = [-1] * npus
-        self._port_free_at: dict[int, int] = {}
+        self._ports = Ports()
         self._to_start: list[TaskRun] = []
         self._ended_at = [-1] * npus
 
@@ -95,10 +119,7 @@ class Tasks:
 
     def add_ports(self, ports: Sequence[int]) -> bool:
         """Say which port each NPU uses. Returns whether some NPUs share one."""
-        check_ports(ports, self._npus)
-        self._ports = ports
-        used = [port for port in ports if port >= 0]
-        return len(set(used)) < len(used)
+        return self._ports.add(ports, self._npus)
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program."""
@@ -215,12 +236,9 @@ class Tasks:
         if task.task.kind in (SEND, RECEIVE):
             self._point_to_point.begin(task, order)
             return
-        now, port = self._events.now, self._ports[task.npu]
-        begin = now
-        if task.task.kind == ACCESS and port >= 0:
-            begin = max(now, self._port_free_at.get(port, 0))
-            self._port_free_at[port] = begin + task.task.delay
-        self._events.push_end(begin + task.task.delay, task.npu, TaskEnd(task), (now,), order)
+        now, delay = self._events.now, task.task.delay
+        end = self._ports.use(task.npu, now, delay) if task.task.kind == ACCESS else now + delay
+        self._events.push_end(end, task.npu, TaskEnd(task), (now,), order)
 
     def _end(self, task: TaskRun) -> None:
         task.ended_at = self._ended_at[task.npu] = self._events.now

@@ -18,7 +18,7 @@ import attrs
 from astra_sim.engine import CONTROL_BYTES
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Receive, Send, peer_of
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import LogicalDimension
+from astra_sim.platform import LogicalDimension, LogicalProduct
 from astra_sim.rows import kinds_of
 
 
@@ -154,10 +154,11 @@ def _delays_are_alike(members: Sequence[int], messages: Sequence[Send | Receive]
 def is_closed(dimensions: Sequence[LogicalDimension], npus: Sequence[int]) -> bool:
     """Whether some NPUs in ascending order are whole groups of each of some dimensions."""
     if isinstance(npus, range) and npus.step == 1:
-        blocks = [dimension.size * dimension.stride for dimension in dimensions]
+        parts = [part for one in dimensions for part in (one.parts if isinstance(one, LogicalProduct) else (one,))]
+        blocks = [part.size * part.stride for part in parts]
         if all(npus.start % block == 0 and len(npus) % block == 0 for block in blocks):
             return True
     own = set(npus)
     return all(own.issuperset(dimension.group(npu)) for dimension in dimensions for npu in npus if not dimension.index(npu)) and all(
-        dimension.group(npu).start in own for dimension in dimensions for npu in npus
+        dimension.group(npu)[0] in own for dimension in dimensions for npu in npus
     )

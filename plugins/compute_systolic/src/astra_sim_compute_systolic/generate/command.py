@@ -100,7 +100,7 @@ def _generate(
     machine = Machine(npus, packages)
     if layers is not None:
         if batch is not None or batch_per_npu is not None or changes:
-            raise InputError("--batch, --batch-per-npu and --set go with --model; in a CSV file m is the batch")
+            raise InputError("--batch, --batch-per-npu and --set need --model; the batch of a CSV file is in its column m")
         read = read_csv(read_text(layers), layers)
         name = os.path.splitext(os.path.basename(layers))[0]
     else:

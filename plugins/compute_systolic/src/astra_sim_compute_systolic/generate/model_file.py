@@ -35,7 +35,7 @@ class LayerTable:
         if (self.gemm is None) == (self.convolution is None):
             raise InputError(f"layer {self.name}: expected exactly one of gemm and convolution")
         if self.gemm is not None and self.gemm != Gemm(m=self.gemm.m, n=self.gemm.n, k=self.gemm.k):
-            raise InputError(f"layer {self.name}: expected a gemm of m, n and k alone")
+            raise InputError(f"layer {self.name}: expected a gemm with m, n and k only")
         if self.convolution is not None and self.convolution.element_type is not None:
             raise InputError(f"layer {self.name}: expected a convolution without an element_type")
         if not self.name or self.name.split() != [self.name]:
@@ -88,7 +88,7 @@ def read_model(model: str, batch: int, changes: Mapping[str, int]) -> list[Model
         raise InputError(f"{where}: expected exactly one of layers and blocks")
     blocks: Sequence[BlockTable] = structured.blocks or (BlockTable(layers=structured.layers),)
     if sum(block.repeat * len(block.layers) for block in blocks) > _MAX_LAYERS:
-        raise InputError(f"{where}: more than {_MAX_LAYERS} layers are too many")
+        raise InputError(f"{where}: more than {_MAX_LAYERS} layers; expected at most that many")
     layers = []
     for block in blocks:
         for number in range(block.repeat):

@@ -30,7 +30,7 @@ class Machine:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
         if self.npus % self.packages:
             raise InputError(
-                f"{self.npus} NPUs cannot be put into {self.packages} packages alike; expected a number that divides {self.npus}"
+                f"{self.npus} NPUs cannot be divided into {self.packages} equal packages; expected a number that divides {self.npus}"
             )
 
     @property

@@ -1,8 +1,14 @@
-"""Minimisation without derivatives: the simplex of Nelder and Mead (1965), which always takes the same steps."""
+"""What commands that fit models to measurements share: a minimum without derivatives, and the error of a model with its confidence.
+
+The minimum is that of the simplex of Nelder and Mead (1965), which always takes the same steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import attrs
 
 Point = list[float]
 _SIZE = 0.15
@@ -10,6 +16,42 @@ _MOST_STEPS = 600
 _FLAT = 1e-7
 _MOST_ROUNDS = 12
 _GAIN = 1e-4
+_SAMPLES = 2000
+_OUTSIDE = (0.025, 0.975)
+
+
+@attrs.frozen
+class ErrorOf:
+    """The mean of |model / measured - 1| over rows, with a 95 % interval over what was measured."""
+
+    mean: float
+    low: float
+    high: float
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2%} (95 % interval {self.low:.2%} to {self.high:.2%}, {self.rows} rows)" if self.rows else "no rows"
+
+
+def error_of(errors: Iterable[tuple[Hashable, float]]) -> ErrorOf:
+    """The error over rows, each with what was measured and its |model / measured - 1|.
+
+    The interval is that of bootstrap samples of what was measured, which may have several rows.
+    """
+    by_shape: dict[Hashable, list[float]] = {}
+    for shape, error in errors:
+        by_shape.setdefault(shape, []).append(error)
+    if not by_shape:
+        return ErrorOf(0.0, 0.0, 0.0, 0)
+    sums = [(sum(each), len(each)) for each in by_shape.values()]
+    generator = random.Random(0)
+    means = sorted(_mean(generator.choices(sums, k=len(sums))) for _ in range(_SAMPLES))
+    low, high = (means[round(share * (_SAMPLES - 1))] for share in _OUTSIDE)
+    return ErrorOf(_mean(sums), low, high, sum(count for _, count in sums))
+
+
+def _mean(sums: Sequence[tuple[float, int]]) -> float:
+    return sum(total for total, _ in sums) / sum(count for _, count in sums)
 
 
 def minimise(function: Callable[[Sequence[float]], float], start: Sequence[float]) -> tuple[Point, float]:

@@ -1,0 +1,113 @@
+"""Tables of measured collectives: what nccl-tests prints, or CSV with a heading.
+
+Sizes are those of nccl-tests: of an all-gather what each rank holds at the end, of the others what it holds at the start.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from astra_sim.errors import InputError, suggestion
+from astra_sim.schedule import Collective
+
+COLUMNS = ("operation", "ranks", "bytes", "microseconds")
+_OTHER_NAMES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+_LONGEST_US = 1e12
+_NCCL_CELLS = 9
+"""Cells of a line of nccl-tests up to the first bus bandwidth: size, count, type, redop, root, time, algbw, busbw, #wrong."""
+
+
+@attrs.frozen
+class MeasuredCollective:
+    """A collective that was measured."""
+
+    operation: Collective
+    ranks: int
+    bytes: int
+    microseconds: float
+
+
+def operation_of(name: str, where: str) -> Collective:
+    """The operation of a name, as we or nccl-tests write it. Raises InputError."""
+    plain = name.strip().lower().removesuffix("_perf")
+    plain = _OTHER_NAMES.get(plain.replace("_", ""), plain)
+    known = [each.value for each in Collective]
+    if plain not in known:
+        raise InputError(f"{where}: operation {name!r}; {suggestion(plain, known)}")
+    return Collective(plain)
+
+
+def bus_factor(operation: Collective, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines them."""
+    return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1) / ranks
+
+
+def read_collectives(text: str, path: str, operation: Collective | None = None, ranks: int | None = None) -> list[MeasuredCollective]:
+    """The rows of a table. `operation` and `ranks` are for output of nccl-tests that does not say them. Raises InputError with the line."""
+    lines = text.splitlines()
+    data = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")]
+    is_csv = bool(data) and "," in data[0][1]
+    rows = _from_csv(data, path) if is_csv else _from_nccl_tests(lines, data, path, operation, ranks)
+    if not rows:
+        raise InputError(f"{path}: it has no measured collectives; expected output of nccl-tests, or CSV with {', '.join(COLUMNS)}")
+    return rows
+
+
+def _from_csv(data: Sequence[tuple[int, str]], path: str) -> list[MeasuredCollective]:
+    (first, heading), *rest = [(number, [cell.strip() for cell in next(csv.reader(io.StringIO(line)))]) for number, line in data]
+    for name in heading:
+        if name not in COLUMNS:
+            raise InputError(f"{path}:{first}: unknown column {name!r}; {suggestion(name, COLUMNS)}")
+    for name in COLUMNS:
+        if name not in heading:
+            raise InputError(f"{path}:{first}: the column {name} is missing")
+    rows = []
+    for number, cells in rest:
+        where = f"{path}:{number}"
+        if len(cells) != len(heading):
+            raise InputError(f"{where}: {len(cells)} cells; expected {len(heading)}, as many as the heading has")
+        row = dict(zip(heading, cells, strict=True))
+        rows.append(_row(operation_of(row["operation"], where), row, where))
+    return rows
+
+
+def _from_nccl_tests(
+    lines: Sequence[str], data: Sequence[tuple[int, str]], path: str, operation: Collective | None, ranks: int | None
+) -> list[MeasuredCollective]:
+    comments = "\n".join(line for line in lines if line.lstrip().startswith("#"))
+    named = re.search(r"#.*?\b(all_reduce|all_gather|reduce_scatter|alltoall)_perf", comments)
+    if operation is None and named:
+        operation = operation_of(named[1], path)
+    ranks = ranks or len(re.findall(r"^\s*#\s+Rank\s+\d+", comments, re.MULTILINE)) or None
+    rows = []
+    for number, line in data:
+        cells, where = line.split(), f"{path}:{number}"
+        if len(cells) < _NCCL_CELLS or not cells[0].isdecimal():
+            continue  # nccl-tests prints lines about its start, too
+        if operation is None:
+            raise InputError(f"{path}: it does not say which collective was measured; expected --op")
+        if ranks is None:
+            raise InputError(f"{path}: it lists no ranks; expected --ranks")
+        rows.append(_row(operation, {"ranks": str(ranks), "bytes": cells[0], "microseconds": cells[5]}, where))
+    return rows
+
+
+def _row(operation: Collective, cells: Mapping[str, str], where: str) -> MeasuredCollective:
+    numbers = {}
+    for name, least in (("ranks", 2), ("bytes", 0)):
+        text = cells[name]
+        if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 62:
+            raise InputError(f"{where}: {name} is {text!r}; expected a whole number of at least {least}")
+        numbers[name] = int(text)
+    try:
+        time = float(cells["microseconds"])
+    except ValueError:
+        time = 0.0
+    if not 0 < time < _LONGEST_US:
+        raise InputError(f"{where}: microseconds is {cells['microseconds']!r}; expected a number above 0")
+    return MeasuredCollective(operation, numbers["ranks"], numbers["bytes"], time)

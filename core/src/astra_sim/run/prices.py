@@ -1,0 +1,96 @@
+"""Collectives that the network prices as a whole, before a schedule is asked for.
+
+Such a collective is one chunk with one phase. The phase has no messages: it begins on each NPU when its queue lets it, and ends for all
+of a group so long after the last of them has begun it. Bytes count as if the ranks of the group were a ring: each sends all that it sends
+to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from astra_sim._boundary import call, picoseconds
+from astra_sim.graph import Communicate
+from astra_sim.network import Network
+from astra_sim.platform import Group, GroupShape, LogicalDimension, joined
+from astra_sim.schedule import Collective, RankProgram, Request, Schedule, Step, default_output_bytes, shift
+from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
+
+_Members = LogicalDimension | Group
+
+
+class Prices:
+    """Asks a network for the times of whole collectives of a program with these `dimensions`, and remembers its answers."""
+
+    def __init__(self, network: Network, dimensions: Sequence[LogicalDimension]) -> None:
+        self._network = network
+        self._dimensions = dimensions
+        self._logical: dict[tuple[tuple[int, ...], tuple[int, ...] | None], _Members | None] = {}
+        self._shapes: dict[_Members, GroupShape] = {}
+        self._times: dict[tuple[Collective, int, GroupShape], int | None] = {}
+        self._phases: dict[tuple[Collective, int, _Members], tuple[Schedule, Schedule]] = {}
+
+    def plan(self, session: SystemSession, operation: Communicate) -> ChunkPlan | None:
+        """The only chunk of a collective that the network prices; None where it goes by schedule. Raises AstraError."""
+        if operation.algorithm or operation.bytes < 1:
+            return None
+        logical = self._ranks(operation)
+        time = None if logical is None else self._time(operation, logical)
+        if logical is None or time is None:
+            return None
+        dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
+        queue, priority = call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
+        waiting, counted = self._schedules(operation, logical)
+        phase = PhasePlan(dimension, logical, operation.collective, operation.bytes, waiting, queue, time, counted)
+        return ChunkPlan(priority, (phase,))
+
+    def _involved(self, operation: Communicate) -> list[int]:
+        """The dimensions of a collective in which there is somebody to talk to."""
+        return [number for number in operation.dimensions if self._dimensions[number].size > 1]
+
+    def _ranks(self, operation: Communicate) -> _Members | None:
+        """The groups of a collective; None where a rank is alone."""
+        key = operation.dimensions, operation.group
+        if key not in self._logical:
+            self._logical[key] = self._find_ranks(operation)
+        return self._logical[key]
+
+    def _find_ranks(self, operation: Communicate) -> _Members | None:
+        members = operation.group
+        if members is not None and len(members) < self._network.platform.npus:
+            return Group(members) if len(members) > 1 else None
+        involved = self._involved(operation)
+        return joined([self._dimensions[number] for number in involved]) if involved else None
+
+    def _time(self, operation: Communicate, logical: _Members) -> int | None:
+        """Picoseconds of a collective; None where the network does not price it. Raises PluginError where that is no time."""
+        if logical not in self._shapes:
+            self._shapes[logical] = self._network.platform.shape(logical)
+        key = operation.collective, operation.bytes, self._shapes[logical]
+        if key not in self._times:
+            what = f"network {type(self._network).__name__}: the time of an {operation.collective} of {operation.bytes} bytes"
+            time = call(what, self._network.collective_ps, *key)
+            self._times[key] = None if time is None else picoseconds(time, what)
+        return self._times[key]
+
+    def _schedules(self, operation: Communicate, logical: _Members) -> tuple[Schedule, Schedule]:
+        """What the engine runs, and what counts."""
+        key = operation.collective, operation.bytes, logical
+        if key not in self._phases:
+            request = Request(operation.collective, logical.size, operation.bytes)
+            output = default_output_bytes(request)
+            sends = RankProgram((Step(shift(1), None, ring_bytes(request)),))
+            made = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
+            self._phases[key] = made[0], made[1]
+        return self._phases[key]
+
+
+def ring_bytes(request: Request) -> int:
+    """The bytes that each rank sends where the ranks are a ring."""
+    size, ranks = request.bytes, request.ranks
+    match request.collective:
+        case Collective.ALL_REDUCE:
+            return 2 * size * (ranks - 1) // ranks
+        case Collective.ALL_GATHER:
+            return size * (ranks - 1)
+    return size * (ranks - 1) // ranks

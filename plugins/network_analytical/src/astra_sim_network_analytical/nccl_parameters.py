@@ -1,0 +1,173 @@
+"""Parameters of NCCL on a device: what each protocol takes for each collective, by the number of ranks in a node. Files of this package,
+or of a user.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.errors import suggestion
+from astra_sim.files import parse_toml, read_text
+from astra_sim.options import structure
+from astra_sim.schedule import Collective
+
+PROTOCOLS = ("ll", "ll128", "simple", "nvls")
+_FOLDER, _SUFFIX = "nccl", ".toml"
+
+
+@attrs.frozen
+class Protocol:
+    """A protocol for a collective of so many ranks in a node: it takes `latency_us` and its bytes at the bus bandwidth `gb_per_s`."""
+
+    latency_us: float = option(minimum=0, help="time of a collective of no bytes", unit="us")
+    gb_per_s: float = option(above=0, help="bus bandwidth, as nccl-tests defines it", unit="10^9 bytes/s")
+    step_us: float = option(0.0, minimum=0, help="what a further step of the ring adds to the latency", unit="us")
+
+
+@attrs.frozen
+class Fit:
+    """What is known of a collective of so many ranks in a node: its protocols, or a measured table."""
+
+    operation: str = option(choices=[each.value for each in Collective], help="the collective")
+    ranks: int = option(minimum=2, help="ranks in a node")
+    ll: Protocol | None = option(None, help="protocol LL")
+    ll128: Protocol | None = option(None, help="protocol LL128")
+    simple: Protocol | None = option(None, help="protocol Simple")
+    nvls: Protocol | None = option(None, help="reduction in the switches of a node (NVLS)")
+    bytes: tuple[float, ...] = option((), above=0, help="sizes of a measured table, rising")
+    microseconds: tuple[float, ...] = option((), above=0, help="times of that table", unit="us")
+
+    def protocols(self) -> dict[str, Protocol]:
+        """The protocols by name. Those of a table: its least time, and the bandwidth of its last row."""
+        found = {name: protocol for name in PROTOCOLS if (protocol := getattr(self, name)) is not None}
+        if not self.bytes:
+            return found
+        operation = Collective(self.operation)
+        volume = ring_share(operation, self.ranks) * self.bytes[-1]
+        latency = min(self.microseconds)
+        return {"simple": Protocol(latency_us=latency, gb_per_s=volume / 1e3 / max(self.microseconds[-1] - latency, 1e-3))}
+
+    def table_us(self, size: float) -> float:
+        """The time by the measured table: straight lines between logarithms, and at the last row's rate beyond it."""
+        sizes, times = self.bytes, self.microseconds
+        if size <= sizes[0]:
+            return times[0]
+        if size >= sizes[-1]:
+            return times[-1] * size / sizes[-1]
+        place = bisect.bisect_right(sizes, size)
+        part = math.log(size / sizes[place - 1]) / math.log(sizes[place] / sizes[place - 1])
+        return times[place - 1] * math.exp(part * math.log(times[place] / times[place - 1]))
+
+
+@attrs.frozen
+class ByProtocol:
+    """A number for each protocol."""
+
+    ll: float = option(minimum=0, help="LL")
+    ll128: float = option(minimum=0, help="LL128")
+    simple: float = option(minimum=0, help="Simple")
+    nvls: float = option(minimum=0, help="NVLS")
+
+
+@attrs.frozen
+class BetweenNodes:
+    """What differs where a group lies in several nodes."""
+
+    nic_efficiency: float = option(0.88, above=0, maximum=1, help="share of the NICs' bandwidth that collectives reach")
+    share: ByProtocol = option(
+        factory=lambda: ByProtocol(ll=0.25, ll128=0.92, simple=1.0, nvls=1.0), help="share of that which a protocol reaches"
+    )
+    tree_share: float = option(0.9, above=0, maximum=1, help="share of a ring's bandwidth that a tree reaches")
+    step_us: ByProtocol = option(factory=lambda: ByProtocol(ll=2.7, ll128=4.0, simple=6.0, nvls=6.0), help="a step of a ring", unit="us")
+    level_us: ByProtocol = option(
+        factory=lambda: ByProtocol(ll=10.0, ll128=17.0, simple=20.0, nvls=20.0), help="a level of a tree, up and down", unit="us"
+    )
+    peer_us: float = option(0.5, minimum=0, help="all-to-all: what each rank of another node adds", unit="us")
+
+
+@attrs.frozen
+class Parameters:
+    """NCCL on a device, as its file says."""
+
+    title: str = option(help="device and version of NCCL")
+    calibrated: bool = option(help="whether its numbers were fitted to collectives measured on it")
+    channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
+    fits: tuple[Fit, ...] = option(help="what is known, by collective and ranks in a node")
+    between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
+    sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
+
+    def fit(self, operation: Collective, ranks: int) -> Fit:
+        """That of the nearest number of ranks by its logarithm; the larger of two. Raises InputError where there is none at all."""
+        fits = [fit for fit in self.fits if fit.operation == operation]
+        if not fits:
+            raise InputError(f"{self.title}: it has no fit of {operation}")
+        return min(fits, key=lambda fit: (abs(math.log(fit.ranks / max(1, ranks))), -fit.ranks))
+
+
+def ring_share(operation: Collective, ranks: int) -> float:
+    """What a rank of a ring sends, over the bytes of the collective."""
+    return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1) / ranks
+
+
+def steps(operation: Collective, ranks: int) -> int:
+    """Steps of a ring of so many ranks; messages to others of an all-to-all."""
+    return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1)
+
+
+def device_names() -> list[str]:
+    """Devices that have a file in this package."""
+    entries = (resources.files(__package__) / _FOLDER).iterdir()
+    return sorted(entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX))
+
+
+def read_device(name: str) -> Parameters:
+    """The parameters of a device of this package. Raises InputError."""
+    known = device_names()
+    if name not in known:
+        raise InputError(f"device is {name!r}; {suggestion(name.lower(), known)}")
+    text = (resources.files(__package__) / _FOLDER / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    return parameters_of(parse_toml(text, f"device {name}"), f"device {name}")
+
+
+def read_parameters(path: str) -> Parameters:
+    """The parameters in a file. Raises InputError."""
+    return parameters_of(parse_toml(read_text(path), path), path)
+
+
+def parameters_of(table: dict[str, Any], where: str) -> Parameters:
+    """The parameters of a table. Raises InputError."""
+    parameters: Parameters = structure(Parameters, table, where)
+    seen = set()
+    for number, fit in enumerate(parameters.fits):
+        what = f"{where}: fits.{number} ({fit.operation}, {fit.ranks} ranks)"
+        if (fit.operation, fit.ranks) in seen:
+            raise InputError(f"{what}: it stands there twice")
+        seen.add((fit.operation, fit.ranks))
+        _check(fit, what)
+    return parameters
+
+
+def table_of(title: str, fits: Sequence[Fit], sources: Mapping[str, str], channels: int | None) -> dict[str, Any]:
+    """The table of a file with these fits."""
+    rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
+    own = {} if channels is None else {"channels": channels}
+    return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}
+
+
+def _check(fit: Fit, what: str) -> None:
+    given = any(getattr(fit, name) is not None for name in PROTOCOLS)
+    if given == bool(fit.bytes):
+        raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")
+    if len(fit.bytes) != len(fit.microseconds) or _falls(fit.bytes) or _falls(fit.microseconds):
+        raise InputError(f"{what}: expected as many microseconds as bytes, both rising")
+
+
+def _falls(values: Sequence[float]) -> bool:
+    return any(later <= earlier for earlier, later in pairwise(values))
