@@ -196,7 +196,8 @@ def experiment(line: Line) -> Experiment:
         workload["sequence_parallel"] = bool(parallel["sp"])
     elif stack.name in ("internevo", "bloom"):
         workload["sequence_parallel"] = False
-    return Experiment(platform, {"plugin": "analytical"}, machine.device, {**workload, **stack.rule(line)})
+    network = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
+    return Experiment(platform, network, machine.device, {**workload, **stack.rule(line)})
 
 
 _NEMO_VIRTUAL_STAGES = {"GPT3-175B": 6, "LLAMA2-13B": 10, "LLAMA2-70B": 20, "Nemotron-22B": 10, "LLAMA3-70B": 5}
