@@ -57,7 +57,7 @@ class Device:
     calibrated: bool = option(help="whether its efficiencies were fitted on kernels measured on it")
     multiprocessors: int = option(minimum=1, help="streaming multiprocessors, compute units or matrix units, each of which runs a tile")
     memory_bandwidth_gb_per_s: float = option(above=0, help="memory bandwidth", unit="10^9 bytes/s")
-    memory_gb: float = option(above=0, help="memory", unit="10^9 bytes")
+    memory_gb: float = option(above=0, help="memory; vendors call 2^30 bytes a GB here", unit="GiB")
     peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
     gemm: dict[str, Any] = option(help="what products reach, by element type")
     attention: AttentionFit = option(help="what flash attention reaches")

@@ -7,6 +7,7 @@ from astra_sim import option
 from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.errors import warn
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, GroupedGemm, Kernel
+from astra_sim.units import GIB
 
 from astra_sim_compute_gpu.attention import flash_us
 from astra_sim_compute_gpu.device import MemoryFit, read_device
@@ -41,7 +42,7 @@ class Gpu(Compute):
         self.device.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
         self.collective_share = self.stack.collective_share
-        self.memory_bytes = self.device.memory_gb * 1e9
+        self.memory_bytes = self.device.memory_gb * GIB
         if not self.device.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
 

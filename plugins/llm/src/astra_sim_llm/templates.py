@@ -96,6 +96,7 @@ class Compiler:
         beside: list[list[int]] = []  # exchanges that run: row, kernels that they run beside
         merged, names = 0, name
         free: list[int] = []
+        running: dict[str, list[int]] = {}  # the last exchange of a parallelism that runs beside kernels: the next one follows it
 
         def flush() -> None:
             nonlocal merged, current
@@ -115,7 +116,10 @@ class Compiler:
                 beside = [one for one in beside if one[1]]
                 continue
             flush()
-            row = rows.add(self._communicate(step, training_pass), current)
+            group = GROUPS[step.axis]
+            row = rows.add(self._communicate(step, training_pass), sorted({*current, *running.get(group, ())}))
+            if step.beside:
+                running[group] = [row]
             if step.beside == 0:
                 current = [row]
             elif step.beside == FREE:
