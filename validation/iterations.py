@@ -73,6 +73,10 @@ def _megatron(line: Line) -> Table:
     return {"attention": "unfused", "precision": line["precision"], "recompute": line["recompute"]}
 
 
+def _megatron_2022(line: Line) -> Table:
+    return {**_megatron(line), "overlap": {"tp": "gather"}}
+
+
 def _llm_foundry(line: Line) -> Table:
     return {
         "precision": "bf16",
@@ -130,7 +134,7 @@ RELEASES = ("25.11", "26.02", "26.04", "26.06", "26.08")
 STACKS = {
     stack.name: stack
     for stack in (
-        StackOf(CORE8, "Megatron-LM 2022, A100 (arXiv 2205.05198)", _megatron),
+        StackOf(CORE8, "Megatron-LM 2022, A100 (arXiv 2205.05198)", _megatron_2022),
         StackOf("megatron-2021", "Megatron-LM 2021, A100, 64 to 3072 GPUs (arXiv 2104.04473)", _megatron, _UNFUSED, _DENSE_GOAL),
         StackOf("llm-foundry-a100-80", "llm-foundry, A100-80, FSDP, 8 GPUs", _llm_foundry, _ALL[:3], _DENSE_GOAL),
         StackOf("llm-foundry-a100-40", "llm-foundry, A100-40, FSDP, 8 to 128 GPUs", _llm_foundry, _ALL, _DENSE_GOAL),
