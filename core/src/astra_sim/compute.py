@@ -42,9 +42,14 @@ class MissingWork(InputError):
 
 
 class Compute(abc.ABC):
-    """A compute model: work to time. `memory_bytes` is the memory of its device, where it knows it."""
+    """A compute model: work to time. `memory_bytes` is the memory of its device, where it knows it.
+
+    `collective_share` is what its software reaches of the bandwidth between nodes: the bandwidths of all dimensions of the platform but
+    the innermost are multiplied by it before a network is made.
+    """
 
     memory_bytes: float | None = None
+    collective_share: float = 1.0
 
     def peak_ops_per_s(self, element_type: str) -> float | None:
         """Operations a second that the device can do at most on elements of a type; None where that is not known."""

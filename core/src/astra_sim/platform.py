@@ -212,6 +212,12 @@ class Platform:
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
 
+    def slowed_between_nodes(self, share: float) -> Platform:
+        """The platform with a share of the bandwidth of all dimensions but the innermost, which is a node."""
+        node, *others = self.dimensions
+        slower = (attrs.evolve(other, link_bandwidth=other.link_bandwidth * share) for other in others)
+        return self if share == 1 else attrs.evolve(self, dimensions=(node, *slower))
+
     def coordinate(self, npu: int, dimension: int) -> int:
         """Position of `npu` in a dimension."""
         return npu // self.strides[dimension] % self.dimensions[dimension].size

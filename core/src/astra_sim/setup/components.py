@@ -58,6 +58,10 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     compute = maker.given("compute", Compute) or maker.make("compute", Compute)
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
     maker.warn_of_left_out()
+    if network is None:
+        platform = platform.slowed_between_nodes(compute.collective_share)
+    elif compute.collective_share != 1:
+        warn(f"{experiment.where('compute')}: collective_share has no effect: a network that is given brings its own platform")
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
     if network.platform is not platform and network.platform != platform:
         raise InputError(

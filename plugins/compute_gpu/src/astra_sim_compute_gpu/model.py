@@ -12,7 +12,7 @@ from astra_sim.units import GIB
 from astra_sim_compute_gpu.attention import flash_us
 from astra_sim_compute_gpu.device import MemoryFit, read_device
 from astra_sim_compute_gpu.gemm import gemm_us
-from astra_sim_compute_gpu.stack import read_stack
+from astra_sim_compute_gpu.stack import Stack, read_stack
 
 _NS_PER_US = 1000.0
 
@@ -22,7 +22,9 @@ class GpuOptions:
     """Options of the gpu model. docs/compute.md lists the devices and the stacks."""
 
     device: str = option(help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml")
-    stack: str = option("kernels", help="a stack profile of this package such as megatron-2022, or a file STACK.toml")
+    stack: str | Stack = option(
+        "kernels", help="a stack profile of this package such as megatron-2022, a file STACK.toml, or a table of its numbers"
+    )
     element_type: str | None = option(
         None,
         choices=tuple(ELEMENT_BYTES),
@@ -39,6 +41,7 @@ class Gpu(Compute):
         self._element_type = options.element_type or next(iter(self.device.peak_tera_ops_per_s))
         self.device.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
+        self.collective_share = self.stack.collective_share
         self.memory_bytes = self.device.memory_gb * GIB
         if not self.device.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")

@@ -7,7 +7,7 @@ A stack is four numbers. Who reads which:
 | gemm_share | the compute model `gpu`: rate of products, grouped and batched ones included |
 | elementwise_share | the compute model `gpu`: memory bandwidth of element-wise kernels, casts and optimizer steps |
 | attention_rate | the compute model `gpu`: rate of flash attention |
-| collective_share | no compute model: share of the bandwidth between nodes that collectives reach, for who sets up a network |
+| collective_share | the kernel: bandwidth of all dimensions of the platform but the innermost, before the network is made |
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ class Stack:
     gemm_share: float = option(1.0, above=0, maximum=2, help="factor on the rate of products")
     elementwise_share: float = option(1.0, above=0, maximum=2, help="factor on the memory bandwidth of other kernels")
     attention_rate: float = option(1.0, above=0, maximum=2, help="factor on the rate of flash attention")
-    collective_share: float = option(1.0, above=0, maximum=2, help="share of the bandwidth between nodes that collectives reach")
+    collective_share: float = option(1.0, above=0, maximum=2, help="factor on the bandwidth between nodes")
     source: str = option("", help="where the numbers come from")
 
 
-def read_stack(name: str) -> Stack:
-    """The stack of a name, or of a TOML file. Raises InputError."""
+def read_stack(name: str | Stack) -> Stack:
+    """The stack of a name, of a TOML file, or as it is given. Raises InputError."""
+    if isinstance(name, Stack):
+        return name
     table, where = data_files.read(FOLDER, name, "stack")
     stack: Stack = structure(Stack, table, where)
     return stack

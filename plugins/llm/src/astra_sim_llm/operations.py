@@ -413,10 +413,10 @@ class Block:
         if self.parallel.tensor == 1:
             yield from (*cast, inputs, *weights)
             return
-        beside = int(self.work.tp_overlap != "none")
-        gather = [attrs.evolve(self._gather(self.tokens * k), weight=not beside, beside=beside)] if self.parallel.sequence else []
-        reduce = attrs.evolve(self._reduce(self.tokens * k), beside=beside)
-        if beside:
+        early = self.work.tp_overlap != "none"
+        gather = [attrs.evolve(self._gather(self.tokens * k), weight=not early, beside=int(early))] if self.parallel.sequence else []
+        reduce = attrs.evolve(self._reduce(self.tokens * k), beside=int(self.work.tp_overlap in ("backward", "userbuffers")))
+        if early:
             yield from (*cast, *gather, inputs, reduce, *weights)
         else:
             yield from (*cast, inputs, reduce, *gather, *weights)

@@ -16,8 +16,13 @@ RECOMPUTE = ("none", "selective", "full", "full_early_stop")
 class Overlap:
     """What runs beside compute."""
 
-    tp: str = option("none", choices=("none", "backward", "userbuffers"), help="tensor-parallel collectives: beside nothing; backward:"
-                     " of input gradients beside the weight gradients; userbuffers: four fifths of each beside its product")  # fmt: skip
+    tp: str = option(
+        "none",
+        choices=("none", "gather", "backward", "userbuffers"),
+        help="tensor-parallel collectives: beside nothing; gather: the saved input beside the input gradient, as arXiv 2205.05198 says of"
+        " sequence parallelism; backward: those of input gradients beside the weight gradients, too; userbuffers: four fifths of each"
+        " beside its product, too",
+    )
     dp: bool = option(
         False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones"
     )

@@ -1,0 +1,35 @@
+"""`python3 dev.py validate`: run the validation, and write the page; or compare with what is recorded."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from validation import page, profiles, results
+from validation.runs import Runs
+
+
+def main() -> int:
+    """Run all parts, or with --short those that need no fit. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="dev.py validate", description=(__doc__ or "").strip())
+    parser.add_argument("--short", action="store_true", help="fit nothing: run all with the recorded profiles, and say what differs")
+    arguments = parser.parse_args()
+    began = time.perf_counter()
+    with Runs() as runs:
+        found = results.short(runs, results.read()) if arguments.short else results.whole(runs)
+    if arguments.short:
+        different = results.differences(results.read(), found)
+        print("\n".join(different[:20]) or "all as recorded")
+        status = bool(different)
+    else:
+        results.write(found)
+        profiles.write(found)
+        page.write(found)
+        status = False
+    print(f"{runs.made} iterations were simulated in {time.perf_counter() - began:.0f} s; docs/validation.md has the figures")
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
