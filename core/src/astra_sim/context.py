@@ -96,7 +96,8 @@ class Context:
     def time_alone_ps(self, operation: Communicate, dimensions: Sequence[LogicalDimension]) -> int:
         """Picoseconds that a collective takes if all NPUs issue it at once and nothing else happens. For factories of workloads.
 
-        `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective.
+        `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective,
+        PluginError where there is no system layer yet.
         """
         if self._time_graph is None:
             raise PluginError("only a workload's factory can ask how long a collective takes: a system layer is not there yet")
