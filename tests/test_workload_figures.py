@@ -119,6 +119,15 @@ def test_a_comparison_has_a_column_for_each_figure_and_no_line_over_eighty() -> 
     assert [set(row["breakdown"]) >= {"compute", "tp", "bubble"} for row in rows] == [True, True]
 
 
+def test_labels_leave_room_for_numbers_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = [f"workload.pipeline_parallel={size}" for size in (1, 2)]
+    arguments = [*LLM, *(word for one in wide for word in ("--set", one))]
+    monkeypatch.setattr("astra_sim.report.tables._PIPE_WIDTH", 80)
+    lines = [line.rstrip() for line in CliRunner().invoke(compare, arguments).stdout.splitlines()]
+    assert lines[:2] == [f"1: {wide[0]}", f"2: {wide[1]}"]
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_comparison_of_other_workloads_has_one_table() -> None:
     vgg16 = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
     done = CliRunner().invoke(compare, [vgg16, "--set", "system.splits=4", "--set", "system.splits=16"])

@@ -105,6 +105,8 @@ def test_an_experiment_is_among_what_its_search_finds() -> None:
 def test_another_workload_is_an_error(small: str) -> None:
     with pytest.raises(astra_sim.InputError, match=r"the workload is 'collective'; expected llm"):
         run(small, "--workload", "plugin:collective?bytes=1")
+    with pytest.raises(astra_sim.InputError, match=r"small\.toml: workload: tensor_parallel .* is 7; expected a divisor"):
+        run(small, "--set", "workload.tensor_parallel=7")
     with pytest.raises(astra_sim.InputError, match="no workload is given"):
         run("--platform", "plugin:dgx_a100")
     with pytest.raises(astra_sim.InputError, match=r"--capacity is -1; expected GiB above 0"):
