@@ -91,16 +91,21 @@ class Block:
         self.local = self.tokens // t if parallel.sequence else self.tokens
         self.vocab = -(-model.vocab // t)
         self._queries = queries
+        self._known: dict[tuple[str, LayerKind], tuple[Step, ...]] = {}  # passes, which layers and stages share
 
     # -- a block ---------------------------------------------------------------------------------------------------------
 
     def forward(self, kind: LayerKind) -> list[Step]:
         """The forward pass."""
-        return [*self.attention(), *self._feed_forward(kind)]
+        if ("forward", kind) not in self._known:
+            self._known["forward", kind] = *self.attention(), *self._feed_forward(kind)
+        return list(self._known["forward", kind])
 
     def backward(self, kind: LayerKind) -> list[Step]:
         """The backward pass, without recomputation."""
-        return [*self._feed_forward_back(kind), *self._attention_back()]
+        if ("backward", kind) not in self._known:
+            self._known["backward", kind] = *self._feed_forward_back(kind), *self._attention_back()
+        return list(self._known["backward", kind])
 
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
         """What a backward pass computes again first.

@@ -69,7 +69,9 @@ class LlmOptions:
     zero: int = option(
         0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
     )
-    shard_group: int | None = option(None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all")
+    shard_group: int | None = option(
+        None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all", unit="ranks"
+    )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")
     attention: str = option("flash", choices=("flash", "unfused"), help="one fused kernel, or products and softmax apart")
