@@ -7,8 +7,8 @@ from typing import Any
 
 import astra_sim
 
-MODEL = {"layers": 4, "hidden": 64, "heads": 8, "vocab": 128, "sequence": 32}
-EXPERTS = MODEL | {"experts": 4, "top_k": 2, "expert_ffn": 64}
+MODEL: dict[str, Any] = {"layers": 4, "hidden": 64, "heads": 8, "vocab": 128, "sequence": 32}
+EXPERTS: dict[str, Any] = MODEL | {"experts": 4, "top_k": 2, "expert_ffn": 64}
 ROOFLINE = {"plugin": "roofline", "peak_tera_ops_per_s": 20}
 
 

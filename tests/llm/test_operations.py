@@ -152,7 +152,9 @@ def test_context_parallel_volumes() -> None:
 
 # -- Whole runs: what NPU 0 sends ---------------------------------------------------------------------------------------
 
-RINGS = {"system": {"plugin": "astra2", "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct"}}
+RINGS: dict[str, Any] = {
+    "system": {"plugin": "astra2", "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct"}
+}
 NORM = 100
 """Bytes of the gradient norm, at most."""
 
