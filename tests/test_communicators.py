@@ -31,7 +31,8 @@ def run(programs: Programs, **more: Any) -> Any:
     """Run programs, each by some NPUs; NPU 0 runs the first."""
     others = tuple(NpuProgram(tuple(operations), npus) for operations, npus in programs[1:])
     graph = ExecutionGraph(tuple(programs[0][0]), (PAIRS, FOURS, HALVES), (), None, others)
-    return astra_sim.simulate(**{"workload": graph, "platform": PLATFORM, "system": "plugin:astra2"} | more)
+    arguments: dict[str, Any] = {"workload": graph, "platform": PLATFORM, "system": "plugin:astra2"}
+    return astra_sim.simulate(**arguments | more)
 
 
 def stages(*sizes: Sequence[int], dimension: int = 0) -> Programs:
@@ -119,7 +120,7 @@ def _fields(operation: Communicate) -> tuple[Any, ...]:
 
 
 def test_which_programs_share_groups() -> None:
-    quarters = [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
+    quarters = [range(2), range(2, 4), range(4, 6), range(6, 8)]
     assert join_programs([PAIRS], quarters) == [0, 1, 2, 3]
     assert join_programs([FOURS], quarters) == [0, 0, 2, 2]
     assert join_programs([HALVES], quarters) == [0, 1, 0, 1]

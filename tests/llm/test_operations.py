@@ -108,7 +108,7 @@ def sent(steps: Iterable[Step], axis: str, ranks: int) -> float:
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("overlap", ["none", "backward", "userbuffers"])
 def test_tensor_parallel_volumes(ranks: int, overlap: str) -> None:
-    """4 all-reduces of 2Th bytes in a block and its gradient; with sequence parallelism 4 all-gathers, 4 reduce-scatters, and 2 again."""
+    """4 all-reduces of 2Th bytes in a block and its gradient; with sequence parallelism 4 all-gathers, 4 reduce-scatters, 2 again."""
     tokens = 2 * SEQUENCE
     unit = (ranks - 1) / ranks * 2 * tokens * DENSE.hidden
     for sequence, times in ((False, 8), (True, 10)):
@@ -171,7 +171,7 @@ def test_data_parallel_volumes(ranks: int, overlap: bool) -> None:
     parameters = counts.parameters(model).total
     layers = model.layers * counts.layer_parameters(model, "dense").total
     ring = (ranks - 1) / ranks
-    shared = {"global_batch": 2 * ranks, "overlap": {"dp": overlap}}
+    shared: dict[str, Any] = {"global_batch": 2 * ranks, "overlap": {"dp": overlap}}
     assert payload(ranks, **shared) == pytest.approx(2 * ring * 4 * parameters, abs=NORM, rel=1e-3)
     assert payload(ranks, gradients="same", **shared) == pytest.approx(2 * ring * 2 * parameters, abs=NORM, rel=1e-3)
     sharded = payload(ranks, zero=3, **shared)

@@ -122,7 +122,7 @@ def test_zb_v_waits_at_its_start_alone(stages: int) -> None:
 @pytest.mark.parametrize("stages", [2, 4, 6, 8])
 def test_dualpipe(stages: int, times: tuple[int, int, int]) -> None:
     """At most (p/2 - 1)(F&B + B - 3W), where F&B take as long as F and B one after another."""
-    forward, inputs, weights = times
+    _, inputs, weights = times
     for micro_batches in range(2 * stages, 4 * stages, 2):
         bubble = span("dualpipe", stages, micro_batches, times) - micro_batches * sum(times)
         assert 0 <= bubble <= (stages / 2 - 1) * (sum(times) + inputs + weights - 3 * weights)
