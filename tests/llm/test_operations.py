@@ -120,7 +120,7 @@ def test_tensor_parallel_volumes(ranks: int, overlap: str) -> None:
 
 
 def test_expert_parallel_volumes() -> None:
-    """Two all-to-alls of T K h 2 bytes forward, and two backward; a capacity factor gives more room, a limit of nodes crosses less often."""
+    """4 all-reduces of 2Th bytes in a block and its gradient; with sequence parallelism 6 all-gathers and 4 reduce-scatters."""
     model = MODELS["experts"]
     parallel = Parallelism(expert=4, data=4)
     size = 2 * SEQUENCE * model.top_k * model.hidden
