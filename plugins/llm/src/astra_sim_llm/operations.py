@@ -381,15 +381,18 @@ class Block:
     def predictor(self) -> list[Step]:
         """What a block of multi-token prediction has beside a block: norms, and a product of two states joined (arXiv 2412.19437)."""
         m = self.model
-        return [self._elements("norm", 8, self.local * m.hidden), *self._product("mtp projection", self.local, m.hidden, 2 * m.hidden)]
+        return [self._elements("norm", 8, self.local * m.hidden), *self._product("mtp projection", *self._joined_states)]
 
     def predictor_back(self) -> list[Step]:
         """The gradients of `predictor`."""
         m = self.model
-        return [
-            *self._gradients("mtp projection", self.local, m.hidden, 2 * m.hidden),
-            self._elements("norm", 20, self.local * m.hidden),
-        ]
+        return [*self._gradients("mtp projection", *self._joined_states), self._elements("norm", 20, self.local * m.hidden)]
+
+    @property
+    def _joined_states(self) -> tuple[int, int, int]:
+        """The product of two states joined, (m, n, k): tensor ranks share its tokens, or its columns where each has all tokens."""
+        hidden = self.model.hidden
+        return self.local, hidden if self.parallel.sequence else -(-hidden // self.parallel.tensor), 2 * hidden
 
     # -- products and their collectives ------------------------------------------------------------------------------------
 

@@ -79,7 +79,10 @@ class LlmOptions:
     overlap: Overlap = option(Overlap(), help="what runs beside compute")
     rank_order: str = option("tp-cp-ep-dp-pp", choices=("tp-cp-ep-dp-pp",), help="order of ranks, the first fastest")
     detail: str = option(
-        "layer", choices=("kernel", "layer", "pass"), help="an operation a kernel, one between two collectives, or one a pass"
+        "layer",
+        choices=("kernel", "layer", "pass"),
+        help="an operation a kernel, one between two collectives, or one a pass, which takes as long without overlap.dp, on a network"
+        " without contention, where all ranks of a stage are in step",
     )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip
