@@ -117,8 +117,17 @@ def _megatron_core(line: Line) -> Table:
     return {
         "precision": "mxfp8" if "mx" in precision and "cs" not in precision else "fp8" if "fp8" in precision else "bf16",
         "zero": 3 if line["parallel"].get("fsdp") else 1,
-        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1},
+        "gradients": "same",
+        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1, "ep": _hides_experts(line)},
     }
+
+
+def _hides_experts(line: Line) -> bool:
+    """Whether the recipe of a line has `moe_a2a_overlap`: Qwen3 235B on H100; DeepSeek-V3 on B200, and in MXFP8 from 26.06 on."""
+    name, gpu = line["model"]["name"], line["gpu"]
+    if name == "Qwen3_235B_a22B":
+        return bool(gpu.startswith("H100"))
+    return name == "DeepSeekV3" and (gpu.startswith("B200") or line["stack"] in ("bridge-moe-26.06", "bridge-moe-26.08"))
 
 
 def _bridge(line: Line) -> Table:
