@@ -9,6 +9,8 @@ python3 dev.py lint                ruff check, ruff format --check, mypy and cla
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
 python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with a revision of git, which gets a checkout and an
                                    environment of its own, in a temporary folder
+python3 dev.py validate [--short]  compare simulated iterations with measured ones: fit profiles and write docs/validation.md; or run
+                                   the short part, and say what differs from what is recorded
 python3 dev.py random [N] [FIRST]  run N random experiments (1000) from seed FIRST (0) on, and say what does not hold
 python3 dev.py version [NEW]       say the version of all packages, or write a new one into all their pyproject.toml
 python3 dev.py wheels DIR          build a wheel of every package into DIR
@@ -126,6 +128,13 @@ def random(arguments: Sequence[str]) -> int:
     OURS.become(OURS.python, "-m", "support.experiment_checks", *arguments)
 
 
+def validate(arguments: Sequence[str]) -> int:
+    """Run the validation."""
+    OURS.install(tools=True)
+    os.chdir(ROOT)
+    OURS.become(OURS.python, "-m", "validation", *arguments)
+
+
 def version(arguments: Sequence[str]) -> int:
     """Say the version, or write a new one."""
     if len(arguments) > 1:
@@ -172,6 +181,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "lint": lint,
     "bench": bench,
     "random": random,
+    "validate": validate,
     "version": version,
     "wheels": wheels,
     "sanitize": sanitize,

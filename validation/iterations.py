@@ -117,13 +117,32 @@ def _megatron_core(line: Line) -> Table:
     return {
         "precision": "mxfp8" if "mx" in precision and "cs" not in precision else "fp8" if "fp8" in precision else "bf16",
         "zero": 3 if line["parallel"].get("fsdp") else 1,
-        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1},
+        "gradients": "same",
+        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1, "ep": _hides_experts(line)},
     }
 
 
+def _hides_experts(line: Line) -> bool:
+    """Whether the recipe of a line has `moe_a2a_overlap`: Qwen3 235B on H100; DeepSeek-V3 on B200, and in MXFP8 from 26.06 on."""
+    name, gpu = line["model"]["name"], line["gpu"]
+    if name == "Qwen3_235B_a22B":
+        return bool(gpu.startswith("H100"))
+    return name == "DeepSeekV3" and (gpu.startswith("B200") or line["stack"] in ("bridge-moe-26.06", "bridge-moe-26.08"))
+
+
+def _node_limit(line: Line) -> Table:
+    """Nodes to which a token is sent at most, where experts lie on several and the recipe's dispatcher sends it to each of them once.
+
+    DeepEP or HybridEP: DeepSeek-V3, and Qwen3 30B; Qwen3 235B has an all-to-all on H100 and B200.
+    """
+    nodes = (line["parallel"].get("ep") or 1) // MACHINES[line["gpu"]].node
+    return {"node_limit": nodes} if 1 < nodes < line["model"]["top_k"] and line["model"]["name"] != "Qwen3_235B_a22B" else {}
+
+
 def _bridge(line: Line) -> Table:
+    dispatch = _node_limit(line) if "experts" in line["model"] else {}
     stages = {"stages": "embedding_as_layer"} if line["model"]["layers"] % (line["parallel"]["pp"] * _virtual_stages(line)) else {}
-    return {**_megatron_core(line), **stages}
+    return {**_megatron_core(line), **stages, **dispatch}
 
 
 _MEMORY_BOUND = ("gemm_share", "elementwise_share")
@@ -184,7 +203,7 @@ def experiment(line: Line) -> Experiment:
         platform["nic_gb_s"] = stack.nic_gb_s
     workload: Table = {
         "plugin": "llm",
-        "model": _model(line["model"]),
+        "model": _model(line["model"], 1 if stack.rule in _UNPADDED else 128 * (parallel.get("tp") or 1)),
         "sequence": line["model"]["seq"],
         "global_batch": batch["global_"],
         "micro_batch": batch["micro"],
@@ -226,9 +245,14 @@ _SAME_NAME = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab
 _LATENT = {"query_rank": "q_lora_rank", "key_value_rank": "kv_lora_rank", "nope": "qk_nope", "rope": "qk_rope", "value": "v_head"}
 
 
-def _model(given: Line) -> Table:
-    """A model by its dimensions; those of a family have what its papers say beside."""
+_UNPADDED = (_llm_foundry, _fms, _internevo)
+"""Rules of stacks that do not come from Megatron-LM, which pads vocabularies to a multiple of 128 for each tensor-parallel rank."""
+
+
+def _model(given: Line, multiple: int) -> Table:
+    """A model by its dimensions, the vocabulary padded to a multiple; those of a family have what its papers say beside."""
     table = {name: given[name] for name in _SAME_NAME if name in given} | _FAMILIES[given["family"]]
+    table["vocab"] = -(-given["vocab"] // multiple) * multiple
     if "moe_ffn" in given:
         table["expert_ffn"] = given["moe_ffn"]
     if given.get("attention") == "mla":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "validation.md"
 PLOTS = ROOT / "docs" / "validation"
 LOG = Path(__file__).parent / "LOG.md"
+_WIDTH = 120
 _NUMBERS = ("gemm_share", "elementwise_share", "attention_rate", "collective_share")
 
 _PEERS = """\
@@ -35,7 +37,30 @@ _PEERS = """\
 
 def page(results: Results) -> str:
     """The text of the page."""
-    return "\n".join([*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results), *_end()]) + "\n"
+    made = [*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results), *_end()]
+    return "\n".join(_wrapped(made)) + "\n"
+
+
+def _wrapped(made: Sequence[str]) -> Iterator[str]:
+    """Lines of which prose is wrapped: paragraphs, and items of lists."""
+    paragraph: list[str] = []
+
+    def flush() -> Iterator[str]:
+        if paragraph:
+            indent = "  " if paragraph[0].startswith("* ") else ""
+            text = " ".join(line.strip() for line in paragraph)
+            yield from textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            paragraph.clear()
+
+    for line in (part for text in made for part in text.split("\n")):
+        if not line or line.startswith(("|", "#", "!")):
+            yield from flush()
+            yield line
+            continue
+        if line.startswith("* "):
+            yield from flush()
+        paragraph.append(line)
+    yield from flush()
 
 
 def plots(results: Results) -> dict[str, str]:
@@ -155,10 +180,13 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield "* BLOOM: heads that are no multiple of 64 wide cost more than the guessed factors of alignment say, and few stages with many"
     yield "  replicas take longer than the gradient exchange explains. The lines are of the second iteration of a run; the same"
     yield "  configuration on two days differs by up to 6 %."
-    yield "* Mixture of experts: the same configuration became up to 1.8 times faster from one release to another. Lines with micro-batch 1"
-    yield "  on B200 and H100 in releases before 26.04 wait for the host to launch kernels, which is not modelled; which lines"
-    yield "  used CUDA graphs is not published. From 26.06 on, casts fused with other kernels and exchanges that send a token once"
-    yield "  to a node are not modelled."
+    yield "* Mixture of experts: the same configuration became up to 1.8 times faster from one release to another. Lines without CUDA"
+    yield "  graphs (B200 and H100 up to 26.02) wait for the host, which is not modelled: they take two to three times as long as"
+    yield "  their kernels, and spoil the fits of 25.11 and 26.02. From 26.06 on, grouped products are fused with activations and casts;"
+    yield "  the profile's elementwise_share of 2 stands for that."
+    yield "* DeepSpeed reduces gradients of bf16 with an all-reduce in fp32 also with ZeRO-1; the workload has a reduce-scatter."
+    yield "* FSDP of Megatron-Bridge on GB200 and GB300 offloads activations to the host; that is not modelled."
+    yield "* InternEvo broadcasts parameters of ZeRO-1 rank by rank, which takes longer than an all-gather over many nodes."
     yield "* MaxText on TPU v5e, 256 to 8192 chips: measured lines state neither dimensions nor batches, and no preset has v5e. Not compared."
     yield "* MegaScale's baseline is not in the data: its lines could not be traced to a public table."
     yield ""

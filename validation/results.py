@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +49,11 @@ SCALINGS = (
 def whole(runs: Runs) -> Results:
     """All parts, profiles fitted anew."""
     found = lines()
-    return _parts(runs, found, lambda name, part: fit(runs, part, STACKS[name].numbers))
-
-
-def short(runs: Runs, recorded: Results) -> Results:
-    """All parts with the profiles that are recorded."""
-    return _parts(runs, lines(), lambda name, part: numbers(recorded["stacks"][name]["profile"]))
-
-
-def _parts(runs: Runs, found: Sequence[Line], profile_of: Callable[[str, Sequence[Line]], Numbers]) -> Results:
     by_stack = {name: [line for line in found if line["stack"] == name] for name in STACKS}
     profiles = {
-        name: profile_of(name, [line for line in by_stack[name] if line["half"] == FIT]) for name, stack in STACKS.items() if stack.numbers
+        name: fit(runs, [line for line in by_stack[name] if line["half"] == FIT], stack.numbers)
+        for name, stack in STACKS.items()
+        if stack.numbers
     }
     return {
         "unit": _unit(),
@@ -71,6 +64,31 @@ def _parts(runs: Runs, found: Sequence[Line], profile_of: Callable[[str, Sequenc
         "transfer": [_transfer(runs, by_stack, profiles, *each) for each in TRANSFERS],
         "scaling": [_scaling(runs, {line["id"]: line for line in found}, profiles, *each) for each in SCALINGS],
     }
+
+
+def short(runs: Runs, recorded: Results) -> Results:
+    """The short part, in the form of results: closed forms, the eight, and all held-out lines, with the recorded profiles."""
+    by_stack: dict[str, list[Line]] = {name: [] for name in (CORE8, *recorded["stacks"])}
+    for line in lines():
+        if line["stack"] in by_stack and line["half"] != FIT:
+            by_stack[line["stack"]].append(line)
+    stacks = {}
+    for name, stack in recorded["stacks"].items():
+        found = points(runs, by_stack[name], numbers(stack["profile"]))
+        stacks[name] = {"fitted": {HELD_OUT: summary(found)}, "points": [_point(point) for point in found]}
+    return {"unit": _unit(), "core8": _core8(points(runs, by_stack[CORE8])), "stacks": stacks}
+
+
+def short_part(results: Results) -> Results:
+    """What `short` gives, of results of the whole."""
+    stacks = {
+        name: {
+            "fitted": {HELD_OUT: stack["fitted"][HELD_OUT]},
+            "points": [point for point in stack["points"] if point["half"] == HELD_OUT],
+        }
+        for name, stack in results["stacks"].items()
+    }
+    return {"unit": results["unit"], "core8": results["core8"], "stacks": stacks}
 
 
 def _unit() -> list[Results]:

@@ -15,7 +15,7 @@ ROUNDS = 3
 RIDGE = 0.01
 _STEP = 0.05
 _LOWEST, _HIGHEST = 0.3, 1.25
-_BOUNDS = {"collective_share": (0.2, 1.0)}
+_BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0)}
 
 
 @attrs.frozen

@@ -1,0 +1,130 @@
+"""The short part of the validation: what is recorded still comes out, the page shows it, and thresholds hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from astra_sim_compute_gpu.stack import read_stack
+from support import ROOT
+
+from validation import page, profiles, results, unit
+from validation.iterations import CORE8, FIT, HELD_OUT, STACKS, assign_halves, configuration, experiment, lines
+from validation.runs import Runs
+from validation.stack_fits import fit
+
+RECORDED = results.read()
+LINES = lines()
+
+
+@pytest.fixture(scope="module")
+def found() -> results.Results:
+    with Runs(workers=1) as runs:
+        return results.short(runs, RECORDED)
+
+
+def test_what_is_recorded_comes_out_again(found: results.Results) -> None:
+    assert results.differences(results.short_part(RECORDED), found) == []
+
+
+def test_the_eight_are_within_their_thresholds(found: results.Results) -> None:
+    assert found["core8"]["lines"] == 8
+    assert found["core8"]["mean"] < 0.0365
+    assert found["core8"]["max"] < 0.07
+
+
+@pytest.mark.parametrize(
+    ("stack", "bound"),
+    [
+BOUNDS
+    ],
+)
+def test_errors_of_held_out_lines(found: results.Results, stack: str, bound: float) -> None:
+    """Those of stacks that miss their goal are bounds against becoming worse."""
+    assert found["stacks"][stack]["fitted"][HELD_OUT]["mean"] < bound
+
+
+def test_scaling_of_mlperf_is_within_8_percent() -> None:
+    ratios = [each for each in RECORDED["scaling"] if each["title"].startswith("MLPerf")]
+    assert len(ratios) == 2
+    assert all(abs(each["error"]) < 0.08 for each in ratios)
+
+
+# -- Closed forms --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [unit.MEMORY, unit.ORDERS, unit.VOLUMES])
+def test_closed_forms_hold(part: str) -> None:
+    made = [check for check in unit.checks() if check.part == part]
+    assert len(made) >= 6
+    assert [check for check in made if not check.holds] == []
+
+
+def test_flops_of_published_rows_hold_but_for_two_that_contradict_themselves() -> None:
+    made = list(unit.flops())
+    assert len(made) > 100
+    assert sum(not check.holds for check in made) <= 2
+
+
+# -- Page and stacks -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_and_its_plots_are_those_of_the_recorded_results() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(RECORDED)
+    for name, text in page.plots(RECORDED).items():
+        assert (page.PLOTS / name).read_text(encoding="utf-8") == text
+
+
+def test_stacks_of_the_gpu_model_are_the_recorded_profiles() -> None:
+    for name, text in profiles.files(RECORDED).items():
+        assert (profiles.FOLDER / f"{name}.toml").read_text(encoding="utf-8") == text
+        for number, value in RECORDED["stacks"][name]["profile"].items():
+            assert getattr(read_stack(name), number) == value
+
+
+# -- Halves, and what is in no fit -----------------------------------------------------------------------------------------
+
+
+def test_lines_of_a_configuration_are_on_one_side() -> None:
+    halves: dict[str, set[str]] = {}
+    for line in LINES:
+        halves.setdefault(configuration(line), set()).add(line["half"])
+    assert all(len(each) == 1 for each in halves.values())
+
+
+def test_recorded_halves_stay_and_are_those_that_the_rule_gives() -> None:
+    assert assign_halves(LINES) == LINES
+    assert assign_halves([{key: value for key, value in line.items() if key != "half"} for line in LINES]) == LINES
+
+
+def test_every_line_has_a_source_and_runs() -> None:
+    for line in LINES:
+        assert line["source"].get("commit") or line["source"].get("paper")
+        assert experiment(line).workload["global_batch"] > 0
+
+
+@pytest.mark.parametrize("choice", [{"stack": CORE8}, {"half": HELD_OUT}, {"stack": "mt-nlg"}])
+def test_what_must_not_be_in_a_fit_is_refused(choice: dict[str, Any]) -> None:
+    line = next(line for line in LINES if all(line[key] == value for key, value in choice.items()))
+    with Runs(workers=1) as runs, pytest.raises(ValueError, match="is in no fit"):
+        fit(runs, [line], ("gemm_share",))
+
+
+def test_a_fit_finds_a_profile_that_is_better_than_none() -> None:
+    own = [line for line in LINES if line["stack"] == "llm-foundry-h100" and line["half"] == FIT][:6]
+    with Runs(workers=1) as runs:
+        found = fit(runs, own, STACKS["llm-foundry-h100"].numbers)
+        before = results.summary(results.points(runs, own))["mean"]
+        after = results.summary(results.points(runs, own, found))["mean"]
+    assert before > 0.2
+    assert after < 0.05
+
+
+def test_a_line_that_differs_is_named() -> None:
+    assert results.differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5]}) == ["a[1]: 2.0 is recorded, and 2.5 is found"]
+    assert results.differences({"a": "x"}, {"a": "y"}) == ["a: 'x' is recorded, and 'y' is found"]
+    assert results.differences({"a": 0.05}, {"a": 0.0501}) == []
+
+
+def test_the_page_is_linked() -> None:
+    assert "validation.md" in (ROOT / "README.md").read_text(encoding="utf-8")
