@@ -12,6 +12,7 @@ from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Op
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, GroupShape, LogicalDimension, Platform, joined
 from astra_sim.schedule import Collective, shift
+from astra_sim.testing.deliveries import check_prices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures
@@ -166,6 +167,15 @@ def test_an_answer_that_is_no_time_is_an_error(answer: Any) -> None:
     network.collective_ps = lambda collective, size, shape: answer  # type: ignore[method-assign]
     with pytest.raises(PluginError, match="the time of an all_reduce of 4000 bytes"):
         run(network, [all_reduce(4000)], {})
+
+
+def test_the_contract_looks_at_prices() -> None:
+    network = priced()
+    check_prices(network)
+    check_prices(priced((ALL_REDUCE,))._inner)
+    network.collective_ps = lambda collective, size, shape: 10**12 - size  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match=r"of 1000 bytes on 4 ranks in 1 nodes is .* and that of 1 bytes .*expected no less"):
+        check_prices(network)
 
 
 # -- Queues ------------------------------------------------------------------------------------------------------------

@@ -177,6 +177,11 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
         "switching",
         "rounding",
         "charged_dimension",
+        "model",
+        "device",
+        "parameters",
+        "channels",
+        "nic_efficiency",
         "link_figures",
     ]
     status, out, _ = astra(capsys, monkeypatch, "plugins", "show", "platform:ring")

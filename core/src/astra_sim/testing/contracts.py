@@ -24,7 +24,7 @@ from astra_sim.setup.components import dimensions_of
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
-from astra_sim.testing.deliveries import batches, check_delays, check_lone_messages, check_runs_are_alike, deliver
+from astra_sim.testing.deliveries import batches, check_delays, check_lone_messages, check_prices, check_runs_are_alike, deliver
 from astra_sim.testing.models import SERIES, check_capacity, check_compute, check_memory, check_ports
 from astra_sim.testing.orders import check_dimension_order, check_queue_order
 from astra_sim.testing.plans import check_system
@@ -189,6 +189,10 @@ class NetworkContract(ComponentContract):
             check_delays(self.network)
         else:
             check_lone_messages(self.network)
+
+    def test_larger_collectives_take_no_less_time(self) -> None:
+        """Whole collectives that it prices take longer where they are larger."""
+        check_prices(self.network)
 
     def test_runs_are_alike(self) -> None:
         """A second run forgets the first, and the function table gives the same answers."""

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from astra_sim._boundary import picoseconds
 from astra_sim.engine.interface import advance, inject
 from astra_sim.function_table import FunctionTable
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Platform
+from astra_sim.schedule import Collective
 from astra_sim.testing.requirement import require
 
 SIZES = (1, 1000, 4096, 10**6)
@@ -148,6 +150,23 @@ def check_lone_messages(network: EventNetwork) -> None:
             way = f"alone from NPU {source} to NPU {destination}"
             require(took >= before, f"{size} bytes {way} take {took} ps, and {size_before} bytes {before} ps; expected no less for more")
             before, size_before = took, size
+
+
+def check_prices(network: Network) -> None:
+    """Raise AssertionError unless whole collectives that a network prices take times that do not shrink with size."""
+    platform = network.platform
+    for collective in Collective:
+        for logical in (*platform.logical_dimensions(), platform.whole()):
+            shape = platform.shape(logical)
+            before = size_before = 0
+            for size in SIZES if logical.size > 1 else ():
+                what = f"the time of an {collective} of {size} bytes on {shape.ranks} ranks in {shape.nodes} nodes"
+                time = network.collective_ps(collective, size, shape)
+                if time is None:
+                    continue
+                took = picoseconds(time, what)
+                require(took >= before, f"{what} is {took} ps, and that of {size_before} bytes {before} ps; expected no less for more")
+                before, size_before = took, size
 
 
 def check_runs_are_alike(network: EventNetwork) -> None:

@@ -17,7 +17,7 @@ from astra_sim_network_analytical.nccl_parameters import Fit, Protocol, ring_sha
 LEAST_SIZES = 3
 LARGE_BYTES = 1 << 20
 _LEAST_RANKS_OF_NVLS = 4
-_PRIOR, _HELD, _SMALL = 0.002, 0.3, 0.03
+_PRIOR, _HELD, _SMALL = 0.002, 0.02, 0.03
 _STARTS = ((1.5, 3.0, 0.3), (1.8, 5.0, 0.3), (1.5, 3.5, 0.15))
 """Where fits start: latencies of LL128 and Simple over that of LL, and bandwidth of LL over that of Simple."""
 
@@ -62,7 +62,7 @@ def fit_collective(operation: Collective, rows: Sequence[MeasuredCollective], nv
         sizes = len({row.bytes for row in fitting.get(ranks, part[:0])})
         if sizes < LEAST_SIZES:
             raise InputError(
-                f"{operation} on {ranks} ranks: {sizes} sizes between even powers of two and the next (the others are held out);"
+                f"{operation} on {ranks} ranks: {sizes} sizes whose logarithm to base 2 is even (the others are held out);"
                 f" expected at least {LEAST_SIZES}"
             )
     joint = _Joint(operation, fitting, nvls)

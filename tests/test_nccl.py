@@ -1,0 +1,220 @@
+"""The model `nccl` of the analytical network: what whole collectives take, and which parameters it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim import InputError
+from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import GroupShape
+from astra_sim.schedule import Collective
+from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, device_names, parameters_of, read_device
+from hypothesis import given
+from hypothesis import strategies as st
+from support import figures
+from support.components import components_of
+
+AR, AG, RS, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL
+NODE_OF_8 = GroupShape((8, 1, 1), 8)
+
+
+def protocol(latency: float, rate: float, step: float = 0.0) -> dict[str, float]:
+    return {"latency_us": latency, "gb_per_s": rate, "step_us": step}
+
+
+def device(**more: Any) -> Parameters:
+    """A device with round numbers: LL 10 us and 50 GB/s, Simple 50 us and 200 GB/s, on 8 ranks."""
+    fits = [
+        {"operation": operation, "ranks": 8, "ll": protocol(10, 50, 0.5), "simple": protocol(50, 200, 2)}
+        for operation in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+    ]
+    return parameters_of({"title": "round", "calibrated": True, "fits": fits, **more}, "here")
+
+
+# -- In a node ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "expected"),
+    [
+        (AR, 8_000, 10 + 1.75 * 8_000 / 50e3),  # LL
+        (AR, 800_000_000, 50 + 1.75 * 800_000_000 / 200e3),  # Simple
+        (AG, 800_000_000, 50 + 0.875 * 800_000_000 / 200e3),
+        (RS, 800_000_000, 50 + 0.875 * 800_000_000 / 200e3),
+        (A2A, 800_000_000, 50 + 0.875 * 800_000_000 / 200e3),
+    ],
+)
+def test_the_protocol_that_takes_least(operation: Collective, size: int, expected: float) -> None:
+    assert Prices(device()).us(operation, size, NODE_OF_8) == pytest.approx(expected)
+
+
+def test_other_numbers_of_ranks_have_other_steps() -> None:
+    prices = Prices(device())
+    assert prices.us(AR, 0, GroupShape((16, 1), 16)) == pytest.approx(10 + 16 * 0.5)
+    assert prices.us(AG, 0, GroupShape((4, 1), 4)) == pytest.approx(10 - 4 * 0.5)
+    assert prices.us(AR, 0, GroupShape((2, 1), 2)) == pytest.approx(10 - 12 * 0.5)
+
+
+def test_fewer_channels_have_less_bandwidth() -> None:
+    parameters = device(channels=16)
+    full, half, more = (Prices(parameters, channels=count).us(AR, 8e8, NODE_OF_8) for count in (16, 8, 99))
+    assert half - 50 == pytest.approx(2 * (full - 50))
+    assert more == full
+
+
+def test_a_measured_table_is_followed() -> None:
+    table = {"operation": "all_reduce", "ranks": 8, "bytes": [1000.0, 16000.0, 1e6], "microseconds": [10.0, 40.0, 400.0]}
+    prices = Prices(parameters_of({"title": "table", "calibrated": True, "fits": [table]}, "here"))
+    sizes = (8, 1000, 4000, 16000, 1_000_000, 10_000_000)
+    assert [prices.us(AR, size, NODE_OF_8) for size in sizes] == pytest.approx([10, 10, 20, 40, 400, 4000])
+
+
+# -- Between nodes -----------------------------------------------------------------------------------------------------
+
+
+def between(shape: GroupShape, operation: Collective = AR, nics: tuple[float, ...] = (600, 25, 12.5), size: float = 8e9) -> float:
+    return Prices(device(), nics).us(operation, size, shape)
+
+
+def test_one_rank_in_each_node_has_one_nic_and_all_have_all() -> None:
+    rail, full = between(GroupShape((16, 16, 1), 1)), between(GroupShape((128, 16, 1), 8))
+    assert rail == pytest.approx(2 * 15 / 16 * 8e9 / (25e3 * 0.88), rel=0.01)
+    assert full == pytest.approx(2 * 127 / 128 * 8e9 / (8 * 25e3 * 0.88), rel=0.02)
+
+
+def test_the_bus_of_the_node_may_be_less_than_its_nics() -> None:
+    assert between(GroupShape((128, 16, 1), 8), nics=(600, 100)) == pytest.approx(2 * 127 / 128 * 8e9 / 200e3, rel=0.02)
+
+
+def test_the_slowest_dimension_that_is_crossed_counts() -> None:
+    inside, across = between(GroupShape((16, 4, 1, 1), 4)), between(GroupShape((16, 4, 2, 1), 4))
+    assert across == pytest.approx(2 * inside, rel=0.02)
+
+
+def test_small_all_reduces_take_a_tree_and_others_a_ring() -> None:
+    given = BetweenNodes()
+    shape = GroupShape((256, 256, 1), 1)
+    assert between(shape, size=8) == pytest.approx(10 - 7 + 8 * given.level_us.ll, rel=0.01)
+    assert between(shape, AG, size=8) == pytest.approx(10 - 3.5 + 255 * given.step_us.ll, rel=0.01)
+
+
+def test_an_all_to_all_sends_by_the_nic_of_each_rank() -> None:
+    given = BetweenNodes()
+    expected = 120 / 128 * 8e9 / (25e3 * 0.88) + 120 * given.peer_us + given.step_us.ll + 10
+    assert between(GroupShape((128, 16, 1), 8), A2A) == pytest.approx(expected)
+
+
+@given(
+    name=st.sampled_from(device_names()),
+    operation=st.sampled_from(list(Collective)),
+    members=st.sampled_from((1, 2, 4, 8)),
+    nodes=st.sampled_from((1, 2, 16, 1024)),
+    size=st.floats(1, 1e10),
+)
+def test_more_bytes_and_more_ranks_take_no_less(name: str, operation: Collective, members: int, nodes: int, size: float) -> None:
+    ranks = members * nodes
+    if ranks == 1:
+        return
+    prices = Prices(read_device(name), (600, 50))
+    shape = GroupShape((ranks, nodes, 1), members)
+    time = prices.us(operation, size, shape)
+    assert 1 < time < prices.us(operation, 2 * size, shape)
+    if nodes > 1:
+        assert time < prices.us(operation, size, GroupShape((2 * ranks, 2 * nodes, 1), members))
+
+
+# -- In a run ----------------------------------------------------------------------------------------------------------
+
+PLATFORM: dict[str, Any] = {
+    "name": "DGX A100",
+    "dimensions": [
+        {"topology": "switch", "size": 8, "link_bandwidth_gb_per_s": 300, "link_latency_ns": 500},
+        {"topology": "switch", "size": 4, "link_bandwidth_gb_per_s": 25, "link_latency_ns": 1000},
+    ],
+}
+
+
+@pytest.mark.parametrize("system", ["plugin:astra1", "plugin:astra2"])
+def test_a_run_takes_what_the_model_says(system: str) -> None:
+    experiment: dict[str, Any] = {
+        "workload": "plugin:collective?bytes=1000000",
+        "platform": PLATFORM,
+        "network": "plugin:analytical?model=nccl",
+        "system": system,
+    }
+    result = astra_sim.simulate(**experiment)
+    expected = Prices(read_device("a100"), (300, 25)).us(AR, 1_000_000, GroupShape((32, 4, 1), 8))
+    assert result.finish_ns == pytest.approx(expected * 1e3, rel=1e-6)
+    assert figures(result) == figures(astra_sim.simulate(**experiment, symmetry=False))
+    assert figures(result) == figures(astra_sim.simulate(**experiment, engine="python"))
+
+
+def test_a_machine_by_name_says_its_device() -> None:
+    result = astra_sim.simulate(
+        workload="plugin:collective?bytes=1000000", platform="plugin:dgx_a100", network="plugin:analytical?model=nccl"
+    )
+    assert result.finish_ns == pytest.approx(Prices(read_device("a100")).us(AR, 1_000_000, NODE_OF_8) * 1e3, rel=1e-6)
+
+
+def test_messages_take_the_delay_of_their_links() -> None:
+    network = components_of(workload="plugin:collective?bytes=1", platform=PLATFORM, network="plugin:analytical?model=nccl").network
+    plain = components_of(workload="plugin:collective?bytes=1", platform=PLATFORM).network
+    assert isinstance(network, RouteDelayNetwork)
+    assert isinstance(plain, RouteDelayNetwork)
+    assert network.message_delay(0, 9, 5000) == plain.message_delay(0, 9, 5000)
+
+
+# -- What is wrong -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("model=nccl", r"model=nccl needs a device, and the platform names none; expected device=a100\|"),
+        ("model=nccl&device=h1000", "device is 'h1000'.*h100"),
+        ("model=nccl&device=h100&parameters=x.toml", "device and parameters are given"),
+        ("model=nccl&parameters=none.toml", "none.toml"),
+        ("model=nccl&device=h100&congestion=aware", "model is nccl and congestion is aware"),
+        ("model=nccl&device=b200&channels=4", "channels is 4, and B200-SXM, NCCL 2.29.2 does not say with how many"),
+        ("device=h100", "device is given, which model=nccl alone reads"),
+        ("nic_efficiency=0.5", "nic_efficiency is given"),
+    ],
+)
+def test_options_that_do_not_fit(options: str, why: str) -> None:
+    platform = {"dimensions": PLATFORM["dimensions"]}
+    with pytest.raises(InputError, match=why):
+        components_of(workload="plugin:collective?bytes=1", platform=platform, network=f"plugin:analytical?{options}")
+
+
+FIT = {"operation": "all_reduce", "ranks": 8}
+
+
+@pytest.mark.parametrize(
+    ("fits", "why"),
+    [
+        ([FIT], r"fits.0 \(all_reduce, 8 ranks\): expected a protocol"),
+        ([{**FIT, "ll": protocol(1, 1)}] * 2, r"fits.1 \(all_reduce, 8 ranks\): it stands there twice"),
+        ([{**FIT, "ll": protocol(1, 0)}], "gb_per_s is 0"),
+        ([{**FIT, "ll": {"latency_us": 1}}], "gb_per_s"),
+        ([{**FIT, "bytes": [1.0, 1.0], "microseconds": [1.0, 2.0]}], "as many microseconds as bytes, both rising"),
+        ([{**FIT, "operation": "allreduce", "ll": protocol(1, 1)}], "all_reduce"),
+    ],
+)
+def test_parameters_that_are_wrong(fits: list[dict[str, Any]], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        parameters_of({"title": "wrong", "calibrated": True, "fits": fits}, "mine.toml")
+
+
+def test_a_collective_without_a_fit_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "mine"\ncalibrated = true\n[[fits]]\noperation = "all_gather"\nranks = 8\nll = { latency_us = 1, gb_per_s = 1 }\n'
+    )
+    with pytest.raises(InputError, match="mine: it has no fit of all_reduce"):
+        astra_sim.simulate(
+            workload="plugin:collective?bytes=1000000", platform=PLATFORM, network=f"plugin:analytical?model=nccl&parameters={file}"
+        )
