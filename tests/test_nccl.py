@@ -7,14 +7,12 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim import InputError, Provider, hookimpl
+from astra_sim import InputError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
-from astra_sim.setup.plugins import Plugins
 from astra_sim_network_analytical.nccl import Prices
 from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, device_names, parameters_of, read_device
-from astra_sim_network_analytical.topologies import SwitchOptions, switch
 from hypothesis import given
 from hypothesis import strategies as st
 from support import figures
@@ -155,15 +153,9 @@ def test_a_run_takes_what_the_model_says(system: str) -> None:
     assert figures(result) == figures(astra_sim.simulate(**experiment, engine="python"))
 
 
-def test_a_platform_is_called_as_its_plugin_where_it_has_no_name() -> None:
-    # A preset that is called as a device needs no option.
-    node = switch(SwitchOptions(size=8, link_bandwidth_gb_per_s=300, link_latency_ns=500))
-    plugins = Plugins()
-    preset = Provider("dgx_a100", "A DGX A100", lambda: node)
-    hook = staticmethod(hookimpl(lambda: [preset], specname="astra_platforms"))
-    plugins.register(type("Presets", (), {"astra_platforms": hook})(), "presets")
+def test_a_machine_by_name_says_its_device() -> None:
     result = astra_sim.simulate(
-        workload="plugin:collective?bytes=1000000", platform="plugin:dgx_a100", network="plugin:analytical?model=nccl", plugins=plugins
+        workload="plugin:collective?bytes=1000000", platform="plugin:dgx_a100", network="plugin:analytical?model=nccl"
     )
     assert result.finish_ns == pytest.approx(Prices(read_device("a100")).us(AR, 1_000_000, NODE_OF_8) * 1e3, rel=1e-6)
 

@@ -173,7 +173,6 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")
-        name = name or table["plugin"]
         parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
     else:
         parts = table.pop("dimensions", ())

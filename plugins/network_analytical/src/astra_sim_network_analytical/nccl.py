@@ -151,9 +151,10 @@ def _chosen(options: AnalyticalOptions, platform: Platform) -> Parameters:
     if options.device is not None:
         return read_device(options.device)
     known = device_names()
-    name = platform.name.lower().replace("_", " ").split()
-    found = [device for device in known if device in name]
+    # Parts of one GPU that differ in memory, such as a100-40 and a100-80, communicate alike.
+    named = (platform.device.split("-")[0], *platform.name.lower().replace("_", " ").split())
+    found = list(dict.fromkeys(device for device in named if device in known))
     if len(found) != 1:
-        called = f"that of platform {platform.name!r} is not known" if platform.name else "the platform names none"
+        called = f"that of platform {platform.name!r} is not known" if platform.name or platform.device else "the platform names none"
         raise InputError(f"model=nccl needs a device, and {called}; expected device={'|'.join(known)} or parameters=FILE")
     return read_device(found[0])
