@@ -199,6 +199,22 @@ def test_too_few_sizes_are_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "x.toml").exists()
 
 
+def test_beyond_small_sizes_the_bandwidth_is_bounded_by_nvlink(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "table.csv", [1 << exponent for exponent in range(10, 23)])
+    output = tmp_path / "mine.toml"
+    arguments = ("calibrate", "collective", str(table), "--output", str(output))
+    assert "beyond 4194304 bytes: as it rises there, not measured" in astra(*arguments)
+    assert all(fit.beyond is None for fit in read_parameters(str(output)).fits)
+    printed = astra(*arguments, "--nvlink", "450", "--interpolate")
+    assert "beyond 4194304 bytes: 360 GB/s, not measured" in printed
+    (fit,) = [fit for fit in read_parameters(str(output)).fits if fit.ranks == 8]
+    assert fit.beyond is not None
+    assert fit.time_us(1 << 32) == pytest.approx(0.875 * (1 << 32) / 360e3, rel=0.01)
+    source = output.read_text()
+    assert "fitted to all 26 rows" in source
+    assert "fitted to the 14 of even logarithm the others err by" in source
+
+
 # -- Commands in groups ------------------------------------------------------------------------------------------------
 
 

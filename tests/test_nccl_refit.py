@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from astra_sim import InputError
 from astra_sim.collective_tables import MeasuredCollective
@@ -10,6 +11,7 @@ from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl import Prices
 from astra_sim_network_analytical.nccl_fit import Node, bandwidth_beyond, calibrated, fits_of, is_fitted, tables_of
 from astra_sim_network_analytical.nccl_parameters import Parameters, device_names, device_tables, parameters_of, read_device, ring_share
+from astra_sim_network_analytical.options import AnalyticalOptions
 
 AR, AG = Collective.ALL_REDUCE, Collective.ALL_GATHER
 MIB = 1 << 20
@@ -116,3 +118,8 @@ def test_a_device_is_its_newest_version() -> None:
     assert device_tables().index("b200-2.27.5") < device_tables().index("b200-2.28.9") < device_tables().index("b200-2.29.2")
     with pytest.raises(InputError, match=r"device is 'h100-2\.29'; .*h100-2\.29\.2"):
         read_device("h100-2.29")
+
+
+def test_the_option_says_which_versions_there_are() -> None:
+    (field,) = [field for field in attrs.fields(AnalyticalOptions) if field.name == "device"]
+    assert f"({', '.join(device_tables())})" in field.metadata["help"]
