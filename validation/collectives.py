@@ -105,6 +105,11 @@ class Comparison:
     held_out_large: ErrorOf
     used: ErrorOf
 
+    @property
+    def device(self) -> str:
+        """The device file, DEVICE-VERSION."""
+        return self.table.name
+
 
 def lines(path: Path = DATA) -> list[dict[str, Any]]:
     """All lines of a file of the data."""
@@ -186,7 +191,7 @@ def markdown(found: Sequence[Comparison]) -> str:
 
 
 def summary(found: Sequence[Comparison]) -> str:
-    """A table of the errors of all named tables for a page: over all collectives, and all-reduces of most ranks from 1 MiB on."""
+    """A table of the errors of all named tables for a page, over all their collectives."""
     text = ["| device and NCCL | rows | fitted | held out | held out from 1 MiB | for use, all rows |", "|---|---:|---:|---:|---:|---:|"]
     for table in TABLES:
         own = [each for each in found if each.table is table]
