@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from types import ModuleType
+from typing import Any
 
 import pytest
 import tomli
 from astra_sim.schedule import Collective
+from astra_sim_network_analytical.nccl_parameters import device_names, device_tables, read_device
 from support import ROOT
 
 
@@ -26,21 +28,64 @@ def validation() -> ModuleType:
 COLLECTIVES = validation()
 
 
-def test_a_device_file_is_what_the_fit_makes() -> None:
+@pytest.fixture(scope="module")
+def comparisons() -> list[Any]:
+    """The errors of all named tables."""
+    found: list[Any] = COLLECTIVES.comparisons()
+    return found
+
+
+def test_files_are_what_the_fit_makes() -> None:
     table = COLLECTIVES.TABLES[0]
-    assert tomli.loads((COLLECTIVES.DEVICES / "a100.toml").read_text()) == COLLECTIVES.fit_device(table)
+    made = COLLECTIVES.files_of(table)
+    assert tuple(tomli.loads((folder / "a100-2.27.3.toml").read_text()) for folder in (COLLECTIVES.DEVICES, COLLECTIVES.HALVES)) == made
 
 
-def test_the_page_has_the_figures() -> None:
-    assert COLLECTIVES.markdown(COLLECTIVES.comparisons()) in (ROOT / "docs" / "nccl.md").read_text()
+def test_each_named_table_has_its_files() -> None:
+    names = sorted(table.name for table in COLLECTIVES.TABLES)
+    assert sorted(path.stem for path in COLLECTIVES.HALVES.iterdir()) == names == sorted(device_tables())
+    assert {table.device: table.name for table in reversed(COLLECTIVES.TABLES)} == {name: newest(name) for name in device_names()}
+
+
+def newest(device: str) -> str:
+    """The named table that a device stands for."""
+    same = read_device(device)
+    return next(name for name in device_tables() if read_device(name) == same)
+
+
+def test_the_page_has_the_figures(comparisons: list[Any]) -> None:
+    page = (ROOT / "docs" / "nccl.md").read_text()
+    assert COLLECTIVES.markdown(comparisons) in page
+    assert COLLECTIVES.summary(comparisons) in page
+    assert COLLECTIVES.between_nodes() in page
 
 
 def test_every_line_has_its_source() -> None:
-    assert all({"repo", "path", "commit"} <= line["source"].keys() for line in COLLECTIVES.lines())
+    lines = COLLECTIVES.lines() + COLLECTIVES.lines(COLLECTIVES.NODES)
+    assert all({"repo", "path", "commit"} <= line["source"].keys() for line in lines)
 
 
-@pytest.mark.parametrize(("device", "most"), [("a100", 0.05), ("h100", 0.055)])
-def test_all_reduces_of_eight(device: str, most: float) -> None:
-    found = [each for each in COLLECTIVES.comparisons() if (each.device, each.operation, each.ranks) == (device, Collective.ALL_REDUCE, 8)]
+def test_every_line_between_nodes_is_of_a_machine() -> None:
+    assert {line["system"] for line in COLLECTIVES.lines(COLLECTIVES.NODES)} == {machine.system for machine in COLLECTIVES.MACHINES}
+
+
+def test_parameters_for_use_are_nearer_to_all_rows_than_those_of_half(comparisons: list[Any]) -> None:
+    off = [COLLECTIVES.mean([part for each in comparisons for part in kind(each)]) for kind in (halves, uses)]
+    assert off[1] < 0.9 * off[0]
+
+
+def halves(each: Any) -> list[Any]:
+    """The errors of the parameters of half of the sizes over all rows."""
+    return [each.fitted, each.held_out]
+
+
+def uses(each: Any) -> list[Any]:
+    """The error of the parameters for use over all rows."""
+    return [each.used]
+
+
+@pytest.mark.parametrize(("device", "most"), [("a100-2.27.3", 0.05), ("h100-2.29.2", 0.055)])
+def test_all_reduces_of_eight(comparisons: list[Any], device: str, most: float) -> None:
+    found = [each for each in comparisons if (each.device, each.operation, each.ranks) == (device, Collective.ALL_REDUCE, 8)]
     assert [each.held_out_large.mean < most for each in found] == [True]
     assert found[0].held_out_large.rows >= 3

@@ -36,11 +36,11 @@ ONLY_PYTHON = {
 }
 
 ONLY_CPP = {
-    "Events": {"history", "happened", "histories", "contend", "after", "empty", "forget", "now"},
+    "Events": {"history", "happened", "histories", "contend", "after", "empty", "forget", "now", "keep_causes", "causes"},
     "Transport": {"set_table", "messages"},
     "SharedBus": {"call"},
     "Buses": {"on_call", "now_ns", "call_after"},
-    "Phases": {"kinds", "measured", "fill", "end", "on_bus_call"},
+    "Phases": {"kinds", "measured", "fill", "end", "step_of", "on_bus_call"},
     "Chunks": {"has_queues", "queues", "observe"},
     "Collectives": {"chunk_ended"},
     "Program": {"number", "has_units", "size", "kinds", "task", "delay", "first", "waits", "each_successor"},

@@ -200,7 +200,7 @@ FIT = {"operation": "all_reduce", "ranks": 8}
         ([{**FIT, "ll": protocol(1, 1)}] * 2, r"fits.1 \(all_reduce, 8 ranks\): it stands there twice"),
         ([{**FIT, "ll": protocol(1, 0)}], "gb_per_s is 0"),
         ([{**FIT, "ll": {"latency_us": 1}}], "gb_per_s"),
-        ([{**FIT, "bytes": [1.0, 1.0], "microseconds": [1.0, 2.0]}], "as many microseconds as bytes, both rising"),
+        ([{**FIT, "bytes": [1.0, 1.0], "microseconds": [1.0, 2.0]}], "as many microseconds as bytes, bytes rising"),
         ([{**FIT, "operation": "allreduce", "ll": protocol(1, 1)}], "all_reduce"),
     ],
 )

@@ -1,10 +1,16 @@
-"""Collectives against measured tables, every second size held out: fits devices of the model `nccl`, and compares (docs/nccl.md)."""
+"""Collectives against measured tables: fits devices of the model `nccl`, and compares (docs/nccl.md).
+
+In a node every second size is held out: the published errors are of parameters of the others alone, which lie in data/nccl_half. The
+device files of the package are of all sizes. Between nodes nothing is fitted.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +21,12 @@ from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
 from astra_sim_network_analytical.nccl import Prices
-from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, fit_collective, is_fitted
-from astra_sim_network_analytical.nccl_parameters import Parameters, read_device, table_of
+from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, Node, calibrated, fits_of, is_fitted
+from astra_sim_network_analytical.nccl_parameters import Parameters, read_device, read_parameters, table_of
 
 DATA = Path(__file__).parent / "data" / "collectives.jsonl"
+NODES = Path(__file__).parent / "data" / "collectives_nodes.jsonl"
+HALVES = Path(__file__).parent / "data" / "nccl_half"
 DEVICES = Path(__file__).parents[1] / "plugins/network_analytical/src/astra_sim_network_analytical/nccl"
 
 
@@ -29,8 +37,14 @@ class Table:
     device: str
     gpu: str
     nccl: str
+    nvlink_gb_per_s: float
     nvls: bool = True
     channels: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its files."""
+        return f"{self.device}-{self.nccl}"
 
     @property
     def title(self) -> str:
@@ -39,31 +53,67 @@ class Table:
 
 
 TABLES = (
-    Table("a100", "A100-SXM4-80GB", "2.27.3", nvls=False, channels=24),
-    Table("h100", "H100-SXM5-80GB", "2.29.2", channels=16),
-    Table("h200", "H200", "2.29.2", channels=16),
-    Table("b200", "B200-SXM", "2.29.2"),
-    Table("b300", "B300-SXM", "2.29.2"),
-    Table("gb200", "GB200", "2.29.2"),
-    Table("gb300", "GB300", "2.29.2"),
+    Table("a100", "A100-SXM4-80GB", "2.27.3", 300, nvls=False, channels=24),
+    Table("h100", "H100-SXM5-80GB", "2.29.2", 450, channels=16),
+    Table("h200", "H200", "2.29.2", 450, channels=16),
+    Table("b200", "B200-SXM", "2.29.2", 900),
+    Table("b300", "B300-SXM", "2.29.2", 900),
+    Table("gb200", "GB200", "2.29.2", 900),
+    Table("gb300", "GB300", "2.29.2", 900),
+    Table("h100", "H100-SXM5-80GB", "2.27.3", 450),
+    Table("h200", "H200", "2.26.2", 450),
+    Table("b200", "B200-SXM", "2.27.3", 900),
+    Table("b200", "B200-SXM", "2.27.5", 900),
+    Table("b200", "B200-SXM", "2.28.9", 900),
+    Table("b300", "B300-SXM", "2.27", 900),
+    Table("gb200", "GB200", "2.23", 900),
+    Table("gb300", "GB300", "2.27", 900),
+)
+"""Those with all four collectives: of each device first the newest version, whose errors the page has line by line."""
+
+
+@attrs.frozen
+class Machine:
+    """A machine of several nodes: its system in the data, the device of a node, and the share of a GPU in the NICs (10^9 bytes/s)."""
+
+    system: str
+    device: str
+    per_node: int
+    nic_gb_per_s: float
+
+
+MACHINES = (
+    Machine("GB200 NVL72, 72 ranks", "gb200", 72, 50),
+    Machine("2x GB200 NVL72, 144 ranks", "gb200", 72, 50),
+    Machine("20x GB200 NVL72, 1440 ranks", "gb200", 72, 50),
+    Machine("CoreWeave, mpijob example of 64+ GPUs", "h100", 8, 50),
+    Machine("a3-megagpu-8g, 16 GPUs, two nodes, GPUDirect-TCPXO", "h100", 8, 25),
 )
 
 
 @attrs.frozen
 class Comparison:
-    """The error of a device for a collective on so many ranks: over fitted sizes, held-out ones, and of these from 1 MiB on."""
+    """The error of a device for a collective on so many ranks: of parameters of half of the sizes over these, over the others, and over
+    the others from 1 MiB on; and of those for use, over all.
+    """
 
-    device: str
+    table: Table
     operation: Collective
     ranks: int
     fitted: ErrorOf
     held_out: ErrorOf
     held_out_large: ErrorOf
+    used: ErrorOf
+
+    @property
+    def device(self) -> str:
+        """The device file, DEVICE-VERSION."""
+        return self.table.name
 
 
-def lines() -> list[dict[str, Any]]:
-    """All lines of the data."""
-    return [json.loads(line) for line in DATA.read_text().splitlines()]
+def lines(path: Path = DATA) -> list[dict[str, Any]]:
+    """All lines of a file of the data."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def rows_of(table: Table) -> list[MeasuredCollective]:
@@ -72,61 +122,126 @@ def rows_of(table: Table) -> list[MeasuredCollective]:
     return [MeasuredCollective(operation_of(each["op"], "data"), each["ranks"], each["bytes"], float(each["value"])) for each in found]
 
 
-def fit_device(table: Table) -> dict[str, Any]:
-    """The table of a device file, fitted to the fitting half of a named table."""
-    rows, fits, sources = rows_of(table), [], {}
-    for operation in Collective:
-        part = [row for row in rows if row.operation is operation]
-        found = fit_collective(operation, part, table.nvls)
-        fits += found.fits
-        sources[operation.value] = f"{found.fitted.rows} rows fitted, {found.held_out.rows} held out: error {found.held_out}"
+def calibrate(table: Table) -> Calibration:
+    """Parameters of a named table, by the procedure of the page."""
+    node = Node(table.nvls, table.nvlink_gb_per_s)
+    return calibrated(rows_of(table), lambda rows: fits_of(rows, node))
+
+
+def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The device file of a named table, made of all its rows; and that of half of the sizes, whose error is published."""
+    found = calibrate(table)
     source = next(line["source"] for line in lines() if (line["gpu"], line.get("nccl")) == (table.gpu, table.nccl))
-    sources["table"] = f"{source['repo']}, {source['path']}, commit {source['commit']}; the sample in validation/data/collectives.jsonl"
+    origin = f"{source['repo']}, {source['path']}, commit {source['commit']}; the sample in validation/data/collectives.jsonl"
+    sources = {operation.value: found.source(operation) for operation in Collective} | {"table": origin}
     if table.channels is not None:
         sources["channels"] = "as NCCL logs them on such machines; not part of the table"
-    return table_of(table.title, fits, sources, table.channels)
+    half = table_of(f"{table.title}, half of the sizes", found.half, {"table": origin}, table.channels)
+    return table_of(table.title, found.fits, sources, table.channels), half
 
 
-def compare(table: Table, parameters: Parameters) -> Iterator[Comparison]:
-    """Parameters against a named table."""
-    prices, rows = Prices(parameters), rows_of(table)
+def half_of(table: Table) -> Parameters:
+    """The parameters of half of the sizes of a named table."""
+    return read_parameters(str(HALVES / f"{table.name}.toml"))
+
+
+def compare(table: Table) -> Iterator[Comparison]:
+    """The parameters of a named table, of half of its sizes and for use, against it."""
+    half, used, rows = Prices(half_of(table)), Prices(read_device(table.name)), rows_of(table)
     for operation in Collective:
         for ranks in sorted({row.ranks for row in rows if row.operation is operation}):
             part = [row for row in rows if (row.operation, row.ranks) == (operation, ranks)]
-            shape = GroupShape((ranks, 1), ranks)
-
-            def error(chosen: Sequence[MeasuredCollective], operation: Collective = operation, shape: GroupShape = shape) -> ErrorOf:
-                return error_of((row.bytes, abs(prices.us(operation, row.bytes, shape) / row.microseconds - 1)) for row in chosen)
-
             held_out = [row for row in part if not is_fitted(row)]
-            large = [row for row in held_out if row.bytes >= LARGE_BYTES]
-            yield Comparison(table.device, operation, ranks, error([row for row in part if is_fitted(row)]), error(held_out), error(large))
+            yield Comparison(
+                table,
+                operation,
+                ranks,
+                fitted=error(half, filter(is_fitted, part)),
+                held_out=error(half, held_out),
+                held_out_large=error(half, (row for row in held_out if row.bytes >= LARGE_BYTES)),
+                used=error(used, part),
+            )
+
+
+def error(prices: Prices, rows: Iterable[MeasuredCollective]) -> ErrorOf:
+    """The error of prices over measurements in a node."""
+
+    def off(row: MeasuredCollective) -> float:
+        return abs(prices.us(row.operation, row.bytes, GroupShape((row.ranks, 1), row.ranks)) / row.microseconds - 1)
+
+    return error_of(((row.operation, row.ranks, row.bytes), off(row)) for row in rows)
 
 
 def comparisons() -> list[Comparison]:
-    """The devices of the package against their tables."""
-    return [each for table in TABLES for each in compare(table, read_device(table.device))]
+    """The named tables against themselves."""
+    return [each for table in TABLES for each in compare(table)]
 
 
 def markdown(found: Sequence[Comparison]) -> str:
-    """A table of comparisons for a page."""
-    text = ["| device | collective | ranks | fitted (rows) | held out (rows) | held out from 1 MiB (rows) |"]
-    text.append("|---|---|---:|---:|---:|---:|")
+    """A table of comparisons for a page: the newest version of each device, line by line."""
+    newest = {table.device: table for table in reversed(TABLES)}
+    text = ["| device | collective | ranks | fitted (rows) | held out (rows) | held out from 1 MiB (rows) | for use, all rows |"]
+    text.append("|---|---|---:|---:|---:|---:|---:|")
     for each in found:
-        errors = (f"{part.mean:.1%} ({part.rows})" if part.rows else "" for part in (each.fitted, each.held_out, each.held_out_large))
-        text.append(f"| {each.device} | {each.operation} | {each.ranks} | {' | '.join(errors)} |")
+        if newest[each.table.device] is each.table:
+            parts = (each.fitted, each.held_out, each.held_out_large, each.used)
+            errors = (f"{part.mean:.1%} ({part.rows})" if part.rows else "" for part in parts)
+            text.append(f"| {each.table.device} | {each.operation} | {each.ranks} | {' | '.join(errors)} |")
     return "\n".join(text)
 
 
+def summary(found: Sequence[Comparison]) -> str:
+    """A table of the errors of all named tables for a page, over all their collectives."""
+    text = ["| device and NCCL | rows | fitted | held out | held out from 1 MiB | for use, all rows |", "|---|---:|---:|---:|---:|---:|"]
+    for table in TABLES:
+        own = [each for each in found if each.table is table]
+        columns = [[getattr(each, name) for each in own] for name in ("fitted", "held_out", "held_out_large", "used")]
+        rows = sum(each.used.rows for each in own)
+        text.append(f"| {table.name} | {rows} | {' | '.join(f'{mean(column):.1%}' for column in columns)} |")
+    return "\n".join(text)
+
+
+def mean(errors: Sequence[ErrorOf]) -> float:
+    """The mean over all rows of several errors."""
+    return sum(each.mean * each.rows for each in errors) / sum(each.rows for each in errors)
+
+
+def between_nodes() -> str:
+    """A table for a page: machines of several nodes against the model, nothing fitted."""
+    text = ["| machine | NIC share (GB/s) | below 1 MiB (rows) | below 1 GiB (rows) | from 1 GiB (rows) |", "|---|---:|---:|---:|---:|"]
+    for machine in MACHINES:
+        errors = list(node_errors(machine))
+        columns = []
+        for least, limit in pairwise((0, LARGE_BYTES, 1 << 30, math.inf)):
+            part = [error for size, error in errors if least <= size < limit]
+            off, bias = (sum(part) / len(part) if part else 0.0 for part in ([abs(error) for error in part], part))
+            columns.append(f"{off:.1%}, bias {bias:+.1%} ({len(part)})" if part else "")
+        text.append(f"| {machine.system} | {machine.nic_gb_per_s:g} | {' | '.join(columns)} |")
+    return "\n".join(text)
+
+
+def node_errors(machine: Machine) -> Iterator[tuple[int, float]]:
+    """Sizes measured on a machine of several nodes, and model / measured - 1."""
+    prices = Prices(read_device(machine.device), (0, machine.nic_gb_per_s))
+    for line in lines(NODES):
+        if line["system"] == machine.system:
+            ranks, size = line["ranks"], line["bytes"]
+            shape = GroupShape((ranks, ranks // machine.per_node, 1), machine.per_node)
+            yield size, prices.us(operation_of(line["op"], "data"), size, shape) / line["value"] - 1
+
+
 def main() -> None:
-    """Print the comparison; with --fit write the device files first."""
+    """Print the comparisons; with --fit write the device files first."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fit", action="store_true", help="fit the device files of the package first")
+    parser.add_argument("--fit", action="store_true", help="fit the device files of the package first, and those of half of the sizes")
     if parser.parse_args().fit:
         for table in TABLES:
+            whole, half = files_of(table)
             comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (docs/nccl.md)"
-            (DEVICES / f"{table.device}.toml").write_text(to_toml(fit_device(table), comment))
-    print(markdown(comparisons()))
+            (DEVICES / f"{table.name}.toml").write_text(to_toml(whole, comment))
+            (HALVES / f"{table.name}.toml").write_text(to_toml(half, comment))
+    found = comparisons()
+    print(markdown(found), summary(found), between_nodes(), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,11 @@ std::vector<RankState> Chunks::stuck() const {
   return states;
 }
 
+Label Chunks::label(LinkKind kind, StepId step) const {
+  if (step == kNone) return {kind};
+  return {kind, steps_[step].task.number, steps_[step].step().number};
+}
+
 // -- running ----------------------------------------------------------------------------------------------------------
 
 StepId Chunks::make(TaskId task, const ChunkOf& of) {

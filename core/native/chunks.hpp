@@ -48,6 +48,9 @@ class Chunks {
   // The ranks of phases that have begun and not ended, by task, chunk, step and NPU.
   std::vector<RankState> stuck() const;
 
+  // What an event is of a chunk's step on its NPU; kNone: it has not begun.
+  Label label(LinkKind kind, StepId step) const;
+
   // A chunk on the NPU of a task, before its first step.
   StepId make(TaskId task, const ChunkOf& of);
   // Make the step of a chunk ready.

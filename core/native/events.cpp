@@ -16,13 +16,16 @@ void Events::push_with(Time time, NpuId npu, const Happening& what, HistoryId hi
   const Stage stage = time == now_ ? stage_.next() : Stage::messages(0);
   histories_.hold(history);
   histories_.hold(key);
-  queue_.push(time, stage, {key, history, next_order(npu), npu, what});
+  const std::uint32_t order = next_order(npu);
+  if (causes_) causes_->schedule({npu, order, false}, now_, time);
+  queue_.push(time, stage, {key, history, order, npu, what});
 }
 
 void Events::push_end(Time time, NpuId npu, const Happening& what, HistoryId history, std::uint32_t order) {
   const Stage stage = Stage::ends(time == now_ ? stage_.round() + stage_.is_ends() : 0);
   histories_.hold(history);
   histories_.hold(0);
+  if (causes_) causes_->schedule({npu, order, true}, now_, time);
   queue_.push(time, stage, {history, 0, order, npu, what});
 }
 

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "causes.hpp"
 #include "errors.hpp"
 #include "event_queue.hpp"
 #include "histories.hpp"
@@ -27,6 +29,9 @@ class Events {
   Histories& histories() { return histories_; }
   const Histories& histories() const { return histories_; }
   void contend() { contended_ = true; }  // NPUs wait for each other
+  // Keep which event brings about which, from now on.
+  void keep_causes() { causes_ = std::make_unique<Causes>(); }
+  Causes* causes() const { return causes_.get(); }  // nullptr where they are not kept
   Time after(Time delay) const { return sum(now_, delay); }
 
   // Let something happen that `npu` schedules, now or (`via`) at a time to come before it happens.
@@ -49,6 +54,8 @@ class Events {
     history_ = event.history;
     ++happened_;
   }
+  // What the event is that happens now, where causes are kept.
+  void label(const Event& event, const Label& label) { causes_->happens({event.npu, event.order, stage_.is_ends()}, label); }
   // An event has happened: its histories are not needed any more.
   void forget(const Event& event) {
     histories_.drop(event.key);
@@ -90,6 +97,7 @@ class Events {
   std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
   std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
   std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_
+  std::unique_ptr<Causes> causes_;
 };
 
 }  // namespace astra::engine

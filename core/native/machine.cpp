@@ -78,6 +78,7 @@ bool Machine::run(std::uint64_t events) {
     if (events_.happened() >= limit) return true;
     for (const Event& event : events_.next_level()) {
       events_.happens(event);
+      if (events_.causes()) events_.label(event, label(event.what));
       handle(event.what);
       events_.forget(event);
     }
@@ -97,6 +98,22 @@ void Machine::handle(const Happening& what) {
       [this](const TaskEnd& event) { tasks_.finish(event.task); },
   };
   std::visit(handlers, what);
+}
+
+Label Machine::label(const Happening& what) const {
+  const auto of_rank = [this](LinkKind kind, RankId rank) { return chunks_.label(kind, phases_.step_of(rank)); };
+  const Handlers labels{
+      [&](const MessageArrival& event) { return of_rank(LinkKind::message, event.rank); },
+      [&](const RequestArrival& event) { return of_rank(LinkKind::request, event.rank); },
+      [&](const TokenReady& event) { return of_rank(LinkKind::token, event.rank); },
+      [&](const BusCall&) { return Label{LinkKind::bus}; },
+      [&](const PointToPointArrival& event) { return Label{LinkKind::point_to_point, event.sender.number}; },
+      [&](const PointToPointRequest&) { return Label{LinkKind::point_to_point_request}; },
+      [&](const Meeting& event) { return of_rank(LinkKind::meeting, event.rank); },
+      [&](const TaskEnd& event) { return Label{LinkKind::task, event.task.number}; },
+      [&](const StepEnd& event) { return chunks_.label(LinkKind::step, event.step); },
+  };
+  return std::visit(labels, what);
 }
 
 void Machine::chunk_ended(TaskId task, CollectiveId collective) {

@@ -1,6 +1,7 @@
 // The engine: owns its parts, gives them what happens, and answers. Its meaning is that of astra_sim/engine/reference, which has the same
 // parts with the same names in Python. What it is given is described in astra_sim/engine/interface.py.
 //
+//   causes           which event has brought about which
 //   events           what happens, and in which order
 //   transport        messages on their way through the network
 //   shared_bus       the bus between an NPU and its memory, where endpoints share one
@@ -45,6 +46,7 @@ class Machine : private ChunkListener {
   ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   void observe(NpuId npu);
+  void keep_causes() { events_.keep_causes(); }
 
   // Answers; those about one NPU raise std::invalid_argument where it is not observed.
   const TaskTimes& times(NpuId npu) const { return tasks_.times(observed(npu)); }
@@ -56,6 +58,8 @@ class Machine : private ChunkListener {
   std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
   std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
   std::vector<RankState> stuck() const { return chunks_.stuck(); }
+  // The links that lead to what happened last; none where causes are not kept.
+  std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
 
   // Run until nothing is left (false), or for some events (0: without end) and the rest of their instant (true).
   bool run(std::uint64_t events);
@@ -63,6 +67,8 @@ class Machine : private ChunkListener {
  private:
   // Give an event to the part that it belongs to.
   void handle(const Happening& what);
+  // What an event is.
+  Label label(const Happening& what) const;
   // The one way back up: the last chunk of a collective lets its task end.
   void chunk_ended(TaskId task, CollectiveId collective) override;
   NpuId observed(NpuId npu) const;

@@ -343,6 +343,22 @@ class Machine {
     return columns;
   }
 
+  // Columns in the order of astra_sim.engine.Link.
+  nb::list critical_path() {
+    const std::vector<engine::Link> links = own().critical_path();
+    const auto number = [](std::uint32_t id) { return id == engine::kNone ? Time{-1} : Time{id}; };
+    nb::list columns;
+    columns.append(column_of(links, [](const engine::Link& link) { return static_cast<Time>(link.label.kind); }));
+    columns.append(column_of(links, [](const engine::Link& link) { return link.begin; }));
+    columns.append(column_of(links, [](const engine::Link& link) { return link.end; }));
+    columns.append(column_of(links, [](const engine::Link& link) { return link.npu; }));
+    columns.append(column_of(links, [&](const engine::Link& link) { return number(link.label.task); }));
+    columns.append(column_of(links, [&](const engine::Link& link) { return number(link.label.step); }));
+    columns.append(column_of(links, [&](const engine::Link& link) { return number(link.to); }));
+    columns.append(column_of(links, [](const engine::Link& link) { return link.bytes; }));
+    return columns;
+  }
+
   nb::list unfinished() {
     nb::list rows;
     for (const engine::Unfinished& task : own().unfinished()) rows.append(nb::make_tuple(task.npu, task.task, task.begun));
@@ -489,6 +505,8 @@ NB_MODULE(_compiled, module) {
       .def("add_schedule", &Machine::add_schedule)
       .def("add_phase", &Machine::add_phase)
       .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
+      .def("keep_causes", [](Machine& self) { self.own().keep_causes(); })
+      .def("critical_path", &Machine::critical_path)
       .def("times", &Machine::times)
       .def("sends", &Machine::sends)
       .def("ended_at", [](Machine& self) { return self.own().ended_at(); })

@@ -114,6 +114,9 @@ class Phases : private TokenListener {
   // How far the rank of an NPU is, in the fields of `state` that say so.
   void fill(RankState& state, PhaseId phase, NpuId npu) const;
 
+  // The step that ends with a rank; kNone where it has not begun.
+  StepId step_of(RankId id) const { return phases_[id.phase].ranks ? phases_[id.phase].ranks[id.place].step : kNone; }
+
   // A phase that happens now, on all its NPUs.
   PhaseId happen(PhaseKindId kind);
   // The rank of an NPU begins, as the `order`-th thing that it does; `step` ends with it.

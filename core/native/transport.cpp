@@ -15,9 +15,12 @@ void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, co
   ++messages_;
   if (network_ == NetworkKind::delays) {
     if (delay == kUnknown) delay = delay_of(source, destination, bytes);
-    return events_.push(events_.after(delay), source, arrival);
+    events_.push(events_.after(delay), source, arrival);
+    if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
+    return;
   }
   outbox_.push_back({messages_, bytes, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, 0});
+  if (Causes* causes = events_.causes()) causes->send(messages_, events_.now(), destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
   under_way_.emplace(messages_, UnderWay{source, arrival, history});
@@ -50,6 +53,7 @@ void Transport::deliver(Time time) {
     if (found == under_way_.end()) throw NotUnderWay(number);
     const UnderWay message = found->second;
     under_way_.erase(found);
+    if (Causes* causes = events_.causes()) causes->deliver(number);
     events_.push_with(time, message.source, message.arrival, message.history, message.history);
     events_.histories().drop(message.history);
   }

@@ -21,6 +21,7 @@ from astra_sim.engine import (
     BusOptions,
     Engine,
     Job,
+    Link,
     PhaseStep,
     Rule,
     RuleOrder,
@@ -125,6 +126,7 @@ class Graph:
     """A random graph: `run` puts it into an engine."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random = Random(seed)
         sizes = random.choice([(2,), (3,), (4,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2)])
         strides = [1]
@@ -265,6 +267,8 @@ class Graph:
     def _run(self, name: str, made: list[Engine]) -> list[Any]:
         engine = choose_engine(name)(self.npus, self.network(), **self.options)
         made.append(engine)
+        if self.seed % 2:
+            engine.keep_causes()
         engine.add_queues(self.queues)
         engine.add_ports(self.ports)
         groups = {
@@ -311,7 +315,16 @@ class Graph:
             [engine.history(phase) for phase in phases.values()],
             engine.unfinished(),
             states,
+            _checked(engine.critical_path(), engine.now),
         ]
+
+
+def _checked(path: Sequence[Link], end: int) -> Sequence[Link]:
+    """A critical path, whose links follow each other to the end of a run."""
+    ends = [0, *(link.end for link in path)]
+    assert [link.begin for link in path] == ends[:-1]
+    assert not path or ends[-1] == end
+    return path
 
 
 def differing(first: int, count: int) -> list[int]:

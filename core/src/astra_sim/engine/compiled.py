@@ -16,6 +16,8 @@ from astra_sim.engine.interface import (
     SEND,
     History,
     Issue,
+    Link,
+    LinkKind,
     PhaseStepRecords,
     RankState,
     Task,
@@ -158,6 +160,15 @@ class CompiledEngine:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         check_ports(ports, self._npus)
         self._machine.add_ports(list(ports))
+
+    def keep_causes(self) -> None:
+        """Keep which event brings about which."""
+        self._machine.keep_causes()
+
+    def critical_path(self) -> list[Link]:
+        """The links that lead to what happened last."""
+        columns = [view(column, "q") for column in self._machine.critical_path()]
+        return [Link(LinkKind(kind), *rest) for kind, *rest in zip(*columns, strict=True)]
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU."""

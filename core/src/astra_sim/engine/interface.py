@@ -11,6 +11,7 @@ the queue's order gives it, and starts when it is among the first `slots` of the
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, overload
 
@@ -172,6 +173,41 @@ class RankState(NamedTuple):
     posted: Sequence[int]
 
 
+class LinkKind(enum.IntEnum):
+    """What a link of the critical path leads to.
+
+    `MESSAGE`: a message of a phase arrives. `REQUEST`: one that asks for such a message (rendezvous). `TOKEN`: an endpoint has handled a
+    message, or a start. `BUS`: a shared bus has done something. `POINT_TO_POINT`, `POINT_TO_POINT_REQUEST`: the same of a SEND.
+    `MEETING`: a receive finds its message there. `TASK`, `STEP`: a task, or a phase step of a chunk, ends.
+    """
+
+    MESSAGE = 0
+    REQUEST = 1
+    TOKEN = 2
+    BUS = 3
+    POINT_TO_POINT = 4
+    POINT_TO_POINT_REQUEST = 5
+    MEETING = 6
+    TASK = 7
+    STEP = 8
+
+
+class Link(NamedTuple):
+    """The time from when `npu` scheduled an event to when it happened (picoseconds), with the task and the phase step it belongs to.
+
+    The number of a step is that of `PhaseStepRecord`; -1: none. A message goes `to` an NPU (-1: it is none), with its bytes.
+    """
+
+    kind: LinkKind
+    begin: int
+    end: int
+    npu: int
+    task: int
+    step: int
+    to: int
+    bytes: int
+
+
 class Engine(Protocol):
     """Runs programs on NPUs 0 to `npus` - 1."""
 
@@ -223,6 +259,12 @@ class Engine(Protocol):
         `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
+
+    def keep_causes(self) -> None:
+        """Keep which event brings about which, before the run."""
+
+    def critical_path(self) -> list[Link]:
+        """The links that lead from the start to what happened last, each from where the one before it ends."""
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""

@@ -1,6 +1,7 @@
 """The command `astra calibrate collective`: parameters of NCCL, fitted to measured collectives.
 
-Half of the sizes are held out. The file that is written is used as plugin:analytical?model=nccl&parameters=FILE.
+The parameters of half of the sizes say the error on the others; those that are written are of all rows. The file is used as
+plugin:analytical?model=nccl&parameters=FILE.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from astra_sim_network_analytical.nccl_fit import Outcome
+    from astra_sim.schedule import Collective
+
+    from astra_sim_network_analytical.nccl_fit import Calibration
 
 _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
@@ -23,7 +26,8 @@ _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 @click.option("--ranks", type=click.IntRange(min=2), help="The number of ranks, where output of nccl-tests does not say it.")
 @click.option("--nvls/--no-nvls", default=False, show_default=True, help="Switches of the node reduce (NVLS).")
 @click.option("--channels", type=click.IntRange(min=1), help="Channels that NCCL used, so that fewer can be tried.")
-@click.option("--interpolate", is_flag=True, help="Keep the fitting half as a measured table, and fit nothing.")
+@click.option("--interpolate", is_flag=True, help="Keep the rows as a measured table, and fit nothing.")
+@click.option("--nvlink", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="NVLink bandwidth of a GPU in one direction.")
 def collective(
     table: str,
     output: str,
@@ -33,43 +37,52 @@ def collective(
     nvls: bool,
     channels: int | None,
     interpolate: bool,
+    nvlink: float | None,
 ) -> None:
     """Fit NCCL in a node to measured collectives: output of nccl-tests, or CSV with operation, ranks, bytes, microseconds.
 
-    Sizes with an even logarithm to base 2 are fitted, the others are held out.
+    The error is that of a fit to the sizes with an even logarithm to base 2, on the others. The file has a fit to all rows.
     """
     from astra_sim.collective_tables import read_collectives
     from astra_sim.errors import InputError, located
     from astra_sim.files import read_text
     from astra_sim.schedule import Collective
 
-    from astra_sim_network_analytical.nccl_fit import fit_collective, table_fits
+    from astra_sim_network_analytical.nccl_fit import Node, calibrated, fits_of, tables_of
     from astra_sim_network_analytical.nccl_parameters import table_of
 
     rows = read_collectives(read_text(table), table, None if operation is None else Collective(operation), ranks)
     rows = [row for row in rows if row.bytes]
-    fits, sources = [], {}
+    node, make = Node(nvls, nvlink), tables_of if interpolate else fits_of
+    try:
+        found = calibrated(rows, lambda part: make(part, node))
+    except InputError as error:
+        raise located(error, table) from None
+    sources = {"table": table}
     for kind in Collective:
-        part = [row for row in rows if row.operation is kind]
-        if not part:
-            continue
-        try:
-            found = table_fits(kind, part) if interpolate else fit_collective(kind, part, nvls)
-        except InputError as error:
-            raise located(error, table) from None
-        fits += found.fits
-        sources[kind.value] = f"astra calibrate, {found.fitted.rows} rows of {table}; held-out error {found.held_out}"
-        _print(kind, found)
-    _write(table_of(title or table, fits, sources, channels), output)
+        if any(row.operation is kind for row in rows):
+            sources[kind.value] = found.source(kind)
+            _print(kind, found)
+    _write(table_of(title or table, found.fits, sources, channels), output)
 
 
-def _print(title: str, found: Outcome) -> None:
+def _print(operation: Collective, found: Calibration) -> None:
+    from astra_sim_network_analytical.nccl_fit import ASYMPTOTIC_BYTES, LARGE_BYTES
+
     for fit in found.fits:
-        numbers = ", ".join(f"{name} {each.latency_us:g} us {each.gb_per_s:g} GB/s" for name, each in fit.protocols().items())
-        click.echo(f"{title} on {fit.ranks} ranks: {f'{len(fit.bytes)} sizes' if fit.bytes else numbers}")
-    click.echo(f"  error of fitted sizes     {found.fitted}")
-    click.echo(f"  error of held-out sizes   {found.held_out}")
-    click.echo(f"  of those from 1 MiB on    {found.held_out_large}")
+        if fit.operation != operation:
+            continue
+        lines = fit.protocols()
+        numbers = ", ".join(f"{name} {each.latency_us:g} us {each.gb_per_s:g} GB/s" for name, each in lines.items())
+        click.echo(f"{operation} on {fit.ranks} ranks: {f'{len(fit.bytes)} sizes' if fit.bytes else numbers}")
+        largest = max(row.bytes for row in found.rows if (row.operation, row.ranks) == (operation, fit.ranks))
+        if largest < ASYMPTOTIC_BYTES:
+            known = f"{fit.beyond.gb_per_s:g} GB/s, not measured" if fit.beyond else "as it rises there, not measured"
+            click.echo(f"  beyond {largest} bytes: {known}")
+    click.echo(f"  written: fitted to all rows, error on them  {found.used(operation)}")
+    click.echo(f"  fitted to half of the sizes, error on them  {found.fitted(operation)}")
+    click.echo(f"    error of held-out sizes                   {found.held_out(operation)}")
+    click.echo(f"    of those from 1 MiB on                    {found.held_out(operation, LARGE_BYTES)}")
 
 
 def _write(table: dict[str, Any], output: str) -> None:

@@ -70,23 +70,26 @@ class Prices:
     def _protocols(self, collective: Collective, ranks: int) -> dict[str, Protocol]:
         """The protocols of so many ranks in a node: latencies of the nearest number that was fitted, changed by their steps.
 
-        One rank by itself has no steps, and no bus.
+        One rank by itself has no steps, no bus, and no switch that reduces. What such a switch takes from and gives to a rank does not
+        depend on their number, so the bus bandwidth of NVLS does.
         """
         fit = self._parameters.fit(collective, ranks)
         more = steps(collective, ranks) - steps(collective, fit.ranks)
+        nvls = ring_share(collective, ranks) / ring_share(collective, fit.ranks)
         return {
             name: Protocol(
                 latency_us=max(0.0, protocol.latency_us + protocol.step_us * more),
-                gb_per_s=protocol.gb_per_s * self._channels,
+                gb_per_s=protocol.gb_per_s * self._channels * (nvls if name == "nvls" else 1),
                 step_us=protocol.step_us,
             )
             for name, protocol in fit.protocols().items()
+            if ranks > 1 or name != "nvls"
         }
 
     def _in_node(self, collective: Collective, size: float, ranks: int) -> float:
         fit = self._parameters.fit(collective, ranks)
         if fit.bytes and fit.ranks == ranks:
-            return fit.table_us(size)
+            return fit.time_us(size)
         volume = ring_share(collective, ranks) * size / 1e3
         return min(each.latency_us + volume / each.gb_per_s for each in self._protocols(collective, ranks).values())
 
@@ -104,16 +107,21 @@ class Prices:
         between = steps(collective, shape.nodes)
         within = steps(collective, shape.ranks) - between - steps(collective, members)
         nics = self._nic_share(shape) * members
+        volume = ring_share(collective, shape.ranks) * size / 1e3
+        levels = math.ceil(math.log2(shape.nodes))
         for name, protocol in self._protocols(collective, members).items():
-            bandwidth = nics * getattr(given.share, name)
+            bandwidth = nics * given.share.of(name)
+            levels_us = protocol.latency_us + levels * given.level_us.of(name)
+            if name == "nvls":
+                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s
+                outside = ring_share(collective, shape.nodes) * size / 1e3 / bandwidth
+                yield levels_us + max(in_node, outside) / given.tree_share
+                continue
             if members > 1:
                 bandwidth = min(bandwidth, protocol.gb_per_s)
-            if name != "nvls":
-                latency = protocol.latency_us + within * protocol.step_us + between * getattr(given.step_us, name)
-                yield latency + ring_share(collective, shape.ranks) * size / 1e3 / bandwidth
+            yield protocol.latency_us + within * protocol.step_us + between * given.step_us.of(name) + volume / bandwidth
             if collective is Collective.ALL_REDUCE:
-                latency = protocol.latency_us + math.ceil(math.log2(shape.nodes)) * getattr(given.level_us, name)
-                yield latency + 2 * size / 1e3 / (bandwidth * given.tree_share)
+                yield levels_us + 2 * size / 1e3 / (bandwidth * given.tree_share)
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
         """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""

@@ -1,9 +1,13 @@
-"""Fits the parameters of NCCL to measured collectives. `docs/nccl.md` states the procedure."""
+"""Fits the parameters of NCCL to measured collectives. `docs/nccl.md` states the procedure.
+
+`calibrated` makes parameters twice: of half of the sizes, for the error on the others, and of all rows, for use.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -16,7 +20,11 @@ from astra_sim_network_analytical.nccl_parameters import Fit, Protocol, ring_sha
 
 LEAST_SIZES = 3
 LARGE_BYTES = 1 << 20
+ASYMPTOTIC_BYTES = 64 << 20
+"""From this size on a collective shows its bandwidth."""
+
 _LEAST_RANKS_OF_NVLS = 4
+_SHARE_OF_NVLINK = 0.8
 _PRIOR, _HELD, _SMALL = 0.002, 0.02, 0.03
 _STARTS = ((1.5, 3.0, 0.3), (1.8, 5.0, 0.3), (1.5, 3.5, 0.15))
 """Where fits start: latencies of LL128 and Simple over that of LL, and bandwidth of LL over that of Simple."""
@@ -32,14 +40,70 @@ Lines = Mapping[str, tuple[float, float]]
 """Latency (us) and bus bandwidth (bytes/us) of each protocol for one number of ranks."""
 
 
-@attrs.frozen
-class Outcome:
-    """The fits of a collective, and their errors over the sizes that were fitted, those that were not, and of these from 1 MiB on."""
+Make = Callable[[Sequence[MeasuredCollective]], list[Fit]]
+"""What makes parameters of measurements: `fits_of` or `tables_of`."""
 
+
+@attrs.frozen
+class Node:
+    """What is known of a node beside measurements."""
+
+    nvls: bool = False
+    """Whether its switches reduce."""
+
+    nvlink_gb_per_s: float | None = None
+    """NVLink bandwidth of a GPU in one direction, 10^9 bytes/s."""
+
+
+@attrs.frozen
+class Calibration:
+    """Parameters made of all rows, for use, and those made of half of the sizes, whose error on the others is that of the procedure."""
+
+    rows: tuple[MeasuredCollective, ...]
     fits: list[Fit]
-    fitted: ErrorOf
-    held_out: ErrorOf
-    held_out_large: ErrorOf
+    half: list[Fit]
+
+    def used(self, operation: Collective) -> ErrorOf:
+        """The error of the parameters for use, over all rows, which they were made of."""
+        return error_over(self.fits, self._part(operation))
+
+    def fitted(self, operation: Collective) -> ErrorOf:
+        """The error of those of half of the sizes over that half."""
+        return error_over(self.half, filter(is_fitted, self._part(operation)))
+
+    def held_out(self, operation: Collective, least_bytes: int = 0) -> ErrorOf:
+        """The error of those of half of the sizes over the others, of so many bytes or more."""
+        return error_over(self.half, (row for row in self._part(operation) if not is_fitted(row) and row.bytes >= least_bytes))
+
+    def source(self, operation: Collective) -> str:
+        """What a file says of where the numbers of a collective come from."""
+        used, half, held_out = self.used(operation), self.fitted(operation), self.held_out(operation)
+        other = f"fitted to the {half.rows} of even logarithm the others err by {held_out}"
+        return f"fitted to all {used.rows} rows, error {used.mean:.2%}; {other}"
+
+    def _part(self, operation: Collective) -> list[MeasuredCollective]:
+        return [row for row in self.rows if row.operation is operation]
+
+
+def calibrated(rows: Sequence[MeasuredCollective], make: Make) -> Calibration:
+    """Parameters of all rows, and of half of the sizes. Raises InputError for too few sizes in that half."""
+    fitting = [row for row in rows if is_fitted(row)]
+    for operation in Collective:
+        for ranks, part in by_ranks([row for row in rows if row.operation is operation]).items():
+            sizes = len({row.bytes for row in part if is_fitted(row)})
+            if sizes < LEAST_SIZES:
+                raise InputError(
+                    f"{operation} on {ranks} ranks: {sizes} sizes whose logarithm to base 2 is even (the others are held out);"
+                    f" expected at least {LEAST_SIZES}"
+                )
+    return Calibration(tuple(rows), make(rows), make(fitting))
+
+
+def error_over(fits: Sequence[Fit], rows: Iterable[MeasuredCollective]) -> ErrorOf:
+    """The error of parameters over rows of numbers of ranks that they have."""
+    found = {(fit.operation, fit.ranks): fit for fit in fits}
+    errors = ((row, found[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
+    return error_of(((row.operation, row.ranks, row.bytes), abs(error)) for row, error in errors)
 
 
 def is_fitted(row: MeasuredCollective) -> bool:
@@ -55,63 +119,84 @@ def by_ranks(rows: Sequence[MeasuredCollective]) -> dict[int, list[MeasuredColle
     return found
 
 
-def fit_collective(operation: Collective, rows: Sequence[MeasuredCollective], nvls: bool) -> Outcome:
-    """Fit one collective to the rows that are for fitting; `nvls`: switches of the node reduce. Raises InputError for too few sizes."""
-    fitting = by_ranks([row for row in rows if is_fitted(row)])
-    for ranks, part in by_ranks(rows).items():
-        sizes = len({row.bytes for row in fitting.get(ranks, part[:0])})
-        if sizes < LEAST_SIZES:
-            raise InputError(
-                f"{operation} on {ranks} ranks: {sizes} sizes whose logarithm to base 2 is even (the others are held out);"
-                f" expected at least {LEAST_SIZES}"
-            )
-    joint = _Joint(operation, fitting, nvls)
-    best = min((minimise(joint.distance, start) for start in joint.starts()), key=lambda found: found[1])[0]
-    fits = [_fit_of(joint, best, ranks) for ranks in fitting]
-    found = {fit.ranks: fit for fit in fits}
-
-    def error(chosen: Callable[[MeasuredCollective], bool]) -> ErrorOf:
-        part = [row for row in rows if chosen(row)]
-        return error_of(((row.ranks, row.bytes), abs(time_us(found[row.ranks], row.bytes) / row.microseconds - 1)) for row in part)
-
-    return Outcome(
-        fits,
-        error(is_fitted),
-        error(lambda row: not is_fitted(row)),
-        error(lambda row: not is_fitted(row) and row.bytes >= LARGE_BYTES),
-    )
-
-
-def table_fits(operation: Collective, rows: Sequence[MeasuredCollective]) -> Outcome:
-    """The fitting half as measured tables; held-out errors are those of the interpolation. Raises InputError where times do not rise."""
+def fits_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
+    """Protocols fitted to all these rows."""
     fits = []
-    for ranks, part in by_ranks([row for row in rows if is_fitted(row)]).items():
-        for earlier, later in pairwise(part):
-            if later.bytes <= earlier.bytes or later.microseconds <= earlier.microseconds:
-                raise InputError(
-                    f"{operation} on {ranks} ranks: {later.bytes} bytes take {later.microseconds} us after {earlier.bytes} bytes in"
-                    f" {earlier.microseconds} us; expected sizes and times that rise"
-                )
-        fits.append(
-            Fit(
-                operation=operation.value,
-                ranks=ranks,
-                bytes=tuple(float(row.bytes) for row in part),
-                microseconds=tuple(row.microseconds for row in part),
-            )
-        )
-    found = {fit.ranks: fit for fit in fits}
-    errors = [(row, abs(found[row.ranks].table_us(row.bytes) / row.microseconds - 1)) for row in rows if row.ranks in found]
-    held_out = [(row, error) for row, error in errors if not is_fitted(row)]
-    large = [(row, error) for row, error in held_out if row.bytes >= LARGE_BYTES]
-    fitted = [(row, error) for row, error in errors if is_fitted(row)]
-    return Outcome(fits, *(error_of(((row.ranks, row.bytes), error) for row, error in part) for part in (fitted, held_out, large)))
+    for operation in Collective:
+        part = by_ranks([row for row in rows if row.operation is operation])
+        if part:
+            joint = _Joint(operation, part, node.nvls)
+            best = min((minimise(joint.distance, start) for start in joint.starts()), key=lambda found: found[1])[0]
+            fits += [_extended(_fit_of(joint, best, ranks), rows, node) for ranks in part]
+    return fits
 
 
-def time_us(fit: Fit, size: float) -> float:
-    """Microseconds by the protocols of a fit: the least."""
-    volume = ring_share(Collective(fit.operation), fit.ranks) * size / 1e3
-    return min(each.latency_us + volume / each.gb_per_s for each in fit.protocols().values())
+def tables_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
+    """All these rows as measured tables; times that fall are levelled. Raises InputError where a size stands there twice."""
+    fits = []
+    for operation in Collective:
+        for ranks, part in by_ranks([row for row in rows if row.operation is operation]).items():
+            sizes = [row.bytes for row in part]
+            for earlier, later in pairwise(sizes):
+                if earlier == later:
+                    raise InputError(f"{operation} on {ranks} ranks: {later} bytes stand there twice; expected each size once")
+            times = tuple(_levelled([row.microseconds for row in part]))
+            fit = Fit(operation=operation.value, ranks=ranks, bytes=tuple(map(float, sizes)), microseconds=times)
+            fits.append(_extended(fit, rows, node))
+    return fits
+
+
+def _levelled(times: Sequence[float]) -> list[float]:
+    """The nearest times that do not fall, by logarithms: neighbours that fall take their geometric mean."""
+    pools: list[list[float]] = []
+    for time in times:
+        pools.append([time])
+        while len(pools) > 1 and statistics.geometric_mean(pools[-1]) < statistics.geometric_mean(pools[-2]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    return [time if len(pool) == 1 else statistics.geometric_mean(pool) for pool in pools for time in pool]
+
+
+def _extended(fit: Fit, rows: Sequence[MeasuredCollective], node: Node) -> Fit:
+    """A fit with the line that holds beyond its largest size, where that size does not show the bandwidth and others do."""
+    operation = Collective(fit.operation)
+    largest = max(row.bytes for row in rows if (row.operation, row.ranks) == (operation, fit.ranks))
+    rate = None if largest >= ASYMPTOTIC_BYTES else bandwidth_beyond(operation, fit.ranks, rows, node)
+    if rate is None:
+        return fit
+    volume, time = ring_share(operation, fit.ranks) * largest / 1e3, fit.time_us(largest)
+    last = min(fit.protocols().values(), key=lambda each: each.latency_us + volume / each.gb_per_s)
+    if rate <= last.gb_per_s or volume / rate >= time:
+        return fit
+    return attrs.evolve(fit, beyond=attrs.evolve(last, latency_us=_rounded(time - volume / rate), gb_per_s=_rounded(rate)))
+
+
+def bandwidth_beyond(operation: Collective, ranks: int, rows: Sequence[MeasuredCollective], node: Node) -> float | None:
+    """The bus bandwidth (10^9 bytes/s) of a collective that was not measured with large sizes, by those that were, or by NVLink; None
+    where nothing says it.
+    """
+    reached: dict[tuple[Collective, int], float] = {}
+    for row in sorted(rows, key=lambda row: row.bytes):
+        if row.bytes >= ASYMPTOTIC_BYTES:
+            reached[row.operation, row.ranks] = ring_share(row.operation, row.ranks) * row.bytes / row.microseconds / 1e3
+    ratios = [
+        rate * reached[other, ranks] / reached[other, count]
+        for (kind, count), rate in reached.items()
+        for other in Collective
+        if kind is operation and other is not operation and {(other, ranks), (other, count)} <= reached.keys()
+    ]
+    on_these = [rate for (_, count), rate in reached.items() if count == ranks]
+    of_this = [rate for (kind, _), rate in reached.items() if kind is operation]
+    known = ratios or on_these or of_this
+    if known:
+        rate = statistics.geometric_mean(known)
+    elif node.nvlink_gb_per_s is not None:
+        rate = _SHARE_OF_NVLINK * node.nvlink_gb_per_s
+    else:
+        return None
+    if node.nvlink_gb_per_s is None:
+        return rate
+    reduces = node.nvls and operation is Collective.ALL_REDUCE and ranks >= _LEAST_RANKS_OF_NVLS
+    return min(rate, node.nvlink_gb_per_s * (ring_share(operation, ranks) if reduces else 1))
 
 
 class _Joint:

@@ -19,6 +19,9 @@ from astra_sim.options import structure
 from astra_sim.schedule import Collective
 
 PROTOCOLS = ("ll", "ll128", "simple", "nvls")
+BEYOND = "beyond"
+"""The line that holds beyond the sizes that were measured. Between nodes it goes as Simple."""
+
 _FOLDER, _SUFFIX = "nccl", ".toml"
 
 
@@ -42,24 +45,37 @@ class Fit:
     simple: Protocol | None = option(None, help="protocol Simple")
     nvls: Protocol | None = option(None, help="reduction in the switches of a node (NVLS)")
     bytes: tuple[float, ...] = option((), above=0, help="sizes of a measured table, rising")
-    microseconds: tuple[float, ...] = option((), above=0, help="times of that table", unit="us")
+    microseconds: tuple[float, ...] = option((), above=0, help="times of that table, not falling", unit="us")
+    beyond: Protocol | None = option(None, help="what holds beyond the sizes that were measured, where that is faster")
 
     def protocols(self) -> dict[str, Protocol]:
-        """The protocols by name. Those of a table: its least time, and the bandwidth of its last row."""
-        found = {name: protocol for name in PROTOCOLS if (protocol := getattr(self, name)) is not None}
+        """The protocols by name, and `beyond`. Those of a table: its least time, and the bandwidth of its last row."""
+        found = {name: protocol for name in (*PROTOCOLS, BEYOND) if (protocol := getattr(self, name)) is not None}
         if not self.bytes:
             return found
-        operation = Collective(self.operation)
-        volume = ring_share(operation, self.ranks) * self.bytes[-1]
-        latency = min(self.microseconds)
-        return {"simple": Protocol(latency_us=latency, gb_per_s=volume / 1e3 / max(self.microseconds[-1] - latency, 1e-3))}
+        latency = self.microseconds[0]
+        rate = self._volume(self.bytes[-1]) / max(self.microseconds[-1] - latency, 1e-3)
+        return {"simple": Protocol(latency_us=latency, gb_per_s=rate), **found}
 
-    def table_us(self, size: float) -> float:
-        """The time by the measured table: straight lines between logarithms, and at the last row's rate beyond it."""
+    def time_us(self, size: float) -> float:
+        """Microseconds on its own number of ranks: the least of its protocols, or by its table."""
+        if self.bytes:
+            return self._table_us(size)
+        volume = self._volume(size)
+        return min(each.latency_us + volume / each.gb_per_s for each in self.protocols().values())
+
+    def _volume(self, size: float) -> float:
+        """What a rank of a ring sends, in 10^3 bytes."""
+        return ring_share(Collective(self.operation), self.ranks) * size / 1e3
+
+    def _table_us(self, size: float) -> float:
+        """Straight lines between logarithms. Beyond the last row its rate, or what holds there."""
         sizes, times = self.bytes, self.microseconds
         if size <= sizes[0]:
             return times[0]
         if size >= sizes[-1]:
+            if self.beyond is not None:
+                return self.beyond.latency_us + self._volume(size) / self.beyond.gb_per_s
             return times[-1] * size / sizes[-1]
         place = bisect.bisect_right(sizes, size)
         part = math.log(size / sizes[place - 1]) / math.log(sizes[place] / sizes[place - 1])
@@ -74,6 +90,11 @@ class ByProtocol:
     ll128: float = option(minimum=0, help="LL128")
     simple: float = option(minimum=0, help="Simple")
     nvls: float = option(minimum=0, help="NVLS")
+
+    def of(self, name: str) -> float:
+        """That of a protocol."""
+        value: float = getattr(self, "simple" if name == BEYOND else name)
+        return value
 
 
 @attrs.frozen
@@ -121,19 +142,30 @@ def steps(operation: Collective, ranks: int) -> int:
     return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1)
 
 
+def device_tables() -> list[str]:
+    """Devices and versions of NCCL that have a file in this package, as DEVICE-VERSION; of each device the newest version last."""
+    entries = (resources.files(__package__) / _FOLDER).iterdir()
+    names = [entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX)]
+    return sorted(names, key=lambda name: (_device_of(name), [int(part) for part in name.partition("-")[2].split(".")]))
+
+
 def device_names() -> list[str]:
     """Devices that have a file in this package."""
-    entries = (resources.files(__package__) / _FOLDER).iterdir()
-    return sorted(entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX))
+    return sorted({_device_of(name) for name in device_tables()})
 
 
 def read_device(name: str) -> Parameters:
-    """The parameters of a device of this package. Raises InputError."""
-    known = device_names()
-    if name not in known:
-        raise InputError(f"device is {name!r}; {suggestion(name.lower(), known)}")
-    text = (resources.files(__package__) / _FOLDER / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    """The parameters of a device of this package: DEVICE-VERSION, or DEVICE for the newest version of NCCL. Raises InputError."""
+    tables = device_tables()
+    newest = {_device_of(table): table for table in tables}
+    if name not in newest and name not in tables:
+        raise InputError(f"device is {name!r}; {suggestion(name.lower(), [*newest, *tables])}")
+    text = (resources.files(__package__) / _FOLDER / f"{newest.get(name, name)}{_SUFFIX}").read_text(encoding="utf-8")
     return parameters_of(parse_toml(text, f"device {name}"), f"device {name}")
+
+
+def _device_of(table: str) -> str:
+    return table.partition("-")[0]
 
 
 def read_parameters(path: str) -> Parameters:
@@ -165,9 +197,6 @@ def _check(fit: Fit, what: str) -> None:
     given = any(getattr(fit, name) is not None for name in PROTOCOLS)
     if given == bool(fit.bytes):
         raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")
-    if len(fit.bytes) != len(fit.microseconds) or _falls(fit.bytes) or _falls(fit.microseconds):
-        raise InputError(f"{what}: expected as many microseconds as bytes, both rising")
-
-
-def _falls(values: Sequence[float]) -> bool:
-    return any(later <= earlier for earlier, later in pairwise(values))
+    rises = all(earlier < later for earlier, later in pairwise(fit.bytes))
+    if len(fit.bytes) != len(fit.microseconds) or not rises or any(later < earlier for earlier, later in pairwise(fit.microseconds)):
+        raise InputError(f"{what}: expected as many microseconds as bytes, bytes rising and microseconds not falling")

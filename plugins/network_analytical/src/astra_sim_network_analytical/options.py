@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import option
 
+from astra_sim_network_analytical.nccl_parameters import device_tables
 from astra_sim_network_analytical.rounding import ROUNDINGS
 
 
@@ -39,7 +40,11 @@ class AnalyticalOptions:
         choices=("schedule", "nccl"),
         help="what collectives take: by the messages of their schedules; nccl: as NCCL does them, by parameters of a device",
     )
-    device: str | None = option(None, help="nccl: the device whose parameters hold in a node; none: the one that the platform names")
+    device: str | None = option(
+        None,
+        help="nccl: whose parameters hold in a node: a device with the newest version of NCCL that it has, or with that of a name "
+        f"({', '.join(device_tables())}); none: the device that the platform names",
+    )
     parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes")
     channels: int | None = option(None, minimum=1, help="nccl: the most channels, where those are fewer than NCCL would use")
     nic_efficiency: float | None = option(

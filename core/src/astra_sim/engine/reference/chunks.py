@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from astra_sim.engine.interface import PhaseStep, PhaseStepRecord, PhaseStepRecords, RankState
+from astra_sim.engine.interface import LinkKind, PhaseStep, PhaseStepRecord, PhaseStepRecords, RankState
 from astra_sim.engine.orders import Job, Order
+from astra_sim.engine.reference.causes import Label
 from astra_sim.engine.reference.events import Events, StepEnd
 from astra_sim.engine.reference.phases import POSTED, Phases, Rank
 from astra_sim.engine.reference.queues import Queue, make_queue
@@ -109,6 +110,10 @@ class Chunks:
             for step in sorted(steps, key=lambda step: (step.task.number, step.chunk, step.place, step.task.npu))
             if (rank := step.rank)
         ]
+
+    def label(self, kind: LinkKind, step: StepRun | None) -> Label:
+        """What an event is of a chunk's step on its NPU; None: it has not begun."""
+        return Label(kind) if step is None else Label(kind, step.task.number, step.number)
 
     # -- running -------------------------------------------------------------------------------------------------------
 

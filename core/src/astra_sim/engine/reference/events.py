@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import HISTORY_LENGTH, History, too_long
+from astra_sim.engine.reference.causes import Causes, EventKey, Label
 
 if TYPE_CHECKING:
     from astra_sim.engine.reference.chunks import StepRun
@@ -142,6 +143,7 @@ class Events:
         self.history: History = ()
         self.happened = 0
         self.contended = contended
+        self.causes: Causes | None = None
         # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
         self._recent: tuple[History, History | None, int] = (), None, -1
         # What is to happen, by time and stage, and a heap of these.
@@ -168,6 +170,8 @@ class Events:
             now = self.stage
             stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
         order = self._next_order(self._orders, npu)
+        if self.causes is not None:
+            self.causes.schedule(EventKey(npu, order, False), self.now, time)
         self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
 
     def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
@@ -175,6 +179,8 @@ class Events:
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
+        if self.causes is not None:
+            self.causes.schedule(EventKey(npu, order, True), self.now, time)
         self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
 
     def next_history(self) -> History:
@@ -203,6 +209,11 @@ class Events:
         """Go on to an event of that stage."""
         self.history = event.history
         self.happened += 1
+
+    def label(self, event: Event, label: Label) -> None:
+        """What the event is that happens now, where causes are kept."""
+        assert self.causes is not None
+        self.causes.happens(EventKey(event.npu, event.order, self.stage.ends), label)
 
     def _add(self, time: int, stage: Stage, event: Event) -> None:
         level = self._levels.get((time, stage))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim.engine.interface import BusOptions, History, Issue, PhaseStepRecords, RankState, Task
+from astra_sim.engine.interface import BusOptions, History, Issue, Link, LinkKind, PhaseStepRecords, RankState, Task
 from astra_sim.engine.orders import Order
+from astra_sim.engine.reference.causes import Causes, Label
 from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import (
     BusCall,
     Events,
+    Happening,
     Meeting,
     MessageArrival,
     PointToPointArrival,
@@ -27,6 +29,14 @@ from astra_sim.engine.reference.transport import Transport
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import LoweredProgram
+
+_OF_RANK = {
+    MessageArrival: LinkKind.MESSAGE,
+    RequestArrival: LinkKind.REQUEST,
+    TokenReady: LinkKind.TOKEN,
+    Meeting: LinkKind.MEETING,
+}
+"""What an event of a rank is."""
 
 
 class ReferenceEngine:
@@ -118,6 +128,10 @@ class ReferenceEngine:
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU: those of all are kept here."""
 
+    def keep_causes(self) -> None:
+        """Keep which event brings about which."""
+        self._events.causes = Causes()
+
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def times(self, npu: int) -> tuple[list[int], list[int]]:
@@ -156,6 +170,10 @@ class ReferenceEngine:
         """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
         return self._chunks.stuck()
 
+    def critical_path(self) -> list[Link]:
+        """The links that lead to what happened last; none where causes are not kept."""
+        return self._events.causes.path() if self._events.causes is not None else []
+
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self, events: int | None = None) -> bool:
@@ -171,7 +189,25 @@ class ReferenceEngine:
                 return True
             for event in queue.next_level():
                 queue.happens(event)
+                if queue.causes is not None:
+                    queue.label(event, self._label(event.what))
                 handlers[type(event.what)](*event.what)
+
+    def _label(self, what: Happening) -> Label:
+        """What an event is."""
+        match what:
+            case MessageArrival(rank) | RequestArrival(rank) | TokenReady(rank) | Meeting(rank):
+                return self._chunks.label(_OF_RANK[type(what)], rank.step)
+            case BusCall():
+                return Label(LinkKind.BUS)
+            case PointToPointArrival(_, sender):
+                return Label(LinkKind.POINT_TO_POINT, sender.number)
+            case PointToPointRequest():
+                return Label(LinkKind.POINT_TO_POINT_REQUEST)
+            case TaskEnd(task):
+                return Label(LinkKind.TASK, task.number)
+            case StepEnd(step):
+                return self._chunks.label(LinkKind.STEP, step)
 
     def _chunk_ended(self, task: TaskRun) -> None:
         """The one way back up: the last chunk of a collective lets its task end."""

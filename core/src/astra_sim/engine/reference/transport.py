@@ -37,7 +37,11 @@ class Transport:
         self.messages += 1
         if self._message_delay is not None:
             self._events.push(self._events.now + self._message_delay(source, destination, size), source, arrival)
+            if self._events.causes is not None:
+                self._events.causes.carry(destination, size)
         else:
+            if self._events.causes is not None:
+                self._events.causes.send(self.messages, self._events.now, destination, size)
             self._outbox.append(Message(self.messages, source, destination, size, queue))
             self._under_way[self.messages] = source, arrival, self._events.next_history()
 
@@ -68,4 +72,6 @@ class Transport:
             if message is None:
                 raise not_under_way(network, number)
             source, arrival, history = message
+            if self._events.causes is not None:
+                self._events.causes.deliver(number)
             self._events.push_with(time, source, arrival, history, history)

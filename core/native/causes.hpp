@@ -1,0 +1,83 @@
+// Causes: which event has brought about which, where a run is to be explained.
+//
+// What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the time
+// from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an event
+// had to wait for several others, the last of them has scheduled it. A chain that leads to nothing any more is forgotten.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "ids.hpp"
+
+namespace astra::engine {
+
+// What a link is the way to, as astra_sim.engine.interface.LINKS has it.
+enum class LinkKind : std::uint8_t { message, request, token, bus, point_to_point, point_to_point_request, meeting, task, step };
+
+// What an event is: its kind, the task and the number of the phase step that it belongs to (kNone: none, or not yet).
+struct Label {
+  LinkKind kind = LinkKind::task;
+  std::uint32_t task = kNone;
+  std::uint32_t step = kNone;
+};
+
+// The time from when `npu` scheduled an event to when it happened; of a message where it goes (kNone: none) and its bytes.
+struct Link {
+  Time begin = 0, end = 0;
+  NpuId npu = 0;
+  NpuId to = kNone;
+  std::int64_t bytes = 0;
+  Label label;
+};
+
+// An event that was scheduled and has not happened: by whom, as which thing of its NPU, and whether as an end.
+struct EventKey {
+  NpuId npu;
+  std::uint32_t order;
+  bool is_end;
+  bool operator==(const EventKey&) const = default;
+};
+
+class Causes {
+ public:
+  // What happens now schedules an event.
+  void schedule(const EventKey& key, Time now, Time time);
+  // The event that was scheduled last is the arrival of a message.
+  void carry(NpuId to, std::int64_t bytes);
+  // What happens now hands a message to a network with events.
+  void send(std::uint64_t message, Time now, NpuId to, std::int64_t bytes);
+  // The next event that is scheduled is the arrival of such a message.
+  void deliver(std::uint64_t message);
+  // An event happens now.
+  void happens(const EventKey& key, const Label& label);
+  // The links that lead to what happened last, in order.
+  std::vector<Link> path() const;
+
+ private:
+  struct Entry {
+    Link link;
+    std::uint32_t parent = kNone;
+    std::uint32_t holders = 0;
+  };
+
+  struct HashKey {
+    std::size_t operator()(const EventKey& key) const {
+      return (pair_key(key.npu, key.order) * 2 + key.is_end) * 0x9e3779b97f4a7c15u >> 7;
+    }
+  };
+
+  // A link from what happens now, held once.
+  std::uint32_t make(Time now, Time time);
+  void drop(std::uint32_t id);
+
+  Pool<Entry> entries_;
+  std::unordered_map<EventKey, std::uint32_t, HashKey> scheduled_;
+  std::unordered_map<std::uint64_t, std::uint32_t> under_way_;
+  std::uint32_t now_ = kNone;        // of what happens now
+  std::uint32_t last_ = kNone;       // that was scheduled last
+  std::uint32_t delivered_ = kNone;  // that is scheduled next
+};
+
+}  // namespace astra::engine

@@ -1,0 +1,88 @@
+"""Causes: which event has brought about which, where a run is to be explained.
+
+What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the time
+from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an event
+had to wait for several others, the last of them has scheduled it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from astra_sim.engine.interface import Link, LinkKind
+
+
+class Label(NamedTuple):
+    """What an event is: its kind, the task and the number of the phase step that it belongs to (-1: none, or not yet)."""
+
+    kind: LinkKind
+    task: int = -1
+    step: int = -1
+
+
+class EventKey(NamedTuple):
+    """An event that was scheduled and has not happened: by whom, as which thing of its NPU, and whether as an end."""
+
+    npu: int
+    order: int
+    is_end: bool
+
+
+class Entry:
+    """A link, and the one that leads to its begin."""
+
+    __slots__ = ("begin", "bytes", "end", "label", "npu", "parent", "to")
+
+    def __init__(self, parent: Entry | None, begin: int) -> None:
+        self.parent = parent
+        self.begin = self.end = begin
+        self.npu = 0
+        self.to = -1
+        self.bytes = 0
+        self.label = Label(LinkKind.TASK)
+
+
+class Causes:
+    """The chains of links that lead to what happens."""
+
+    def __init__(self) -> None:
+        self._scheduled: dict[EventKey, Entry] = {}
+        self._under_way: dict[int, Entry] = {}
+        self._now: Entry | None = None
+        self._last: Entry | None = None
+        self._delivered: Entry | None = None
+
+    def schedule(self, key: EventKey, now: int, time: int) -> None:
+        """What happens now schedules an event."""
+        entry, self._delivered = self._delivered or Entry(self._now, now), None
+        entry.end = time
+        entry.npu = key.npu
+        self._scheduled[key] = self._last = entry
+
+    def carry(self, to: int, size: int) -> None:
+        """The event that was scheduled last is the arrival of a message."""
+        assert self._last is not None
+        self._last.to, self._last.bytes = to, size
+
+    def send(self, message: int, now: int, to: int, size: int) -> None:
+        """What happens now hands a message to a network with events."""
+        entry = self._under_way[message] = Entry(self._now, now)
+        entry.to, entry.bytes = to, size
+
+    def deliver(self, message: int) -> None:
+        """The next event that is scheduled is the arrival of such a message."""
+        self._delivered = self._under_way.pop(message)
+
+    def happens(self, key: EventKey, label: Label) -> None:
+        """An event happens now."""
+        self._now = self._scheduled.pop(key)
+        self._now.label = label
+
+    def path(self) -> list[Link]:
+        """The links that lead to what happened last, in order."""
+        links, entry = [], self._now
+        while entry is not None:
+            label = entry.label
+            links.append(Link(label.kind, entry.begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes))
+            entry = entry.parent
+        return links[::-1]

@@ -1,0 +1,125 @@
+"""Fits of NCCL: which rows they are of, and what holds beyond the sizes that were measured."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from astra_sim import InputError
+from astra_sim.collective_tables import MeasuredCollective
+from astra_sim.platform import GroupShape
+from astra_sim.schedule import Collective
+from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl_fit import Node, bandwidth_beyond, calibrated, fits_of, is_fitted, tables_of
+from astra_sim_network_analytical.nccl_parameters import Parameters, device_names, device_tables, parameters_of, read_device, ring_share
+from astra_sim_network_analytical.options import AnalyticalOptions
+
+AR, AG = Collective.ALL_REDUCE, Collective.ALL_GATHER
+MIB = 1 << 20
+
+
+def rows(operation: Collective, ranks: int, largest: int, latency: float = 10, gb_per_s: float = 100) -> list[MeasuredCollective]:
+    """Measurements of a straight line, sizes from 1 KiB on that double."""
+    sizes = [1 << exponent for exponent in range(10, largest.bit_length())]
+    share = ring_share(operation, ranks) / 1e3 / gb_per_s
+    return [MeasuredCollective(operation, ranks, size, latency + share * size) for size in sizes]
+
+
+# -- Which rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_for_use_are_all_rows_and_the_error_is_of_half() -> None:
+    # Held-out times are twice the fitted ones: only what has seen them can be near them.
+    measured = [row if is_fitted(row) else MeasuredCollective(AR, 8, row.bytes, 2 * row.microseconds) for row in rows(AR, 8, 512 * MIB)]
+    found = calibrated(measured, lambda part: tables_of(part, Node()))
+    assert [len(fit.bytes) for fit in found.fits] == [20]
+    assert [len(fit.bytes) for fit in found.half] == [10]
+    assert found.used(AR).rows == 20
+    assert found.fitted(AR).mean == pytest.approx(0)
+    assert 0.3 < found.held_out(AR).mean < 0.6
+    assert (found.held_out(AR).rows, found.held_out(AR, MIB).rows) == (10, 5)
+    assert found.used(AR).mean < found.held_out(AR).mean
+    assert found.source(AR).startswith("fitted to all 20 rows, error ")
+    assert "; fitted to the 10 of even logarithm the others err by " in found.source(AR)
+
+
+def test_times_of_a_table_that_fall_are_levelled() -> None:
+    measured = [MeasuredCollective(AR, 8, size, time) for size, time in ((8, 16.0), (16, 4.0), (32, 20.0), (64, 18.0), (128, 30.0))]
+    (fit,) = tables_of(measured, Node())
+    assert fit.microseconds == pytest.approx((8, 8, 360**0.5, 360**0.5, 30))
+    again = {"operation": "all_reduce", "ranks": 8, "bytes": list(fit.bytes), "microseconds": list(fit.microseconds)}
+    assert parameters_of({"title": "t", "calibrated": True, "fits": [again]}, "t").fits[0].microseconds == fit.microseconds
+
+
+def test_a_size_of_a_table_that_stands_there_twice_is_an_error() -> None:
+    with pytest.raises(InputError, match="all_reduce on 8 ranks: 8 bytes stand there twice; expected each size once"):
+        tables_of([MeasuredCollective(AR, 8, 8, 1.0)] * 2, Node())
+
+
+# -- Beyond the sizes that were measured --------------------------------------------------------------------------------
+
+
+def test_ratios_say_what_large_sizes_reach() -> None:
+    # All-gathers gain half as much again from 2 to 4 ranks, so all-reduces do.
+    given = [*rows(AR, 2, 512 * MIB, 0, 100), *rows(AG, 2, 512 * MIB, 0, 80), *rows(AG, 4, 512 * MIB, 0, 120), *rows(AR, 4, 16 * MIB)]
+    assert bandwidth_beyond(AR, 4, given, Node()) == pytest.approx(150)
+    assert bandwidth_beyond(AR, 4, given, Node(nvlink_gb_per_s=110)) == pytest.approx(110)
+    assert bandwidth_beyond(AR, 4, given, Node(nvls=True, nvlink_gb_per_s=96)) == pytest.approx(1.5 * 96)
+    assert bandwidth_beyond(AG, 8, given, Node()) == pytest.approx((80 * 120) ** 0.5)
+    assert bandwidth_beyond(Collective.ALL_TO_ALL, 4, given, Node()) == pytest.approx(120)
+
+
+def test_nvlink_says_it_where_nothing_else_does() -> None:
+    given = rows(AR, 4, 16 * MIB)
+    assert bandwidth_beyond(AR, 4, given, Node()) is None
+    assert bandwidth_beyond(AR, 4, given, Node(nvlink_gb_per_s=450)) == pytest.approx(0.8 * 450)
+
+
+@pytest.mark.parametrize("make", [fits_of, tables_of])
+def test_beyond_the_largest_size_the_bandwidth_is_that_of_others(make: object) -> None:
+    given = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 4 * MIB, 20, 30)]
+    fits = fits_of(given, Node()) if make is fits_of else tables_of(given, Node())
+    fit = next(each for each in fits if each.operation == AR)
+    assert fit.beyond is not None
+    assert next(each for each in fits if each.operation == AG).beyond is None
+    at, more = fit.time_us(4 * MIB), fit.time_us(1024 * MIB)
+    assert at == pytest.approx(20 + 1.75 * 4 * MIB / 30e3, rel=0.05)
+    assert more - at == pytest.approx(1.75 * 1020 * MIB / fit.beyond.gb_per_s / 1e3, rel=0.02)
+    assert fit.beyond.gb_per_s == pytest.approx(300, rel=0.02)
+    prices = Prices(Parameters(title="t", calibrated=True, fits=tuple(fits)), (0, 50))
+    assert prices.us(AR, 1024 * MIB, GroupShape((8, 1), 8)) == pytest.approx(more)
+    assert prices.us(AR, 1024 * MIB, GroupShape((16, 2, 1), 8)) == pytest.approx(more * 15 / 14, rel=0.02)
+
+
+def test_large_sizes_speak_for_themselves() -> None:
+    given = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 64 * MIB, 20, 30)]
+    assert all(fit.beyond is None for fit in tables_of(given, Node(nvlink_gb_per_s=450)))
+
+
+# -- NVLS on other numbers of ranks, and named tables -------------------------------------------------------------------
+
+
+def test_nvls_gives_and_takes_as_much_on_any_number_of_ranks() -> None:
+    fit = {"operation": "all_reduce", "ranks": 4, "nvls": {"latency_us": 30.0, "gb_per_s": 150.0}}
+    prices = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 50))
+    times = [prices.us(AR, 1e9, GroupShape((ranks, 1), ranks)) for ranks in (4, 8, 72)]
+    assert times == pytest.approx([30 + 1e9 / 100e3] * 3)
+    # Two nodes send 2 (2 - 1) / 2 of the bytes through 8 NICs of 50 * 0.88; many nodes send nearly twice that.
+    two, many = (prices.us(AR, 1e10, GroupShape((8 * nodes, nodes, 1), 8)) for nodes in (2, 64))
+    assert two == pytest.approx(30 + 20 + 1e10 / 100e3 / 0.9)
+    assert many == pytest.approx(30 + 6 * 20 + 1e10 / 100e3 / 0.9)
+    slow = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 5))
+    assert slow.us(AR, 1e10, GroupShape((16, 2, 1), 8)) == pytest.approx(30 + 20 + 1e10 / (8 * 5 * 0.88e3) / 0.9)
+
+
+def test_a_device_is_its_newest_version() -> None:
+    assert read_device("h100") == read_device("h100-2.29.2")
+    assert read_device("h100-2.27.3").title == "H100-SXM5-80GB, NCCL 2.27.3"
+    assert device_names() == ["a100", "b200", "b300", "gb200", "gb300", "h100", "h200"]
+    assert device_tables().index("b200-2.27.5") < device_tables().index("b200-2.28.9") < device_tables().index("b200-2.29.2")
+    with pytest.raises(InputError, match=r"device is 'h100-2\.29'; .*h100-2\.29\.2"):
+        read_device("h100-2.29")
+
+
+def test_the_option_says_which_versions_there_are() -> None:
+    (field,) = [field for field in attrs.fields(AnalyticalOptions) if field.name == "device"]
+    assert f"({', '.join(device_tables())})" in field.metadata["help"]
