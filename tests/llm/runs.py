@@ -7,8 +7,8 @@ from typing import Any
 
 import astra_sim
 
-MODEL = {"layers": 4, "hidden": 64, "heads": 8, "vocab": 128, "sequence": 32}
-EXPERTS = MODEL | {"experts": 4, "top_k": 2, "expert_ffn": 64}
+MODEL: dict[str, Any] = {"layers": 4, "hidden": 64, "heads": 8, "vocab": 128, "sequence": 32}
+EXPERTS: dict[str, Any] = MODEL | {"experts": 4, "top_k": 2, "expert_ffn": 64}
 ROOFLINE = {"plugin": "roofline", "peak_tera_ops_per_s": 20}
 
 
@@ -20,8 +20,8 @@ def platform(*sizes: int, latency_ns: float = 100) -> dict[str, Any]:
 
 def run(npus: Any = 8, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
     """The result of a run on a switch of so many NPUs, or on a platform."""
-    workload = {"plugin": "llm", "model": MODEL, "global_batch": 8, "check_memory": False} | options
-    given = {"platform": platform(npus) if isinstance(npus, int) else npus, "system": "plugin:astra2", "compute": ROOFLINE}
+    workload: dict[str, Any] = {"plugin": "llm", "model": MODEL, "global_batch": 8, "check_memory": False} | options
+    given: dict[str, Any] = {"platform": platform(npus) if isinstance(npus, int) else npus, "system": "plugin:astra2", "compute": ROOFLINE}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return astra_sim.simulate(**given | {"workload": workload} | (arguments or {}))

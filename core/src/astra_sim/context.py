@@ -97,7 +97,7 @@ class Context:
         """Picoseconds that a collective takes if all NPUs issue it at once and nothing else happens. For factories of workloads.
 
         `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective,
-        PluginError where no workload is made.
+        PluginError where there is no system layer yet.
         """
         if self._time_graph is None:
             raise PluginError("only a workload's factory can ask how long a collective takes: a system layer is not there yet")

@@ -21,6 +21,8 @@ from astra_sim.units import MIB
 
 MAX_RUNS = 10_000
 _LONGEST_LABEL = 30
+_NUMBERS = 68
+"""Columns of a terminal that the numbers of a table take."""
 
 
 @attrs.frozen
@@ -138,7 +140,7 @@ def _print(rows: Sequence[dict[str, Any]], results: Sequence[Result]) -> None:
 
     out = console()
     labels = [printable(row["run"]) for row in rows]
-    if max(map(len, labels)) > _LONGEST_LABEL:
+    if max(map(len, labels)) > min(_LONGEST_LABEL, out.width - _NUMBERS):
         for number, label in enumerate(labels, 1):
             out.print(f"{number}: {label}")
         labels = [str(number) for number in range(1, len(labels) + 1)]

@@ -224,21 +224,23 @@ def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> 
 def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
     """Write the execution graph of a workload, a trace for each rank."""
     components = build(experiment, shared_plugins())
-    nodes = graph_nodes(components.graph, components.platform)
+    programs, groups = graph_nodes(components.graph, components.platform)
     prefix, ranks = _prefix(request.target), components.platform.npus
-    encoded = encode_nodes(nodes.nodes)
-    for rank in range(ranks):
-        if nodes.groups:
-            encoded = encode_nodes(nodes.nodes_of(rank))
-        try:
-            metadata = workload_metadata(table, encoded)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
-        write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress, files=files)
-    lines = [f"{len(nodes.nodes)} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
-    if nodes.groups:
-        _write_text(files, f"{prefix}.groups.json", [json.dumps(nodes.groups) + "\n"])
-        lines.append(f"{len(nodes.groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
+    for nodes in programs:
+        encoded = encode_nodes(nodes.nodes)
+        for rank in nodes.npus:
+            if not nodes.are_alike:
+                encoded = encode_nodes(nodes.nodes_of(rank))
+            try:
+                metadata = workload_metadata(table, encoded)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{request.source}: the workload cannot be kept in a trace: {error}") from None
+            write_encoded(rank_path(prefix, rank), [encoded], metadata, compress=request.compress, files=files)
+    count = " or ".join(map(str, dict.fromkeys(len(nodes.nodes) for nodes in programs)))
+    lines = [f"{count} nodes for each of {ranks} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, ranks - 1)}"]
+    if groups:
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(groups) + "\n"])
+        lines.append(f"{len(groups)} process groups, since collectives run over parts of dimensions: {prefix}.groups.json")
     return lines
 
 

@@ -1,12 +1,14 @@
-"""An execution graph as Chakra nodes: compute, collectives and memory accesses. Waits become dependencies."""
+"""An execution graph as Chakra nodes: compute, collectives, messages and memory accesses. Waits become dependencies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Receive, Send, Wait, peer_of
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
@@ -24,110 +26,168 @@ URGENT = 1
 """The `comm_priority` of an urgent collective, which goes before all others."""
 
 
+@attrs.define
+class ProcessGroups:
+    """The ranks of each process group by its name, as ASTRA-sim 2.x reads them."""
+
+    ranks: dict[str, list[int]] = attrs.field(factory=dict)
+    _names: dict[tuple[int, ...], str] = attrs.field(factory=dict)
+
+    def name(self, members: Sequence[int]) -> str:
+        """The name of a group; a new one is added."""
+        key = tuple(members)
+        if key not in self._names:
+            self._names[key] = str(len(self.ranks) + 1)
+            self.ranks[self._names[key]] = list(key)
+        return self._names[key]
+
+
 @attrs.define(eq=False)
 class GraphNodes:
-    """The nodes that all ranks share, and the ranks of each process group by its name, as ASTRA-sim 2.x reads them.
+    """The nodes of the ranks `npus`, which run one program. What differs from rank to rank `nodes_of` writes into them.
 
-    A collective over parts of a platform's dimensions runs in groups; `nodes_of` writes the name of the rank's group into it.
+    That are the peers of messages, and the groups of collectives that do not run along whole dimensions of a platform.
     """
 
+    npus: Sequence[int]
     nodes: list[Node] = attrs.field(factory=list)
-    groups: dict[str, list[int]] = attrs.field(factory=dict)
-    _group_of: dict[int, list[str]] = attrs.field(factory=dict)
+    _ranks: int = 0
+    _group_of: dict[int, Mapping[int, str]] = attrs.field(factory=dict)
+    _messages: dict[int, Send | Receive] = attrs.field(factory=dict)
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all ranks have the same nodes."""
+        return not self._group_of and not self._messages
 
     def nodes_of(self, rank: int) -> Iterator[Node]:
         """The nodes of a rank."""
         for node in self.nodes:
-            names = self._group_of.get(node.id)
-            yield node if names is None else attrs.evolve(node, pg_name=names[rank])
+            if node.id in self._group_of:
+                yield attrs.evolve(node, pg_name=self._group_of[node.id][rank])
+            elif node.id in self._messages:
+                message = self._messages[node.id]
+                peer = peer_of(message, rank, self._ranks)
+                yield attrs.evolve(node, comm_dst=peer) if isinstance(message, Send) else attrs.evolve(node, comm_src=peer)
+            else:
+                yield node
 
 
-def graph_nodes(graph: ExecutionGraph, platform: Platform) -> GraphNodes:
-    """The nodes of a graph whose NPUs all run the same program. Raises InputError if Chakra has no node for an operation.
+def graph_nodes(graph: ExecutionGraph, platform: Platform) -> tuple[list[GraphNodes], dict[str, list[int]]]:
+    """The nodes of each program of a graph, and the ranks of process groups by name. Raises InputError where Chakra has no such node.
 
     Compute of 0 ps and a collective over no dimension become no node; operations that wait for them wait for their dependencies instead.
     The time in which a layer uses the result of a collective becomes compute of the CPU, since it runs beside the compute of the NPU.
     """
-    shared = GraphNodes()
-    names = _Names(graph)
-    partitions: dict[tuple[int, ...], list[str]] = {}
-    ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
-    for operation in graph.operations:
-        if not isinstance(operation, (Compute, Communicate, MemoryAccess, Wait)):
-            raise InputError(f"operation {len(ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
-        before = _merged(ends, operation.after)
-        id_ = len(shared.nodes)
+    groups = ProcessGroups()
+    programs = [_Writer(graph, program, platform, groups).write() for program in graph.programs(platform.npus)]
+    return programs, groups.ranks
+
+
+class _Writer:
+    """Writes the nodes of one program."""
+
+    def __init__(self, graph: ExecutionGraph, program: NpuProgram, platform: Platform, groups: ProcessGroups) -> None:
+        self._graph = graph
+        self._platform = platform
+        self._groups = groups
+        self._operations = program.operations
+        self._made = GraphNodes(program.npus, ranks=platform.npus)
+        self._names = _Names(graph)
+        self._partitions: dict[tuple[int, ...], Mapping[int, str]] = {}
+        self._ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
+
+    def write(self) -> GraphNodes:
+        """The nodes."""
+        for operation in self._operations:
+            self._ends.append(self._write(operation))
+        return self._made
+
+    def _write(self, operation: Operation) -> tuple[int, ...]:
+        """Write an operation. Returns the nodes that must have ended for it to have ended."""
+        if not isinstance(operation, (Compute, Communicate, Send, Receive, MemoryAccess, Wait)):
+            raise InputError(f"operation {len(self._ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
+        before = _merged(self._ends, operation.after)
         if isinstance(operation, Wait):
-            ends.append(tuple(dict.fromkeys(before + _merged(ends, operation.pending))))
-            continue
+            return tuple(dict.fromkeys(before + _merged(self._ends, operation.pending)))
         if isinstance(operation, Compute):
             duration = round(operation.duration_ps / PS_PER_NS)
-            if not duration:
-                ends.append(before)
-                continue
-            shared.nodes.append(
-                Node(id=id_, name=names.of(operation), type=NodeType.COMP_NODE, duration_ns=duration, data=before, is_cpu_op=False)
-            )
-        elif isinstance(operation, Communicate):
-            dimensions = tuple(d for d in sorted(operation.dimensions) if graph.dimensions[d].size > 1)
-            if not dimensions:
-                ends.append(before)
-                continue
-            involved = _involved(dimensions, graph.dimensions, platform)
-            if involved is None:
-                if dimensions not in partitions:
-                    partitions[dimensions] = _partition(dimensions, graph.dimensions, platform.npus, shared.groups)
-                shared._group_of[id_] = partitions[dimensions]
-            shared.nodes.append(
-                Node(
-                    id=id_,
-                    name=names.of(operation),
-                    type=NodeType.COMM_COLL_NODE,
-                    data=before,
-                    is_cpu_op=False,
-                    comm_type=_COLLECTIVES[operation.collective],
-                    comm_size=operation.bytes,
-                    comm_priority=URGENT if operation.urgent else 0,
-                    involved_dim=involved,
-                )
-            )
-            update = round(operation.update_ps / PS_PER_NS)
-            if update:
-                name = f"{names.of(operation)} update"
-                shared.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=(id_,), is_cpu_op=True))
-        else:
-            node_type = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
-            shared.nodes.append(
-                Node(id=id_, name=names.of(operation), type=node_type, data=before, is_cpu_op=False, tensor_size=operation.bytes)
-            )
-        ends.append((len(shared.nodes) - 1,))
-    return shared
+            return self._add(operation, NodeType.COMP_NODE, before, duration_ns=duration) if duration else before
+        if isinstance(operation, Communicate):
+            return self._collective(operation, before)
+        if isinstance(operation, MemoryAccess):
+            kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
+            return self._add(operation, kind, before, tensor_size=operation.bytes)
+        self._made._messages[len(self._made.nodes)] = operation
+        kind = NodeType.COMM_SEND_NODE if isinstance(operation, Send) else NodeType.COMM_RECV_NODE
+        return self._add(operation, kind, before, comm_size=operation.bytes, comm_tag=operation.tag)
+
+    def _add(
+        self, operation: Compute | Communicate | Send | Receive | MemoryAccess, kind: NodeType, before: tuple[int, ...], **fields: Any
+    ) -> tuple[int, ...]:
+        id_ = len(self._made.nodes)
+        self._made.nodes.append(Node(id=id_, name=self._names.of(operation), type=kind, data=before, is_cpu_op=False, **fields))
+        return (id_,)
+
+    def _collective(self, operation: Communicate, before: tuple[int, ...]) -> tuple[int, ...]:
+        logical = self._graph.dimensions
+        dimensions = tuple(d for d in sorted(operation.dimensions) if logical[d].size > 1)
+        if operation.group is None and not dimensions:
+            return before
+        id_ = len(self._made.nodes)
+        involved = None if operation.group is not None else _involved(dimensions, logical, self._platform)
+        if operation.group is not None:
+            self._made._group_of[id_] = dict.fromkeys(self._made.npus, self._groups.name(operation.group))
+        elif involved is None:
+            if dimensions not in self._partitions:
+                names = {rank: self._groups.name(_members(dimensions, logical, rank)) for rank in self._made.npus}
+                self._partitions[dimensions] = names
+            self._made._group_of[id_] = self._partitions[dimensions]
+        ended = self._add(
+            operation,
+            NodeType.COMM_COLL_NODE,
+            before,
+            comm_type=_COLLECTIVES[operation.collective],
+            comm_size=operation.bytes,
+            comm_priority=URGENT if operation.urgent else 0,
+            involved_dim=involved,
+        )
+        update = round(operation.update_ps / PS_PER_NS)
+        if update:
+            name = f"{self._names.of(operation)} update"
+            self._made.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=ended, is_cpu_op=True))
+            return (id_ + 1,)
+        return ended
 
 
 @attrs.frozen
 class _Names:
-    """Names of nodes: layer, pass, and collective or compute."""
+    """Names of nodes: that of the operation, or layer, pass, and collective or compute."""
 
     graph: ExecutionGraph
 
-    def of(self, operation: Compute | Communicate | MemoryAccess) -> str:
+    def of(self, operation: Compute | Communicate | Send | Receive | MemoryAccess) -> str:
+        if operation.name:
+            return operation.name
         if isinstance(operation, Compute) and operation.idle:
             return "step"
         layer = self.graph.layers[operation.layer] if 0 <= operation.layer < len(self.graph.layers) else ""
         if isinstance(operation, MemoryAccess):
             return f"{layer} {'store' if operation.write else 'load'}".strip()
+        if isinstance(operation, (Send, Receive)):
+            return f"{layer} {type(operation).__name__.lower()}".strip()
         kind = str(operation.collective) if isinstance(operation, Communicate) else "compute"
         return f"{layer} {operation.training_pass} {kind}".strip()
 
 
-def _merged(ends: list[tuple[int, ...]], operations: tuple[int, ...]) -> tuple[int, ...]:
+def _merged(ends: Sequence[tuple[int, ...]], operations: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(node for operation in operations for node in ends[operation]))
 
 
 def _involved(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], platform: Platform) -> tuple[bool, ...] | None:
     """For each of the platform's dimensions, whether a collective involves it; None if it involves only a part of one."""
     if any(logical[d].physical is None for d in used):
-        return (True,) * len(platform.dimensions)
+        return (True,) * len(platform.dimensions) if math.prod(logical[d].size for d in used) == platform.npus else None
     covered = [1] * len(platform.dimensions)
     for d in used:
         covered[logical[d].physical or 0] *= logical[d].size
@@ -136,15 +196,9 @@ def _involved(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], plat
     return tuple(part > 1 for part in covered)
 
 
-def _partition(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], npus: int, groups: dict[str, list[int]]) -> list[str]:
-    """Add the groups of a collective to `groups`. Returns the name of each rank's group."""
-    names: dict[int, str] = {}
-    of_rank = []
-    for rank in range(npus):
-        first = rank - sum(logical[d].index(rank) * logical[d].stride for d in used)
-        if first not in names:
-            names[first] = str(len(groups) + 1)
-            groups[names[first]] = []
-        groups[names[first]].append(rank)
-        of_rank.append(names[first])
-    return of_rank
+def _members(used: tuple[int, ...], logical: tuple[LogicalDimension, ...], rank: int) -> tuple[int, ...]:
+    """The ranks of the group of a rank, which differ in some dimensions."""
+    members = [rank - sum(logical[d].index(rank) * logical[d].stride for d in used)]
+    for d in used:
+        members = [member + place * logical[d].stride for place in range(logical[d].size) for member in members]
+    return tuple(sorted(members))

@@ -45,6 +45,10 @@ class Roofline(Compute):
         if options.rule == "astra2" and self._gb_per_s is None:
             raise InputError("memory_bandwidth_gb_per_s is missing; the rule astra2 needs it")
 
+    def peak_ops_per_s(self, element_type: str) -> float:
+        """The peak rate for an element type. Raises InputError where none is given."""
+        return _peak(self._options, element_type) * 1e12
+
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes. Raises MissingWork if it lacks operations, or bytes where they matter."""
         operations = work.count_operations()

@@ -256,10 +256,10 @@ def recomputed_flops(model: Model, sequence: int, recompute: str, causal: bool =
 
 
 def _last_product_flops(model: Model) -> int:
-    """FLOPs of a token in the products that leave the feed-forward parts."""
+    """FLOPs of a token in the last products of the feed-forward parts; shared experts are done before routed ones."""
     experts = _expert_layers(model)
     dense = model.layers + model.mtp_layers - experts
-    return 2 * model.hidden * (dense * model.width + experts * (model.top_k + model.shared_experts) * model.expert_ffn)
+    return 2 * model.hidden * (dense * model.width + experts * model.top_k * model.expert_ffn)
 
 
 def megatron_flops(batch: int, sequence: int, layers: int, hidden: int, vocab: int) -> float:

@@ -34,8 +34,11 @@ def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches
 def _interleaved(stage: int, stages: int, chunks: int, micro_batches: int) -> tuple[Counts, ...]:
     """Walk through Megatron-LM's interleaved 1F1B: groups of p micro-batches run one chunk after another.
 
-    The first stage's longest state has p v + p - 1 chunks (arXiv 2205.05198). States repeat after 3p micro-batches.
+    The first stage's longest state has p v + p - 1 chunks (arXiv 2205.05198). States repeat after 3p micro-batches. With as many
+    micro-batches as stages all forward passes come first.
     """
+    if micro_batches == stages:
+        return ((stages,) * chunks,)
     most = min(micro_batches, 3 * stages)
     groups = [min(stages, most - first) for first in range(0, most, stages)]
     forward = [chunk for size in groups for chunk in range(chunks) for _ in range(size)]

@@ -14,6 +14,7 @@ import click
 from astra_sim import InputError
 from astra_sim.commands import Experiment, Progress, build_compute, build_platform, component_options, load_experiment, shared_plugins
 from astra_sim.context import Context
+from astra_sim.errors import located
 from astra_sim.providers import options_of
 from astra_sim.units import GIB
 
@@ -92,7 +93,11 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
     own = {key: value for key, value in table.items() if key != "plugin"}
     options: LlmOptions = options_of(plugins.get("workload", "llm"), own, where)
     platform, compute = build_platform(made, plugins), build_compute(made, plugins)
-    plan = make_plan(options, platform.npus, Durations(Context(plugins, platform, made.run_options(), compute)).weight_of)
+    durations = Durations(Context(plugins, platform, made.run_options(), compute))
+    try:
+        plan = make_plan(options, platform.npus, durations.weight_of)
+    except InputError as error:
+        raise located(error, where) from None
     capacity = compute.memory_bytes if capacity_gib is None else capacity_gib * GIB
     return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size)
 

@@ -91,16 +91,21 @@ class Block:
         self.local = self.tokens // t if parallel.sequence else self.tokens
         self.vocab = -(-model.vocab // t)
         self._queries = queries
+        self._known: dict[tuple[str, LayerKind], tuple[Step, ...]] = {}  # passes, which layers and stages share
 
     # -- a block ---------------------------------------------------------------------------------------------------------
 
     def forward(self, kind: LayerKind) -> list[Step]:
         """The forward pass."""
-        return [*self.attention(), *self._feed_forward(kind)]
+        if ("forward", kind) not in self._known:
+            self._known["forward", kind] = *self.attention(), *self._feed_forward(kind)
+        return list(self._known["forward", kind])
 
     def backward(self, kind: LayerKind) -> list[Step]:
         """The backward pass, without recomputation."""
-        return [*self._feed_forward_back(kind), *self._attention_back()]
+        if ("backward", kind) not in self._known:
+            self._known["backward", kind] = *self._feed_forward_back(kind), *self._attention_back()
+        return list(self._known["backward", kind])
 
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
         """What a backward pass computes again first.
@@ -376,15 +381,18 @@ class Block:
     def predictor(self) -> list[Step]:
         """What a block of multi-token prediction has beside a block: norms, and a product of two states joined (arXiv 2412.19437)."""
         m = self.model
-        return [self._elements("norm", 8, self.local * m.hidden), *self._product("mtp projection", self.local, m.hidden, 2 * m.hidden)]
+        return [self._elements("norm", 8, self.local * m.hidden), *self._product("mtp projection", *self._joined_states)]
 
     def predictor_back(self) -> list[Step]:
         """The gradients of `predictor`."""
         m = self.model
-        return [
-            *self._gradients("mtp projection", self.local, m.hidden, 2 * m.hidden),
-            self._elements("norm", 20, self.local * m.hidden),
-        ]
+        return [*self._gradients("mtp projection", *self._joined_states), self._elements("norm", 20, self.local * m.hidden)]
+
+    @property
+    def _joined_states(self) -> tuple[int, int, int]:
+        """The product of two states joined, (m, n, k): tensor ranks share its tokens, or its columns where each has all tokens."""
+        hidden = self.model.hidden
+        return self.local, hidden if self.parallel.sequence else -(-hidden // self.parallel.tensor), 2 * hidden
 
     # -- products and their collectives ------------------------------------------------------------------------------------
 

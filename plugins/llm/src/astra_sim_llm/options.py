@@ -69,7 +69,9 @@ class LlmOptions:
     zero: int = option(
         0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
     )
-    shard_group: int | None = option(None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all")
+    shard_group: int | None = option(
+        None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all", unit="ranks"
+    )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")
     attention: str = option("flash", choices=("flash", "unfused"), help="one fused kernel, or products and softmax apart")
@@ -77,7 +79,10 @@ class LlmOptions:
     overlap: Overlap = option(Overlap(), help="what runs beside compute")
     rank_order: str = option("tp-cp-ep-dp-pp", choices=("tp-cp-ep-dp-pp",), help="order of ranks, the first fastest")
     detail: str = option(
-        "layer", choices=("kernel", "layer", "pass"), help="an operation a kernel, one between two collectives, or one a pass"
+        "layer",
+        choices=("kernel", "layer", "pass"),
+        help="an operation a kernel, one between two collectives, or one a pass, which takes as long without overlap.dp, on a network"
+        " without contention, where all ranks of a stage are in step",
     )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip

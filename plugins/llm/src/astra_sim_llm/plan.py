@@ -198,7 +198,9 @@ def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
 def _check_inference(options: LlmOptions, model: Model) -> None:
     """Raise InputError for what inference does not do."""
     if options.virtual_stages > 1:
-        raise InputError(f"virtual_stages is {options.virtual_stages} and mode {options.mode}; expected 1: inference has forward passes alone")
+        raise InputError(
+            f"virtual_stages is {options.virtual_stages} and mode {options.mode}; expected 1: inference has forward passes alone"
+        )
     if options.mode != "decode":
         return
     if options.attention == "unfused":

@@ -76,15 +76,17 @@ class StageWriter:
         return self._rows.rows()
 
     def _write_passes(self, order: Sequence[schedules.Step]) -> None:
-        """The passes of an iteration. Weights of all chunks but the first are gathered beside the passes before their first one."""
-        templates, (_, *later) = self._passes(order)
-        if not self._gathers_ahead or not later:
-            self._rows.write(templates)
-            return
-        place = 1
-        self._rows.write(templates[:place])
-        gathers = [self._gather_ahead(chunk) for chunk, _ in later]
-        for (_, begin), gather in zip(later, gathers, strict=True):
+        """The passes of an iteration. Weights that are gathered beside them are there before the first pass of their chunk.
+
+        A first pass that waits for nobody gathers its own, bucket by bucket; all others are under way while it is waited for.
+        """
+        templates, chunks = self._passes(order)
+        place = 0
+        if self._gathers_ahead and self._virtual(chunks[0][0]) == 0:
+            place, chunks = 1, chunks[1:]
+            self._rows.write(templates[:place])
+        gathers = [self._gather_ahead(chunk) for chunk, _ in chunks] if self._gathers_ahead else []
+        for (_, begin), gather in zip(chunks, gathers, strict=False):
             self._rows.write(templates[place:begin])
             self._rows.wait_for(gather)
             place = begin
@@ -176,7 +178,7 @@ class StageWriter:
         it = self._iteration
         if it.training and it.parallel.zero == 3:
             return self._sharded(parts)
-        if first and self._gathers_ahead:
+        if first and self._gathers_ahead and self._virtual(chunk) == 0:
             return self._with_gather(parts)
         return join(*(part for part, _ in parts))
 

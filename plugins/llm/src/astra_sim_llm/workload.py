@@ -40,13 +40,13 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     exchanges = ExchangeTimes(context, axes)
     kinds = [Kinds() for _ in range(parallel.pipeline)]
     iteration = iteration_of(plan, context.run.passes)
-    order = order_of(plan)
+    order, block = order_of(plan), plan.block()
     programs = []
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
         compiler = Compiler(kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention)
         if options.mode == "train":
-            writer = StageWriter(iteration, stage, plan.chunks, plan.block(), compiler, kinds[stage])
+            writer = StageWriter(iteration, stage, plan.chunks, block, compiler, kinds[stage])
             programs.append(NpuProgram(writer.write(order[stage]), npus))
         else:
             programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(iteration.passes), npus))

@@ -42,7 +42,10 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Cont
 
 
 def algorithm_across(kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], context: Context) -> Algorithm:
-    """The algorithm of a dimension of a workload that reaches over several of the platform: that of the first, or of auto one for any size."""
+    """The algorithm of a dimension of a workload that reaches over several of the platform.
+
+    It is that of the first, or for auto one that runs on any number of ranks.
+    """
     if (chosen if isinstance(chosen, str) else chosen[0]) != "auto":
         return own[0]
     return context.algorithm("direct" if kind is Collective.ALL_TO_ALL else "ring", kind.value)

@@ -1,0 +1,206 @@
+"""What ranks compute and exchange: FLOPs of kernels and volumes of collectives against closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim.schedule import Collective
+from astra_sim.shapes import Attention
+from astra_sim_llm import counts
+from astra_sim_llm.models import LatentAttention, Model
+from astra_sim_llm.operations import Block, Exchange, Run, Step, Work, join, weight_steps
+from astra_sim_llm.parallelism import Parallelism
+
+from llm.runs import EXPERTS, MODEL, platform, run
+
+SEQUENCE = 64
+DENSE = Model(layers=3, hidden=64, heads=8, vocab=256)
+MODELS = {
+    "dense": DENSE,
+    "gated with fewer key heads": attrs.evolve(DENSE, kv_heads=4, gated=True, ffn=96),
+    "experts": attrs.evolve(DENSE, gated=True, experts=8, top_k=2, expert_ffn=32, shared_experts=1, dense_layers=1),
+    "latent attention": attrs.evolve(DENSE, mla=LatentAttention(query_rank=32, key_value_rank=16, nope=16, rope=8, value=12)),
+    "more tokens predicted": attrs.evolve(DENSE, mtp_layers=2),
+}
+SPLITS = {
+    "one rank": Parallelism(),
+    "tensor": Parallelism(tensor=4, expert_tensor=4),
+    "tensor and sequence": Parallelism(tensor=4, sequence=True, expert_tensor=4),
+    "sequence and experts": Parallelism(tensor=2, sequence=True, expert=4, data=2),
+}
+
+
+def flops(steps: Iterable[Step]) -> int:
+    return sum(step.shape.operations for step in steps if isinstance(step, Run) and step.name != "router")
+
+
+def core_flops(steps: Iterable[Step]) -> int:
+    return sum(step.shape.operations for step in steps if isinstance(step, Run) and isinstance(step.shape, Attention))
+
+
+def forward(block: Block) -> list[Step]:
+    model = block.model
+    layers = [block.forward(model.kind(layer)) for layer in range(model.layers)]
+    predicted = [join(block.predictor(), block.forward(model.kind(model.layers)), block.head()) for _ in range(model.mtp_layers)]
+    return join(block.embedding(), *layers, block.head(), *predicted)
+
+
+def backward(block: Block) -> list[Step]:
+    model = block.model
+    layers = [block.backward(model.kind(layer)) for layer in range(model.layers)]
+    kind = model.kind(model.layers)
+    predicted = [join(block.head_back(), block.backward(kind), block.predictor_back()) for _ in range(model.mtp_layers)]
+    return join(*predicted, block.head_back(), *layers, block.embedding_back())
+
+
+@pytest.mark.parametrize("flash", [True, False])
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_have_the_flops_of_the_model(name: str, split: str, flash: bool) -> None:
+    """All tensor ranks together: forward those of `counts`, backward twice those; flash attention calculates scores once more."""
+    model, parallel = MODELS[name], SPLITS[split]
+    if model.experts and parallel.tensor > 1 and not parallel.sequence:
+        pytest.skip("experts need sequence parallelism")
+    if not model.experts:
+        parallel = attrs.evolve(parallel, expert=1, expert_tensor=1)
+    block = Block(model, parallel, Work(2, SEQUENCE, flash=flash))
+    tokens, ranks = 2 * SEQUENCE, parallel.tensor
+    expected = tokens * counts.forward_flops(model, SEQUENCE, causal=flash)
+    there, back = forward(block), backward(block)
+    if model.mla is not None and not parallel.sequence:  # products down to low ranks are done by each tensor rank
+        expected += (ranks - 1) * tokens * model.layers * 2 * model.hidden * (32 + 16 + 8)
+    assert ranks * flops(there) == expected
+    layers = model.layers + model.mtp_layers
+    core = tokens * layers * counts.core_flops(model, SEQUENCE, causal=flash)
+    assert ranks * core_flops(there) == core
+    assert ranks * (flops(back) - core_flops(back)) == 2 * (expected - core)
+    again = layers * tokens * model.heads * model.head_size * SEQUENCE if flash else 0
+    assert ranks * core_flops(back) == 2 * core + again
+    inputs, weights = weight_steps(back)
+    assert flops(inputs) + flops(weights) == flops(back)
+    assert ranks * flops(weights) == expected - core
+
+
+@pytest.mark.parametrize("how", ["none", "selective", "full", "full_early_stop"])
+@pytest.mark.parametrize("name", MODELS)
+def test_recomputation_has_the_flops_of_what_it_repeats(name: str, how: str) -> None:
+    model = MODELS[name]
+    block = Block(model, Parallelism(), Work(1, SEQUENCE, flash=False))
+    kinds = [model.kind(layer) for layer in range(model.layers + model.mtp_layers)]
+    predicted = model.mtp_layers * 4 * model.hidden**2 * SEQUENCE * how.startswith("full")  # the product before a block is not repeated
+    found = sum(flops(block.recompute(kind, how)) for kind in kinds)
+    assert found == SEQUENCE * counts.recomputed_flops(model, SEQUENCE, how, causal=False) - predicted
+
+
+def sent(steps: Iterable[Step], axis: str, ranks: int) -> float:
+    """Bytes that a rank puts on the wire of rings."""
+    total = 0.0
+    for step in steps:
+        if isinstance(step, Exchange) and step.axis == axis:
+            share = {Collective.ALL_REDUCE: 2 * (ranks - 1) / ranks, Collective.ALL_GATHER: ranks - 1}
+            total += step.bytes * share.get(step.collective, (ranks - 1) / ranks)
+    return total
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("overlap", ["none", "backward", "userbuffers"])
+def test_tensor_parallel_volumes(ranks: int, overlap: str) -> None:
+    """4 all-reduces of 2Th bytes in a block and its gradient; with sequence parallelism 4 all-gathers, 4 reduce-scatters, 2 again."""
+    tokens = 2 * SEQUENCE
+    unit = (ranks - 1) / ranks * 2 * tokens * DENSE.hidden
+    for sequence, times in ((False, 8), (True, 10)):
+        block = Block(DENSE, Parallelism(tensor=ranks, sequence=sequence), Work(2, SEQUENCE, tp_overlap=overlap))
+        steps = block.forward("dense") + block.backward("dense")
+        assert sent(steps, "tp", ranks) == pytest.approx(times * unit, rel=1e-3)
+        again = block.recompute("dense", "full")
+        assert sent(again, "tp", ranks) == pytest.approx(4 * unit, rel=1e-3)
+
+
+def test_expert_parallel_volumes() -> None:
+    """4 all-reduces of 2Th bytes in a block and its gradient; with sequence parallelism 6 all-gathers and 4 reduce-scatters."""
+    model = MODELS["experts"]
+    parallel = Parallelism(expert=4, data=4)
+    size = 2 * SEQUENCE * model.top_k * model.hidden
+
+    def exchanged(axis: str, **more: Any) -> list[int]:
+        block = Block(model, parallel, Work(1, SEQUENCE, **more))
+        steps = block.forward("moe") + block.backward("moe")
+        return [step.bytes for step in steps if isinstance(step, Exchange) and step.axis == axis]
+
+    assert exchanged("ep") == [size] * 4
+    assert exchanged("ep", capacity_factor=1.5) == [size * 3 // 2] * 4
+    assert exchanged("ep", expert_skew=2.0) == [size * 2] * 4
+    assert exchanged("ep_nodes", node_copies=1) == [size // 2] * 4
+    assert exchanged("ep_node", node_copies=1) == [size] * 4
+
+
+def test_context_parallel_volumes() -> None:
+    """Ring: keys and values of c - 1 others forward, these again and their gradients backward. Ulysses: heads four times."""
+    c, tokens = 4, SEQUENCE // 4
+    steps = {
+        ulysses: (block.forward("dense"), block.backward("dense"))
+        for ulysses in (False, True)
+        for block in [Block(DENSE, Parallelism(context=c), Work(1, SEQUENCE, ulysses=ulysses))]
+    }
+    keys = 2 * 2 * tokens * DENSE.hidden
+    assert [sent(each, "cp", c) for each in steps[False]] == [(c - 1) * keys, 2 * (c - 1) * keys]
+    assert [sent(each, "cp", c) for each in steps[True]] == [(c - 1) / c * 2 * tokens * 4 * DENSE.hidden] * 2
+
+
+# -- Whole runs: what NPU 0 sends ---------------------------------------------------------------------------------------
+
+RINGS: dict[str, Any] = {
+    "system": {"plugin": "astra2", "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct"}
+}
+NORM = 100
+"""Bytes of the gradient norm, at most."""
+
+
+def payload(ranks: int, model: dict[str, Any] = MODEL, **options: Any) -> int:
+    return int(run(platform(ranks), RINGS, model=model, **options).network["payload_bytes"])
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_data_parallel_volumes(ranks: int, overlap: bool) -> None:
+    """Gradients of 4 bytes are reduced; sharded states scatter these and gather weights of 2; sharded weights for each micro-batch."""
+    model = Model(**MODEL)
+    parameters = counts.parameters(model).total
+    layers = model.layers * counts.layer_parameters(model, "dense").total
+    ring = (ranks - 1) / ranks
+    shared: dict[str, Any] = {"global_batch": 2 * ranks, "overlap": {"dp": overlap}}
+    assert payload(ranks, **shared) == pytest.approx(2 * ring * 4 * parameters, abs=NORM, rel=1e-3)
+    assert payload(ranks, gradients="same", **shared) == pytest.approx(2 * ring * 2 * parameters, abs=NORM, rel=1e-3)
+    sharded = payload(ranks, zero=3, **shared)
+    kept = layers // model.layers
+    rest = parameters - layers
+    gathers = 2 * (2 * layers + 2 * (layers - kept))  # in two micro-batches; the last layer is still there when gradients begin
+    reduced = 2 * 4 * layers + 4 * rest
+    assert sharded == pytest.approx(ring * (gathers + reduced), abs=NORM, rel=1e-3)
+    for zero in (1, 2):
+        weights = layers if overlap else parameters
+        assert payload(ranks, zero=zero, **shared) >= ring * (4 * parameters + 2 * weights) * 0.999
+
+
+def test_pipeline_volumes() -> None:
+    """The first stage sends the activations of each micro-batch, to each of its next chunks."""
+    size = 2 * MODEL["sequence"] * MODEL["hidden"]
+    alone = payload(2, pipeline_parallel=2, global_batch=6, data_parallel=1)
+    assert alone == 6 * size
+    interleaved = payload(2, pipeline_parallel=2, virtual_stages=2, global_batch=6, data_parallel=1)
+    assert interleaved == 6 * size * 3  # two chunks forward, and one gradient
+
+
+def test_experts_exchange_tokens_and_reduce_gradients_over_their_replicas() -> None:
+    model = Model(**EXPERTS)
+    own = counts.layer_parameters(model, "moe")
+    ranks, expert = 4, 2
+    tokens = 2 * MODEL["sequence"] * model.hidden * model.top_k
+    exchanges = 4 * model.layers * tokens * (expert - 1) // expert
+    experts = 4 * model.layers * own.experts // expert
+    others = 4 * (counts.parameters(model).total - model.layers * own.experts)
+    expected = exchanges + 2 * (1 / 2) * experts + 2 * (3 / 4) * others
+    assert payload(ranks, EXPERTS, global_batch=ranks, expert_parallel=expert) == pytest.approx(expected, abs=NORM, rel=1e-3)
