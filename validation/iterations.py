@@ -66,6 +66,10 @@ def lines(path: Path = FILE) -> list[Line]:
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
 
 
+CONTENTION = 0.5
+"""Share of the shorter of compute and exchange by which compute slows where they run beside each other, the same in all stacks."""
+
+
 # -- Rules: what follows from a stack --------------------------------------------------------------------------------------
 
 
@@ -83,20 +87,20 @@ def _llm_foundry(line: Line) -> Table:
         "zero": {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2}[line["parallel"]["fsdp"]],
         "recompute": "full_early_stop" if line["recompute"] == "full" else "none",
         "gradients": "same" if line["mp_mode"] == "PURE" else "fp32",
-        "overlap": {"dp": True, "contention": 0.5},
+        "overlap": {"dp": True, "contention": CONTENTION},
     }
 
 
 def _fms(line: Line) -> Table:
     shards = {"shard_group": 8} if line["parallel"]["fsdp"] == "HSDP" else {}
     recompute = "full_early_stop" if line["recompute"] == "selective" else "none"
-    return {"precision": "bf16", "zero": 3, **shards, "recompute": recompute, "overlap": {"dp": True, "contention": 0.5}}
+    return {"precision": "bf16", "zero": 3, **shards, "recompute": recompute, "overlap": {"dp": True, "contention": CONTENTION}}
 
 
 def _internevo(line: Line) -> Table:
     group = line["parallel"]["zero1_group"]
     shards = {} if group == -1 or group == line["parallel"]["dp"] else {"shard_group": group}
-    return {"precision": "bf16", "zero": 1, **shards, "gradients": "same", "recompute": line["recompute"], "overlap": {"dp": True}}
+    return {"precision": "bf16", "zero": 1, **shards, "gradients": "same", "recompute": line["recompute"], "overlap": {"dp": True, "contention": CONTENTION}}
 
 
 def _bloom(line: Line) -> Table:
@@ -118,7 +122,7 @@ def _megatron_core(line: Line) -> Table:
         "precision": "mxfp8" if "mx" in precision and "cs" not in precision else "fp8" if "fp8" in precision else "bf16",
         "zero": 3 if line["parallel"].get("fsdp") else 1,
         "gradients": "same",
-        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1, "ep": _hides_experts(line)},
+        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1, "ep": _hides_experts(line), "contention": CONTENTION},
     }
 
 

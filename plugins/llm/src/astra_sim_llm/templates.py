@@ -170,19 +170,27 @@ class Compiler:
         return max(now, end)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
-        """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by."""
+        """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
+
+        Exchanges run one after another: a kernel, or a part of it, is beside one of them.
+        """
         times = [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps]
         if not self._contention:
             return times
-        slower = list(times)
+        alone = list(times)
+        slower: list[float] = [0.0] * len(steps)
         for place, step in enumerate(steps):
             if isinstance(step, Exchange) and step.beside and GROUPS[step.axis] in ("dp", "ep"):
                 kernels = [other for other in range(place + 1, len(steps)) if isinstance(steps[other], Run)]
-                kernels = kernels if step.beside == FREE else kernels[: step.beside]
-                if kernels:
-                    together = min(sum(times[other] for other in kernels), self._exchange_ps(step))
-                    slower[kernels[-1]] += round(self._contention * together)
-        return slower
+                left = self._exchange_ps(step)
+                for other in kernels if step.beside == FREE else kernels[: step.beside]:
+                    together = min(alone[other], left)
+                    alone[other] -= together
+                    left -= together
+                    slower[other] += self._contention * together
+                    if not left:
+                        break
+        return [time + round(more) for time, more in zip(times, slower, strict=True)]
 
     def _joined(self, rows: _Rows, current: Sequence[int]) -> int:
         """One row that ends when all have; the first row of nothing."""
