@@ -200,7 +200,7 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
         "virtual_stages": parallel.virtual_stages if setup.schedule == "interleaved" else 1,
         "schedule": setup.schedule,
         "data_parallel": "fill",
-        "expert_tensor_parallel": parallel.expert_tensor,
+        **({"expert_tensor_parallel": parallel.expert_tensor} if setup.model.experts else {}),
         "zero": parallel.zero,
         "recompute": setup.recompute,
         "stages": [counts[number] for number in sorted(counts)],

@@ -8,6 +8,7 @@ from astra_sim.platform import Dimension
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
 
+from astra_sim_systems import names
 from astra_sim_systems.names import default_algorithm
 
 
@@ -48,7 +49,7 @@ def algorithm_across(kind: Collective, chosen: str | tuple[str, ...], own: list[
     """
     if (chosen if isinstance(chosen, str) else chosen[0]) != "auto":
         return own[0]
-    return context.algorithm("direct" if kind is Collective.ALL_TO_ALL else "ring", kind.value)
+    return context.algorithm(names.algorithm_across(kind), kind.value)
 
 
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:

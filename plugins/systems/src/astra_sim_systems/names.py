@@ -57,6 +57,11 @@ def default_algorithm(kind: Collective, dimension: Dimension) -> str:
     return "ring"
 
 
+def algorithm_across(kind: Collective) -> str:
+    """What `auto` stands for in a dimension of a workload that reaches over several of the platform: one for any number of ranks."""
+    return "direct" if kind is Collective.ALL_TO_ALL else "ring"
+
+
 DEFAULT_IN_GROUPS = "ring"
 """What `auto` stands for in a communicator group that does not lie along a dimension."""
 
