@@ -11,7 +11,7 @@ from support import ROOT
 from validation import page, profiles, results, unit
 from validation.iterations import CORE8, FIT, HELD_OUT, STACKS, assign_halves, configuration, experiment, lines
 from validation.runs import Runs
-from validation.stack_fits import fit
+from validation.stack_fits import fit, points
 
 RECORDED = results.read()
 LINES = lines()
@@ -128,8 +128,8 @@ def test_a_fit_finds_a_profile_that_is_better_than_none() -> None:
     own = [line for line in LINES if line["stack"] == "llm-foundry-h100" and line["half"] == FIT][:6]
     with Runs(workers=1) as runs:
         found = fit(runs, own, STACKS["llm-foundry-h100"].numbers)
-        before = results.summary(results.points(runs, own))["mean"]
-        after = results.summary(results.points(runs, own, found))["mean"]
+        before = results.summary(points(runs, own))["mean"]
+        after = results.summary(points(runs, own, found))["mean"]
     assert before > 0.2
     assert after < 0.05
 

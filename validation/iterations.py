@@ -199,10 +199,10 @@ STACKS = {
 class Experiment:
     """What is simulated for a line: components without the profile."""
 
-    platform: Mapping[str, Any] = attrs.field(converter=dict)
-    network: Mapping[str, Any] = attrs.field(converter=dict)
-    device: str = attrs.field()
-    workload: Mapping[str, Any] = attrs.field(converter=dict)
+    platform: Table
+    network: Table
+    device: str
+    workload: Table
 
     @functools.cached_property
     def key(self) -> str:
@@ -215,7 +215,7 @@ def experiment(line: Line) -> Experiment:
     stack, machine = STACKS[line["stack"]], MACHINES[line["gpu"]]
     parallel, batch, gpus = line["parallel"], line["batch"], line["gpus"]
     node = min(gpus, machine.node)
-    platform = {"plugin": machine.preset, "nodes": -(-gpus // node), "gpus": node}
+    platform: Table = {"plugin": machine.preset, "nodes": -(-gpus // node), "gpus": node}
     if stack.nic_gb_s is not None:
         platform["nic_gb_s"] = stack.nic_gb_s
     workload: Table = {
@@ -236,7 +236,7 @@ def experiment(line: Line) -> Experiment:
         workload["sequence_parallel"] = bool(parallel["sp"])
     elif stack.name in ("internevo", "bloom"):
         workload["sequence_parallel"] = False
-    network = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
+    network: Table = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
     return Experiment(platform, network, machine.device, {**workload, **stack.rule(line)})
 
 

@@ -21,7 +21,7 @@ _NUMBERS = ("gemm_share", "elementwise_share", "attention_rate", "collective_sha
 _PEERS = """\
 | tool | method | claimed error | against |
 |---|---|---|---|
-| Calculon (SC'23) | closed form, efficiency curves of operations | 3.65 % mean, 8.87 % max (not a claim: its published run was repeated, commit caa4b11f8fe1) | the eight |
+| Calculon (SC'23) | closed form, efficiency curves | 3.65 % mean, 8.87 % max (no claim: its run was repeated, caa4b11f8fe1) | the eight |
 | SimAI (NSDI'25) | profiled kernels, NCCL flow model | 1.9 % mean | own clusters, to 1024 A100 and H100; data not public |
 | vTrain (MICRO'24) | profiled traces of a layer | 8.4 % in a node, 14.7 % over nodes | own A100 runs |
 | Echo (2024) | traces, model of slowdown by overlap | about 8 % | Megatron, 96 A100 |
@@ -195,6 +195,7 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
 
 
 def _others(results: Results) -> Iterator[str]:
+    rows: list[tuple[str, ...]]
     yield "## Transfer"
     yield ""
     yield "The profile of one stack on all lines of another. Published without a threshold: the better guide to a stack that nobody fitted."
