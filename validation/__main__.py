@@ -13,7 +13,9 @@ from validation.runs import Runs
 def main() -> int:
     """Run all parts, or with --short those that take seconds. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="dev.py validate", description=(__doc__ or "").strip())
-    parser.add_argument("--short", action="store_true", help="closed forms, the eight, and all held-out lines with the recorded profiles: say what differs")
+    parser.add_argument(
+        "--short", action="store_true", help="closed forms, the eight, and all held-out lines with the recorded profiles: say what differs"
+    )
     arguments = parser.parse_args()
     began = time.perf_counter()
     with Runs() as runs:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from astra_sim_compute_gpu.stack import Stack
 
 FILE = Path(__file__).parent / "data" / "iterations.jsonl"
 FIT, HELD_OUT, NONE = "fit", "held_out", "none"
@@ -50,7 +49,8 @@ MACHINES = {
 class StackOf:
     """A stack: its name and title, the rule that makes workloads of its lines, and the numbers of its profile that a fit may change.
 
-    `in_scaling`: published as ratios alone. Without numbers nothing is fitted. `goal` is the threshold of its held-out lines.
+    Without numbers nothing is fitted. `goal` is the threshold of its held-out lines, `nic_gb_s` what its GPUs have between nodes if that
+    is not as in the preset.
     """
 
     name: str
@@ -100,7 +100,14 @@ def _fms(line: Line) -> Table:
 def _internevo(line: Line) -> Table:
     group = line["parallel"]["zero1_group"]
     shards = {} if group == -1 or group == line["parallel"]["dp"] else {"shard_group": group}
-    return {"precision": "bf16", "zero": 1, **shards, "gradients": "same", "recompute": line["recompute"], "overlap": {"dp": True, "contention": CONTENTION}}
+    return {
+        "precision": "bf16",
+        "zero": 1,
+        **shards,
+        "gradients": "same",
+        "recompute": line["recompute"],
+        "overlap": {"dp": True, "contention": CONTENTION},
+    }
 
 
 def _bloom(line: Line) -> Table:
@@ -122,7 +129,13 @@ def _megatron_core(line: Line) -> Table:
         "precision": "mxfp8" if "mx" in precision and "cs" not in precision else "fp8" if "fp8" in precision else "bf16",
         "zero": 3 if line["parallel"].get("fsdp") else 1,
         "gradients": "same",
-        "overlap": {"tp": "userbuffers" if several else "none", "dp": True, "p2p": _virtual_stages(line) > 1, "ep": _hides_experts(line), "contention": CONTENTION},
+        "overlap": {
+            "tp": "userbuffers" if several else "none",
+            "dp": True,
+            "p2p": _virtual_stages(line) > 1,
+            "ep": _hides_experts(line),
+            "contention": CONTENTION,
+        },
     }
 
 
@@ -186,10 +199,10 @@ STACKS = {
 class Experiment:
     """What is simulated for a line: components without the profile."""
 
-    platform: Mapping[str, Any] = attrs.field(converter=dict)
-    network: Mapping[str, Any] = attrs.field(converter=dict)
-    device: str = attrs.field()
-    workload: Mapping[str, Any] = attrs.field(converter=dict)
+    platform: Table
+    network: Table
+    device: str
+    workload: Table
 
     @functools.cached_property
     def key(self) -> str:
@@ -202,7 +215,7 @@ def experiment(line: Line) -> Experiment:
     stack, machine = STACKS[line["stack"]], MACHINES[line["gpu"]]
     parallel, batch, gpus = line["parallel"], line["batch"], line["gpus"]
     node = min(gpus, machine.node)
-    platform = {"plugin": machine.preset, "nodes": -(-gpus // node), "gpus": node}
+    platform: Table = {"plugin": machine.preset, "nodes": -(-gpus // node), "gpus": node}
     if stack.nic_gb_s is not None:
         platform["nic_gb_s"] = stack.nic_gb_s
     workload: Table = {
@@ -223,7 +236,7 @@ def experiment(line: Line) -> Experiment:
         workload["sequence_parallel"] = bool(parallel["sp"])
     elif stack.name in ("internevo", "bloom"):
         workload["sequence_parallel"] = False
-    network = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
+    network: Table = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
     return Experiment(platform, network, machine.device, {**workload, **stack.rule(line)})
 
 
@@ -271,7 +284,7 @@ def configuration(line: Line) -> str:
     """What decides the half of a line (PROCEDURE.md)."""
     model, parallel = line["model"], line["parallel"]
     groups = [parallel.get(name) or 1 for name in ("tp", "pp", "cp", "ep")]
-    sharding = [parallel.get(name) for name in ("fsdp", "zero1_group")]
+    sharding = [parallel.get(name) or None for name in ("fsdp", "zero1_group")]
     own = [model["layers"], model["hidden"], model["heads"], model["seq"]]
     return json.dumps([line["stack"], own, line["gpu"], line["gpus"], groups, sharding, line.get("recompute")])
 
@@ -284,11 +297,6 @@ def assign_halves(found: Sequence[Line]) -> list[Line]:
         for place, text in enumerate(sorted(new, key=lambda text: hashlib.sha256(text.encode()).hexdigest())):
             halves[text] = (FIT, HELD_OUT)[place % 2] if stack.numbers else NONE
     return [{**line, "half": halves[configuration(line)]} for line in found]
-
-
-def profile(values: Mapping[str, float]) -> Stack:
-    """A stack profile of numbers; those that are not given are 1."""
-    return Stack(**values)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ _NUMBERS = ("gemm_share", "elementwise_share", "attention_rate", "collective_sha
 _PEERS = """\
 | tool | method | claimed error | against |
 |---|---|---|---|
-| Calculon (SC'23) | closed form, efficiency curves of operations | 3.65 % mean, 8.87 % max (not a claim: its published run was repeated, commit caa4b11f8fe1) | the eight |
+| Calculon (SC'23) | closed form, efficiency curves | 3.65 % mean, 8.87 % max (no claim: its run was repeated, caa4b11f8fe1) | the eight |
 | SimAI (NSDI'25) | profiled kernels, NCCL flow model | 1.9 % mean | own clusters, to 1024 A100 and H100; data not public |
 | vTrain (MICRO'24) | profiled traces of a layer | 8.4 % in a node, 14.7 % over nodes | own A100 runs |
 | Echo (2024) | traces, model of slowdown by overlap | about 8 % | Megatron, 96 A100 |
@@ -109,7 +109,7 @@ def _begin(results: Results) -> Iterator[str]:
     yield ""
     yield "How far simulated iterations of large language models are from measured ones. `python3 dev.py validate` runs all parts, fits"
     yield "the profiles, and writes this page, its plots, `validation/results.json`, and the stacks of the compute model `gpu`;"
-    yield "`python3 dev.py validate --short` runs all parts with the recorded profiles, and says what differs. It does so in the tests, too."
+    yield "`python3 dev.py validate --short` runs closed forms, the eight and held-out lines with the recorded profiles. So do the tests."
     yield "`validation/PROCEDURE.md` was written down first: what is fitted on what, how halves are split, what is never in a fit."
     yield "All that is read lies in `validation/data/`, with a source in every line."
     yield ""
@@ -185,14 +185,17 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield "  their kernels, and spoil the fits of 25.11 and 26.02. From 26.06 on, grouped products are fused with activations and casts;"
     yield "  the profile's elementwise_share of 2 stands for that."
     yield "* DeepSpeed reduces gradients of bf16 with an all-reduce in fp32 also with ZeRO-1; the workload has a reduce-scatter."
+    yield "* Stacks with one or two held-out configurations (bridge-h100, bridge-gb200) say little about a third."
     yield "* FSDP of Megatron-Bridge on GB200 and GB300 offloads activations to the host; that is not modelled."
     yield "* InternEvo broadcasts parameters of ZeRO-1 rank by rank, which takes longer than an all-gather over many nodes."
-    yield "* MaxText on TPU v5e, 256 to 8192 chips: measured lines state neither dimensions nor batches, and no preset has v5e. Not compared."
-    yield "* MegaScale's baseline is not in the data: its lines could not be traced to a public table."
+    yield "* MaxText on TPU v5e, 256 to 8192 chips, is not compared: measured lines state neither dimensions nor batches."
+    yield "* MegaScale's baseline is not in the data: no public table has its lines. L40S, TPUs and NVFP4 are left out, too."
+    yield "* Few stages of MLPerf's largest run: reductions of one bucket slow kernels of the same pass alone, not of the next one."
     yield ""
 
 
 def _others(results: Results) -> Iterator[str]:
+    rows: list[tuple[str, ...]]
     yield "## Transfer"
     yield ""
     yield "The profile of one stack on all lines of another. Published without a threshold: the better guide to a stack that nobody fitted."
@@ -233,12 +236,20 @@ def _others(results: Results) -> Iterator[str]:
     ]
     yield from _table(("closed forms", "values", "hold", "greatest difference"), rows)
     yield "FLOPs hold within 0.5 % and the rounding of the row. Those that do not state a rate and a speed that contradict each other by"
-    yield "more: " + ", ".join(f"{own['name']} ({_percent(own['error'], True)})" for each in results["unit"] for own in each["do_not_hold"]) + "."
+    yield (
+        "more: "
+        + ", ".join(f"{own['name']} ({_percent(own['error'], True)})" for each in results["unit"] for own in each["do_not_hold"])
+        + "."
+    )
     yield ""
     rows = [(each["table"], *(_rows(each[part]) for part in ("fitted", "held_out", "held_out_large"))) for each in results["kernels"]]
     yield from _table(("kernels (compute.md)", "fitted (rows)", "held out", "held out, above 10^11 operations"), rows)
     rows = [
-        (f"{each['device']}, {each['collective']}", str(each["ranks"]), *(_rows(each[part]) for part in ("fitted", "held_out", "held_out_large")))
+        (
+            f"{each['device']}, {each['collective']}",
+            str(each["ranks"]),
+            *(_rows(each[part]) for part in ("fitted", "held_out", "held_out_large")),
+        )
         for each in results["collectives"]
         if each["ranks"] == 8
     ]

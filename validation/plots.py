@@ -27,10 +27,10 @@ def scatter(title: str, series: Mapping[str, Sequence[Mark]]) -> str:
     times = [time for marks in series.values() for mark in marks for time in (mark.measured, mark.simulated)]
     axes = _Axes(min(times) / _MARGIN, max(times) * _MARGIN)
     width, height = _LEFT + _SIDE + _LEGEND, _TOP + _SIDE + 50
+    size = f'width="{width:.0f}" height="{height:.0f}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-        ' font-family="sans-serif" font-size="12">',
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
+        f'<rect {size} fill="white"/>',
         f'<text x="{_LEFT}" y="24" font-size="15">{escape(title)}</text>',
         *axes.frame(),
     ]

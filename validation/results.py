@@ -113,9 +113,8 @@ def _kernels(row: kernels.Row) -> Results:
 
 def _collectives(each: collectives.Comparison) -> Results:
     parts = {"fitted": each.fitted, "held_out": each.held_out, "held_out_large": each.held_out_large}
-    return {
-        "device": each.device, "collective": each.operation.value, "ranks": each.ranks, **{name: _mean(part) for name, part in parts.items()}
-    }  # fmt: skip
+    named = {"device": each.device, "collective": each.operation.value, "ranks": each.ranks}
+    return {**named, **{name: _mean(part) for name, part in parts.items()}}
 
 
 def _mean(error: Any) -> Results | None:
@@ -236,5 +235,3 @@ def differences(recorded: Any, found: Any, where: str = "", tolerance: float = 0
         same = abs(recorded - found) <= tolerance * max(1.0, abs(recorded))
         return [] if same else [f"{where.lstrip('.')}: {recorded} is recorded, and {found} is found"]
     return [] if recorded == found else [f"{where.lstrip('.')}: {recorded!r} is recorded, and {found!r} is found"]
-
-

@@ -67,7 +67,9 @@ class _Search:
 
     def _linearised(self, point: list[float]) -> tuple[list[float], list[list[float]]]:
         """The times at a point, and their slopes by the reciprocal of each number."""
-        steps = [[value + _STEP * (axis == own) * (-1 if value > 0 else 1) for own, value in enumerate(point)] for axis in range(len(point))]
+        steps = [
+            [value + _STEP * (axis == own) * (-1 if value > 0 else 1) for own, value in enumerate(point)] for axis in range(len(point))
+        ]
         base, *moved = self._times([point, *steps])
         slopes = []
         for axis, times in enumerate(moved):
