@@ -67,7 +67,7 @@ def test_an_algorithm_of_the_whole_platform_needs_the_first_dimension(tmp_path: 
     changed = {**case, "nodes": nodes, "system": {**case["system"], **{key: ["oneRing"] for key in keys}}}
     assert simulate(changed, tmp_path).finish_ns > 0
     nodes[0]["involved_dim"] = [False, True]
-    with pytest.raises(astra_sim.InputError, match=r"one_ring runs over the whole platform, and only dimensions \[1\] are involved, not dimension 0"):
+    with pytest.raises(astra_sim.InputError, match=r"one_ring runs over the whole platform, and only dimensions \[1\] are"):
         simulate(changed, tmp_path)
 
 

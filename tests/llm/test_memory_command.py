@@ -96,10 +96,14 @@ def test_the_search_keeps_the_capacity(small: str) -> None:
 
 def test_an_experiment_is_among_what_its_search_finds() -> None:
     """Also where the ends of the model take a chunk each: 126 layers on 128 chunks."""
-    best = table(LLAMA3, "--search", "--limit", "1")["combinations"][0]
+    found = table(LLAMA3, "--search", "--limit", "100")["combinations"]
     result = astra_sim.simulate(LLAMA3)
-    assert (best["pipeline_parallel"], best["zero"], best["recompute"]) == (16, 2, "none")
-    assert (best["iteration_s"], best["memory_bytes"]) == (pytest.approx(result.iteration_s, rel=1e-6), result.memory_bytes)
+    own = next(
+        each
+        for each in found
+        if (each["tensor_parallel"], each["pipeline_parallel"], each["zero"], each["recompute"]) == (8, 16, 2, "none")
+    )
+    assert (own["iteration_s"], own["memory_bytes"]) == (pytest.approx(result.iteration_s, rel=1e-6), result.memory_bytes)
 
 
 def test_another_workload_is_an_error(small: str) -> None:
