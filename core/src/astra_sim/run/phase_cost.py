@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, Task
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, History, Job, Link, MakeEngine, PhaseStep, Task
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -104,18 +104,36 @@ class PhaseTimer:
                 duration = arrived + endpoint + memory
         return PhaseCost(duration, tuple(duration - time for time in history), delay_sum, received)
 
+    def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> list[Link]:
+        """The critical path of a phase whose cost is known; as long as its duration."""
+        ranks = 1 if self._symmetry.is_symmetric(schedule, dimension) else dimension.size
+        engine = self._engine(dimension, ranks, self._endpoint_ps if endpoint_ps is None else endpoint_ps)
+        engine.keep_causes()
+        _run_phase(engine, schedule, dimension, ranks)
+        return engine.critical_path()
+
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
-        group = dimension.group(0)
-        npus = group[:ranks]
-        engine = self._make_engine(npus[-1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
-        groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
-        phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
-        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
-        engine.run()
+        engine = self._engine(dimension, ranks, endpoint_ps)
+        phase = _run_phase(engine, schedule, dimension, ranks)
         stuck = engine.stuck()
         if stuck:
             waiting = [line for state in stuck for line in rank_in_words(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
         return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)
+
+    def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
+        """An engine for the first `ranks` ranks of the group of NPU 0."""
+        last = dimension.group(0)[ranks - 1]
+        return self._make_engine(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+
+
+def _run_phase(engine: Engine, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> int:
+    """Run a phase of the first `ranks` ranks of the group of NPU 0; returns its number."""
+    group = dimension.group(0)
+    groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
+    phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
+    engine.add_program([Task(COLLECTIVE, 0)], group[:ranks], lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
+    engine.run()
+    return phase
