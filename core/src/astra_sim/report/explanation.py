@@ -153,16 +153,14 @@ def explain(
 
 
 def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> list[PathRow]:
-    sums: dict[tuple[Any, ...], int] = defaultdict(int)
-    words: dict[int, tuple[str, str, str, str]] = {}
-    kept: list[Place] = []  # so that the numbers of places stay theirs
+    """The parts that differ in place alone as one row, the largest first."""
+    of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
     for part in parts:
-        number = id(part.place)
-        if number not in words:
-            words[number] = _words(part.place, graph, groups)
-            kept.append(part.place)
-        layer, training_pass, collective, group = words[number]
-        sums[part.kind.value, layer, training_pass, collective, part.dimension, group] += part.ps
+        of_place[part.kind, part.place, part.dimension] += part.ps
+    sums: dict[tuple[Any, ...], int] = defaultdict(int)
+    for (kind, place, dimension), ps in of_place.items():
+        layer, training_pass, collective, group = _words(place, graph, groups)
+        sums[kind.value, layer, training_pass, collective, dimension, group] += ps
     return [PathRow(*key, ps) for key, ps in sorted(sums.items(), key=lambda item: -item[1]) if ps]
 
 
@@ -221,7 +219,7 @@ def sensitivity(
 
 
 def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[Sensitivity]:
-    """What the path tells: where messages never wait for each other everything but what the network prices or a bus carries."""
+    """What the path tells: where messages never wait for each other everything but what follows from the links where the network prices collectives."""
     plain: Method = "path" if path.exact else "estimate"
     spent: dict[PartKind, int] = defaultdict(int)
     layers: dict[str, int] = defaultdict(int)
@@ -240,8 +238,7 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
     ]
     if path.exact:
         made.append(sensitivity("compute speed", -spent[PartKind.COMPUTE], finish_ps, "path"))
-        if components.system.bus is None:
-            made.append(sensitivity("endpoint delay", spent[PartKind.ENDPOINT], finish_ps, "path"))
+        made.append(sensitivity("endpoint delay", spent[PartKind.ENDPOINT], finish_ps, "path"))
     if path.exact and not spent[PartKind.COLLECTIVE]:
         method: Method = "unrounded path" if path.rounded else "path"
         for number in range(len(latency)):

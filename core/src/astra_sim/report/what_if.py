@@ -47,7 +47,6 @@ class WhatIf:
         ways: list[tuple[str, int | None, _Varied]] = []
         if not path.exact:
             ways.append(("compute speed", None, lambda factor: self._with_compute(components, 1 / factor)))
-        if not path.exact or components.system.bus is not None:
             ways.append(("endpoint delay", None, lambda factor: self._with_endpoint(components, factor)))
         if not path.exact or collectives:
             for number in range(len(components.platform.dimensions)):

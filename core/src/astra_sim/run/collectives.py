@@ -7,6 +7,7 @@ in which NPUs issue collectives is known in the run alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
@@ -111,8 +112,8 @@ class CollectiveLowering:
         self.traffic.append(traffic)
         return steps
 
-    def phase_links(self, plan: PhasePlan) -> list[Link]:
-        """The critical path of a phase that was timed beforehand."""
+    def phase_links(self, plan: PhasePlan) -> Counter[Link]:
+        """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""
         assert self._timer is not None
         assert isinstance(plan.logical, LogicalDimension)
         return self._timer.links(plan.schedule, plan.logical, plan.endpoint_ps)

@@ -26,7 +26,7 @@ class PartKind(enum.StrEnum):
     """What takes the time of a part of the path.
 
     `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a message
-    waits for others in the network. `NETWORK`: a message, where it is not known what it takes on an empty network. `COLLECTIVE`: one
+    waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what it takes on an empty network. `COLLECTIVE`: one
     that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message. `START`: the network begins before the workload.
     """
 
@@ -82,7 +82,11 @@ class Part(NamedTuple):
 
 @attrs.frozen(eq=False)
 class CriticalPath:
-    """The parts of a path. `exact`: all messages on it say how they follow from bandwidths and latencies; `rounded`: to other times."""
+    """The parts of a path.
+
+    `exact`: a small change makes each as much longer as it says, for messages tell how they follow from bandwidths and latencies, and
+    nothing has waited for what the path does not lead through. `rounded`: but for whole nanoseconds of messages.
+    """
 
     parts: Sequence[Part]
     exact: bool
@@ -177,7 +181,7 @@ def make_path(
             if piece.ps or piece.latency_ps or piece.bandwidth_ps:
                 parts.append(Part(piece.kind, begin, piece.ps, link.npu, place, *piece[2:]))
                 begin += piece.ps
-    return CriticalPath(parts, messages.exact, messages.rounded)
+    return CriticalPath(parts, messages.exact and not made.waited, messages.rounded)
 
 
 class _Parts:
@@ -193,6 +197,8 @@ class _Parts:
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
         self._places: dict[tuple[int, int, int], Place] = {}
         self._timed: dict[int, list[_Piece]] = {}
+        self.waited = False
+        """Whether something on the path waited for what the path does not lead through."""
 
     def placed(self, links: Sequence[Link]) -> Iterator[tuple[Link, Place, PlannedPhase | None]]:
         """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
@@ -219,11 +225,12 @@ class _Parts:
             case LinkKind.TOKEN:
                 return self._token(ps, phase)
             case LinkKind.BUS:
+                self.waited = True  # when a bus is free depends on more than its event before
                 return [_Piece(PartKind.BUS, ps, _dimension_of(phase))]
             case LinkKind.TASK:
-                return [_Piece(_kind_of(place.operation), ps)]
+                return self._task(ps, place.operation)
             case LinkKind.STEP if ps and phase is not None:
-                return self._timed_pieces(link.step, phase)
+                return self._timed_pieces(phase)
         return [_Piece(PartKind.IDLE, ps)]
 
     def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> Place:
@@ -233,6 +240,14 @@ class _Parts:
             of_chunk = (phase.chunk, phase.phase, phase.plan.logical) if phase is not None else ()
             self._places[key] = Place(program, task, operation, *of_chunk)
         return self._places[key]
+
+    def _task(self, ps: int, operation: Operation | None) -> list[_Piece]:
+        """What an operation spends its own time on; an access of remote memory may wait for its port first."""
+        waiting = 0
+        if isinstance(operation, MemoryAccess) and operation.remote:
+            waiting = ps - self._inputs.memory.checked_ps(operation.bytes, operation.write, operation.remote)
+            self.waited |= waiting > 0
+        return [_Piece(PartKind.QUEUEING, waiting), _Piece(_kind_of(operation), ps - waiting)]
 
     def _token(self, ps: int, phase: PlannedPhase | None) -> list[_Piece]:
         """What an endpoint spends on a token: its delay, then adding up what it has received."""
@@ -244,23 +259,24 @@ class _Parts:
         endpoint = 0 if system.bus is not None else min(ps, delay)
         return [_Piece(PartKind.ENDPOINT, endpoint, dimension), _Piece(PartKind.REDUCTION, ps - endpoint, dimension)]
 
-    def _timed_pieces(self, step: int, phase: PlannedPhase) -> list[_Piece]:
+    def _timed_pieces(self, phase: PlannedPhase) -> list[_Piece]:
         """What a phase that was timed before the run spends its time on: its own critical path, where it runs by itself."""
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
             found: dict[tuple[PartKind, int | None], _Piece] = {}
-            for link in self._collectives.phase_links(plan):
-                for piece in self.pieces(link._replace(step=step), NOWHERE, phase):
+            for link, times in self._collectives.phase_links(plan).items():
+                for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
-                    found[key] = _sum(found[key], piece) if key in found else piece
+                    found[key] = _sum(found.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
             self._timed[id(cost)] = list(found.values())
         return self._timed[id(cost)]
 
 
-def _sum(one: _Piece, other: _Piece) -> _Piece:
-    latency, bandwidth = one.latency_ps + other.latency_ps, one.bandwidth_ps + other.bandwidth_ps
-    return _Piece(one.kind, one.ps + other.ps, one.dimension, latency, bandwidth)
+def _sum(one: _Piece, other: _Piece, times: int) -> _Piece:
+    """A piece with so many of another added."""
+    latency, bandwidth = one.latency_ps + times * other.latency_ps, one.bandwidth_ps + times * other.bandwidth_ps
+    return _Piece(one.kind, one.ps + times * other.ps, one.dimension, latency, bandwidth)
 
 
 def _dimension_of(phase: PlannedPhase | None) -> int | None:
