@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 import pytest
 from astra_sim import AstraError
-from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.report.explanation import of_path
 from astra_sim.report.what_if import scaled_compute, scaled_platform
 from astra_sim.run.record import RunRecord
+from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.setup.components import Components
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,9 @@ from support.random_experiments import Experiment
 def explained(components: Components) -> RunRecord:
     """A run that has kept its critical path."""
     run = components.run
-    return simulate_graph(components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain())
+    return simulate_graph(
+        components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain()
+    )
 
 
 SEEDS = range(300)

@@ -8,7 +8,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -49,14 +49,15 @@ def simulate(
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
-    explain: bool = False,
+    explain: bool | Literal["path"] = False,
 ) -> Result:
     """Simulate one experiment.
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
-    has an `explanation`; on a network where messages wait for each other that takes several runs.
+    has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
+    only they tell.
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
     """
@@ -79,7 +80,7 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        what_if = WhatIf(made, plugins) if explain else None
+        what_if = WhatIf(made, plugins, reruns=explain != "path") if explain else None
         return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if)
 
 
@@ -115,5 +116,5 @@ def run_components(
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:
-        result.explanation = explain_run(name, components, record, what_if.sensitivities)
+        result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
     return result

@@ -19,9 +19,12 @@ from astra_sim.report.explanation_text import difference, difference_text, expla
 @click.argument("experiments", nargs=-1, type=click.Path(), metavar="[EXPERIMENT] [OTHER]")
 @component_options(multiple=False)
 @run_options
+@click.option(
+    "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
+)
 @click.option("--all", "every", is_flag=True, help="All rows of all tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], every: bool, as_json: bool, **choices: Any) -> None:
+def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: bool, every: bool, as_json: bool, **choices: Any) -> None:
     """Run an experiment and say what takes its time: its critical path, what would change it, and lower bounds.
 
     \b
@@ -37,7 +40,7 @@ def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], every: b
     with Progress(enabled=not as_json) as progress:
         for experiment in experiments or (None,):
             progress.stage(f"run of {experiment or 'the experiment'}")
-            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=True, **choices)
+            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=reruns or "path", **choices)
             assert result.explanation is not None
             made.append(result.explanation)
     click.echo(_json(made) if as_json else _text(made, every))

@@ -113,6 +113,12 @@ class Explanation:
         found = max(self.bounds, key=lambda bound: bound.ns, default=None)
         return found if found is not None and found.ns > 0 else None
 
+    @property
+    def bubble_ns(self) -> float:
+        """Compute on the path beyond that of the busiest NPU: that of others, while it waits. A pipeline fills and drains so long."""
+        compute = sum(row.ps for row in self.path if row.kind == PartKind.COMPUTE) / PS_PER_NS
+        return max(0.0, compute - sum(bound.ns for bound in self.bounds if bound.kind == "compute"))
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         path = [{**attrs.asdict(row, filter=lambda field, _: field.name != "ps"), "ns": row.ns} for row in self.path]
@@ -126,19 +132,16 @@ class Explanation:
             "totals": totals,
             "sensitivities": [attrs.asdict(each) for each in self.sensitivities],
             "bounds": [attrs.asdict(each) for each in self.bounds],
+            "bubble_ns": self.bubble_ns,
         }
 
 
-def explain(
-    name: str, components: Components, run: RunRecord, rerun: Callable[[Components, CriticalPath], Iterable[Sensitivity]] | None
-) -> Explanation:
-    """The explanation of a run that has kept its path. `rerun` finds what the path does not tell; None: leave that out."""
+def explain(name: str, components: Components, run: RunRecord, others: Iterable[Sensitivity]) -> Explanation:
+    """The explanation of a run that has kept its path, with the sensitivities that the path tells and `others`."""
     path = run.path
     assert path is not None
     rows = _rows(path.parts, components.graph, _group_names(components))
-    found = of_path(path, components, run.finish_ps)
-    if rerun is not None:
-        found += rerun(components, path)
+    found = [*of_path(path, components, run.finish_ps), *others]
     order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
     found.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
     return Explanation(
@@ -157,11 +160,11 @@ def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[in
     of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
     for part in parts:
         of_place[part.kind, part.place, part.dimension] += part.ps
-    sums: dict[tuple[Any, ...], int] = defaultdict(int)
+    rows: dict[PathRow, int] = defaultdict(int)
     for (kind, place, dimension), ps in of_place.items():
         layer, training_pass, collective, group = _words(place, graph, groups)
-        sums[kind.value, layer, training_pass, collective, dimension, group] += ps
-    return [PathRow(*key, ps) for key, ps in sorted(sums.items(), key=lambda item: -item[1]) if ps]
+        rows[PathRow(kind.value, layer, training_pass, collective, dimension, group, 0)] += ps
+    return [attrs.evolve(row, ps=ps) for row, ps in sorted(rows.items(), key=lambda item: -item[1]) if ps]
 
 
 def _words(place: Place, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str]:
@@ -184,9 +187,7 @@ def layer_name(operation: Operation, graph: ExecutionGraph) -> str:
     return graph.layers[layer] if 0 <= layer < len(graph.layers) else getattr(operation, "name", "")
 
 
-def _group_of(
-    place: Place, operation: Communicate, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]
-) -> str:
+def _group_of(place: Place, operation: Communicate, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> str:
     """The parallelism over whose ranks a collective runs; of one over several the names of all."""
     if isinstance(place.ranks, Group) or operation.group is not None:
         return groups.get(operation.group or (), "")
@@ -219,7 +220,7 @@ def sensitivity(
 
 
 def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[Sensitivity]:
-    """What the path tells: where messages never wait for each other everything but what follows from the links where the network prices collectives."""
+    """What the path tells: everything where it is exact, but for the links where the network prices collectives."""
     plain: Method = "path" if path.exact else "estimate"
     spent: dict[PartKind, int] = defaultdict(int)
     layers: dict[str, int] = defaultdict(int)
@@ -282,8 +283,7 @@ def _chain_ps(operations: Sequence[Operation]) -> int:
     for duration, end in zip(durations, after.end, strict=True):
         ready = 0
         for other in after.rows[begin:end]:
-            if ends[other] > ready:
-                ready = ends[other]
+            ready = max(ready, ends[other])
         ends.append(ready + duration)
         begin = end
     return max(ends, default=0)

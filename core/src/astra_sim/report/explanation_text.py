@@ -15,6 +15,10 @@ WIDTH = 80
 SHOWN = 10
 """Rows of a table, unless all are wanted."""
 _LONGEST_NAME = 30
+_SPACE = "\N{NO-BREAK SPACE}"
+_GAINS = 3
+_LEAST_GAIN = 0.0005
+"""Percent below which the first lines do not speak of a gain."""
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
@@ -31,7 +35,7 @@ class Unit:
 
     def __call__(self, ns: float) -> str:
         """A time with its unit."""
-        return f"{self.number(ns)} {self.name}"
+        return f"{self.number(ns)}{_SPACE}{self.name}"
 
 
 def unit_for(ns: float) -> Unit:
@@ -43,7 +47,7 @@ def explanation_text(explanation: Explanation, every: bool = False) -> str:
     """What makes up a run, as text. With `every` the tables have all rows."""
     unit = unit_for(explanation.finish_ns)
     blocks = ["\n".join(_headline(explanation, unit)), *_tables(explanation, unit, every)]
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join(block for block in blocks if block).replace(_SPACE, " ")
 
 
 # -- the first lines ---------------------------------------------------------------------------------------------------
@@ -57,16 +61,19 @@ def _headline(explanation: Explanation, unit: Unit) -> Iterator[str]:
         return
     kinds = explanation.by(lambda row: row.kind)
     shares = [f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds.items() if ps >= total / 1000]
-    yield from _filled("  ", "; ".join(shares[:6]))
+    yield from _filled("  ", "; ".join(shares[:5]))
     contributors = explanation.by(lambda row: (row.collective or row.kind, row.group, row.dimension))
     for number, (what, ps) in enumerate(list(contributors.items())[:3], 1):
-        yield f"  {number}. {_percent(ps, total):>6}  {_contributor(what, explanation)}"
+        words, most = _contributor(what, explanation)
+        line = f"  {number}. {_percent(ps, total):>7}  {words}"
+        yield from _filled("", line + most if len(line + most) <= WIDTH else line, " " * 14)
     yield from _filled("  ", _gains(explanation))
     yield from _filled("  ", _bounds_line(explanation, unit))
+    yield from _filled("  ", _bubble_line(explanation, unit))
 
 
-def _contributor(what: tuple[str, str, int | None], explanation: Explanation) -> str:
-    """What spends time, in words, and the layer that spends most of it."""
+def _contributor(what: tuple[str, str, int | None], explanation: Explanation) -> tuple[str, str]:
+    """What spends time, in words, and more words for the layer that spends most of it."""
     name, group, dimension = what
     rows = [row for row in explanation.path if (row.collective or row.kind, row.group, row.dimension) == what]
     layers: dict[str, int] = {}
@@ -78,20 +85,17 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
         words += f" of {printable(group)}"
     if dimension is not None:
         words += f" in dimension {dimension} ({explanation.dimensions[dimension]})"
-    if layer and len(layers) > 1:
-        words += f", most for {_short(layer)}: {_percent(most, explanation.finish_ps)}"
-    return words
+    if layer and len(layers) > 1 and most < sum(layers.values()):
+        return words, f", most for {_short(layer)}: {_percent(most, explanation.finish_ps)}"
+    return words, ""
 
 
 def _gains(explanation: Explanation) -> str:
-    """What 1 % more of what matters most gives."""
-    wanted = [each for each in explanation.sensitivities if each.parameter in ("compute speed", "bandwidth")]
-    gains = [f"{_parameter(each)} {-each.percent:.3f} %" for each in sorted(wanted, key=lambda each: each.percent)[:3]]
-    less = [each for each in explanation.sensitivities if each.parameter in ("latency", "endpoint delay")]
-    gains_of_less = [f"{_parameter(each)} {each.percent:.3f} %" for each in sorted(less, key=lambda each: -each.percent)[:2]]
-    texts = [f"1 % more {', '.join(gains)} faster"] if gains else []
-    texts += [f"1 % less {', '.join(gains_of_less)}"] if gains_of_less else []
-    return "; ".join(texts) + "." if texts else ""
+    """What 1 % more of what matters most gives, and 1 % less of what costs time."""
+    found = [each for each in explanation.sensitivities if each.layer is None and abs(each.percent) >= _LEAST_GAIN]
+    largest = sorted(found, key=lambda each: -abs(each.percent))[:_GAINS]
+    gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{_SPACE}%" for each in largest]
+    return f"1{_SPACE}% makes it faster by: {'; '.join(gains)}." if gains else ""
 
 
 def _parameter(each: Sensitivity) -> str:
@@ -100,7 +104,7 @@ def _parameter(each: Sensitivity) -> str:
 
 
 def _bounds_line(explanation: Explanation, unit: Unit) -> str:
-    """How far the run is from its bounds, and what a pipeline leaves idle."""
+    """How far the run is from its bounds."""
     largest = explanation.largest_bound()
     if largest is None:
         return ""
@@ -112,11 +116,15 @@ def _bounds_line(explanation: Explanation, unit: Unit) -> str:
     text = f"Bounds: {', '.join(known)}; the run takes {times:.2f} times the largest."
     if times < 1:
         text += " It is faster than the wire allows: messages do not wait for each other on this network."
-    elsewhere = explanation.by(lambda row: row.kind).get("compute", 0) / 1000 - compute.ns
-    if elsewhere > 0.001 * explanation.finish_ns:
-        share = f"{100 * elsewhere / explanation.finish_ns:.1f} %"
-        text += f" {unit(elsewhere)} ({share}) of the compute is a bubble: other NPUs compute, and the busiest waits."
     return text
+
+
+def _bubble_line(explanation: Explanation, unit: Unit) -> str:
+    """What a pipeline leaves idle, where that counts."""
+    bubble = explanation.bubble_ns
+    if bubble < 0.001 * explanation.finish_ns:
+        return ""
+    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}), in which other NPUs compute and the busiest waits."
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -139,9 +147,13 @@ def _tables(explanation: Explanation, unit: Unit, every: bool) -> Iterator[str]:
         found = {each: ps for each, ps in explanation.by(key).items() if each not in ("", None)}
         words = [[_short(_named(title, each, explanation)), *times(ps)] for each, ps in found.items()]
         yield _table(title, [name, *heading], words, 1, count)
-    yield _sensitivities(explanation, unit, count)
+    yield _sensitivities(explanation, count)
     bounds = [
-        [f"{bound.kind}{'' if bound.dimension is None else f' of dimension {bound.dimension}'}", unit.number(bound.ns), _times(explanation, bound.ns)]
+        [
+            f"{bound.kind}{'' if bound.dimension is None else f' of dimension {bound.dimension}'}",
+            unit.number(bound.ns),
+            _times(explanation, bound.ns),
+        ]
         for bound in explanation.bounds
     ]
     yield _table("Lower bounds", ["bound", unit.name, "run / bound"], bounds, 1)
@@ -158,8 +170,9 @@ def _named(title: str, key: Any, explanation: Explanation) -> str:
     return f"{key} ({explanation.dimensions[key]})" if title == "By dimension" else str(key)
 
 
-def _sensitivities(explanation: Explanation, unit: Unit, count: int | None) -> str:
+def _sensitivities(explanation: Explanation, count: int | None) -> str:
     rows = []
+    unit = unit_for(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
         name = each.parameter if each.layer is None else f"compute of {_short(each.layer)}"
@@ -174,7 +187,7 @@ def _times(explanation: Explanation, ns: float) -> str:
 
 
 def _percent(part: float, total: float) -> str:
-    return f"{100 * part / total:.1f} %" if total else "-"
+    return f"{100 * part / total:.1f}{_SPACE}%" if total else "-"
 
 
 def _short(name: str) -> str:
@@ -183,8 +196,10 @@ def _short(name: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 3]}..."
 
 
-def _filled(indent: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+def _filled(indent: str, text: str, further: str | None = None) -> list[str]:
+    """Lines of a text, each behind an indent; a number and its unit stay together."""
+    lines = textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent if further is None else further)
+    return [line.replace(_SPACE, " ") for line in lines]
 
 
 def _table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]], names: int, count: int | None = None) -> str:
@@ -195,7 +210,9 @@ def _table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]], na
     widths = [max(len(row[column]) for row in (heading, *shown)) for column in range(len(heading))]
     lines = [title]
     for row in (heading, *shown):
-        cells = [cell.ljust(width) if column < names else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.ljust(width) if column < names else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  " + "  ".join(cells).rstrip())
     if len(shown) < len(rows):
         lines.append(f"  ... and {len(rows) - len(shown)} more (--all)")
@@ -217,7 +234,13 @@ def difference(a: Explanation, b: Explanation) -> dict[str, list[dict[str, Any]]
 
 def _changed(name: str, key: Any, before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[str, Any]:
     first, second = before.get(key, 0), after.get(key, 0)
-    return {name: key, "a_ns": first, "b_ns": second, "change_ns": second - first, "percent": 100 * (second - first) / first if first else None}
+    return {
+        name: key,
+        "a_ns": first,
+        "b_ns": second,
+        "change_ns": second - first,
+        "percent": 100 * (second - first) / first if first else None,
+    }
 
 
 def difference_text(a: Explanation, b: Explanation, every: bool = False) -> str:
@@ -231,8 +254,7 @@ def difference_text(a: Explanation, b: Explanation, every: bool = False) -> str:
         f"B - A: {'+' if change >= 0 else ''}{unit(change)}{share}; on the critical paths:",
     ]
     found = difference(a, b)
-    for row in found["kind"][:5]:
-        lines.append(f"  {row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{_of(row)}")
+    lines += [f"  {row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{_of(row)}" for row in found["kind"][:5]]
     blocks = ["\n".join(lines)]
     for name, rows in found.items():
         cells = [
@@ -246,7 +268,7 @@ def difference_text(a: Explanation, b: Explanation, every: bool = False) -> str:
             for row in rows
         ]
         blocks.append(_table(f"By {name} ({unit.name})", [name, "A", "B", "B - A", "change"], cells, 1, None if every else SHOWN))
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join(block for block in blocks if block).replace(_SPACE, " ")
 
 
 def _of(row: Mapping[str, Any]) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation, Unit
 from astra_sim.network import Network
-from astra_sim.platform import Platform
+from astra_sim.platform import Platform, Topology
 from astra_sim.report.explanation import Sensitivity, sensitivity
 from astra_sim.rows import Rows, column
-from astra_sim.run.critical_path import CriticalPath
+from astra_sim.run.critical_path import PartKind
+from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.components import Components, build, make_network
 from astra_sim.setup.experiment import Experiment
@@ -28,11 +29,12 @@ _Varied = Callable[[float], Components | None]
 
 
 class WhatIf:
-    """Runs an experiment again, on machines that are a little different."""
+    """Runs an experiment again, on machines that are a little different; without `reruns` it does not."""
 
-    def __init__(self, experiment: Experiment, plugins: Plugins) -> None:
+    def __init__(self, experiment: Experiment, plugins: Plugins, reruns: bool = True) -> None:
         self._experiment = experiment
         self._plugins = plugins
+        self._reruns = reruns
 
     def network_again(self, components: Components) -> Network | None:
         """A network like that of the run, on which nothing was sent; None where it was given as an object."""
@@ -40,10 +42,13 @@ class WhatIf:
             warnings.simplefilter("ignore")
             return make_network(self._experiment, self._plugins, components.platform)
 
-    def sensitivities(self, components: Components, path: CriticalPath) -> Iterator[Sensitivity]:
+    def sensitivities(self, components: Components, run: RunRecord) -> Iterator[Sensitivity]:
         """The sensitivities that the path does not tell exactly, by re-runs. Those that no re-run can tell are left out."""
-        finish = sum(part.ps for part in path.parts)
-        collectives = any(part.kind == "collective" and part.ps for part in path.parts)
+        path = run.path
+        assert path is not None
+        if not self._reruns:
+            return
+        collectives = any(part.kind is PartKind.COLLECTIVE and part.ps for part in path.parts)
         ways: list[tuple[str, int | None, _Varied]] = []
         if not path.exact:
             ways.append(("compute speed", None, lambda factor: self._with_compute(components, 1 / factor)))
@@ -57,7 +62,7 @@ class WhatIf:
                 warnings.simplefilter("ignore")
                 derivative = self._derivative(varied)
             if derivative is not None:
-                yield sensitivity(parameter, derivative, finish, "re-runs", dimension)
+                yield sensitivity(parameter, derivative, run.finish_ps, "re-runs", dimension)
 
     def _derivative(self, varied: _Varied) -> float | None:
         """d time / d ln parameter in picoseconds; None where the parameter cannot be changed."""
@@ -101,11 +106,11 @@ def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latenc
     None where its topology has links of its own and does not say how they scale.
     """
     own = platform.dimensions[dimension]
-    topology = own.topology
-    scaled = getattr(topology, "scaled", None)
+    topology: Topology | None = own.topology
+    scaled = getattr(own.topology, "scaled", None)
     if scaled is not None:
         topology = scaled(bandwidth, latency)
-    elif callable(getattr(topology, "links", None)):
+    elif callable(getattr(own.topology, "links", None)):
         topology = None
     if topology is None:
         return None
@@ -130,7 +135,7 @@ def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = Non
 
 def _scaled(operations: Sequence[Operation], factor: float, layer: int | None) -> Sequence[Operation]:
     def changes(operation: Operation) -> bool:
-        computes = isinstance(operation, Compute) and not operation.idle and operation.unit in ("accelerator", "cpu")
+        computes = isinstance(operation, Compute) and not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
         return computes and layer in (None, operation.layer)
 
     def change(operation: Operation) -> Operation:

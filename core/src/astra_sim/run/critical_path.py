@@ -8,14 +8,14 @@ a network where messages wait for each other what it takes beyond an empty netwo
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
-from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Receive, Send, Unit
+from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
@@ -25,9 +25,10 @@ from astra_sim.run.inputs import RunInputs
 class PartKind(enum.StrEnum):
     """What takes the time of a part of the path.
 
-    `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a message
-    waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what it takes on an empty network. `COLLECTIVE`: one
-    that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message. `START`: the network begins before the workload.
+    `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
+    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what
+    it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message.
+    `START`: the network begins before the workload.
     """
 
     COMPUTE = "compute"
@@ -187,9 +188,7 @@ def make_path(
 class _Parts:
     """Finds what links belong to, and takes them apart."""
 
-    def __init__(
-        self, inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, messages: _Messages
-    ) -> None:
+    def __init__(self, inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, messages: _Messages) -> None:
         self._inputs = inputs
         self._collectives = collectives
         self._messages = messages

@@ -79,7 +79,6 @@ class GarnetDimension:
 
     def scaled(self, bandwidth: float, latency: float) -> None:
         """No other Garnet: its links have whole widths in bits and latencies in cycles."""
-        return None
 
     def hops(self, source: int, destination: int) -> int:
         """Links of the route: two through a switch, else along the ring in its only or its shorter direction."""
