@@ -160,11 +160,18 @@ def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[in
     of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
     for part in parts:
         of_place[part.kind, part.place, part.dimension] += part.ps
-    rows: dict[PathRow, int] = defaultdict(int)
+    known: dict[tuple[int, int, LogicalDimension | Group | None], tuple[str, str, str, str]] = {}
+    rows: dict[tuple[str, tuple[str, str, str, str], int | None], int] = defaultdict(int)
     for (kind, place, dimension), ps in of_place.items():
-        layer, training_pass, collective, group = _words(place, graph, groups)
-        rows[PathRow(kind.value, layer, training_pass, collective, dimension, group, 0)] += ps
-    return [attrs.evolve(row, ps=ps) for row, ps in sorted(rows.items(), key=lambda item: -item[1]) if ps]
+        key = place.program, place.index, place.ranks
+        if key not in known:
+            known[key] = _words(place, graph, groups)
+        rows[kind.value, known[key], dimension] += ps
+    made = []
+    for (name, (layer, training_pass, collective, group), dimension), ps in sorted(rows.items(), key=lambda item: -item[1]):
+        if ps:
+            made.append(PathRow(name, layer, training_pass, collective, dimension, group, ps))
+    return made
 
 
 def _words(place: Place, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str]:
