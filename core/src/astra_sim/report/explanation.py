@@ -15,9 +15,13 @@ from astra_sim.run.record import RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.units import PS_PER_NS
 
-Method = Literal["path", "unrounded path", "estimate", "re-runs"]
-"""How a sensitivity was found: from the critical path; from it, where messages take whole nanoseconds, as if they did not; from it, though
-messages wait for each other, as if they waited no other times; from runs with 1 % more and 1 % less."""
+Method = Literal["path", "unrounded path", "estimate", "re-runs", "re-runs, 10 %", "re-runs, kink"]
+"""How a sensitivity was found.
+
+From the critical path; from it, where messages take whole nanoseconds, as if they did not; from it, though messages wait for each other,
+as if they waited no other times; from runs with 1 % more and 1 % less, or 10 % where 1 % changes too little to be seen. At a kink more and
+less do not agree, and their mean is given.
+"""
 
 PIPELINE = "pp"
 """The group of messages between two NPUs: the stages of a pipeline."""

@@ -92,10 +92,11 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
 
 def _gains(explanation: Explanation) -> str:
     """What 1 % more of what matters most gives, and 1 % less of what costs time."""
-    found = [each for each in explanation.sensitivities if each.layer is None and abs(each.percent) >= _LEAST_GAIN]
+    smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
+    found = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
     largest = sorted(found, key=lambda each: -abs(each.percent))[:_GAINS]
     gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{_SPACE}%" for each in largest]
-    return f"1{_SPACE}% makes it faster by: {'; '.join(gains)}." if gains else ""
+    return f"1{_SPACE}% of these makes it faster: {'; '.join(gains)}." if gains else ""
 
 
 def _parameter(each: Sensitivity) -> str:
@@ -111,11 +112,11 @@ def _bounds_line(explanation: Explanation, unit: Unit) -> str:
     wires = sorted((bound for bound in explanation.bounds if bound.kind == "wire" and bound.ns), key=lambda bound: -bound.ns)
     compute = next(bound for bound in explanation.bounds if bound.kind == "compute")
     known = [f"compute {unit(compute.ns)}"] if compute.ns else []
-    known += [f"wire of dimension {bound.dimension} {unit(bound.ns)}" for bound in wires[:2]]
+    known += [f"wire of dimension {bound.dimension} {unit(bound.ns)}" for bound in wires[:1]]
     times = explanation.finish_ns / largest.ns
     text = f"Bounds: {', '.join(known)}; the run takes {times:.2f} times the largest."
     if times < 1:
-        text += " It is faster than the wire allows: messages do not wait for each other on this network."
+        text += " Faster than the wire: messages of this network never wait."
     return text
 
 

@@ -1,4 +1,4 @@
-"""What a change of the machine brings, where the critical path does not tell: the run once more with 1 % more and with 1 % less."""
+"""What a change of the machine brings, where the critical path does not tell: the run once more with more and with less of something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation, Unit
 from astra_sim.network import Network
 from astra_sim.platform import Platform, Topology
-from astra_sim.report.explanation import Sensitivity, sensitivity
+from astra_sim.report.explanation import Method, Sensitivity, sensitivity
 from astra_sim.rows import Rows, column
 from astra_sim.run.critical_path import PartKind
 from astra_sim.run.record import RunRecord
@@ -21,9 +21,6 @@ from astra_sim.setup.components import Components, build, make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import Plugins
 from astra_sim.system import System
-
-STEP = 0.01
-"""By which part a parameter is changed."""
 
 _Varied = Callable[[float], Components | None]
 
@@ -58,23 +55,43 @@ class WhatIf:
                 ways.append(("bandwidth", number, lambda factor, number=number: self._with_links(number, factor, 1.0, components)))  # type: ignore[misc]
                 ways.append(("latency", number, lambda factor, number=number: self._with_links(number, 1.0, factor, components)))  # type: ignore[misc]
         for parameter, dimension, varied in ways:
+            on_path = any(part.dimension == dimension for part in path.parts)
+            found = self._derivative(varied, run.finish_ps, on_path and dimension is not None)
+            if found is not None:
+                yield sensitivity(parameter, found[0], run.finish_ps, found[1], dimension)
+
+    def _derivative(self, varied: _Varied, finish_ps: int, counts: bool) -> tuple[float, Method] | None:
+        """d time / d ln parameter in picoseconds, and how it was found; None where the parameter cannot be changed.
+
+        Networks with a clock have steps: where 1 % is less than one, as it is where nothing changes though the parameter `counts`, 10 %
+        tell more.
+        """
+        derivative, differs = 0.0, False
+        methods: tuple[tuple[float, Method], ...] = ((0.01, "re-runs"), (0.1, "re-runs, 10 %"))
+        for step, method in methods:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                derivative = self._derivative(varied)
-            if derivative is not None:
-                yield sensitivity(parameter, derivative, run.finish_ps, "re-runs", dimension)
+                times = self._times(varied, (1 + step, 1 - step))
+            if times is None:
+                return None
+            above, below = (times[0] - finish_ps) / math.log(1 + step), (times[1] - finish_ps) / math.log(1 - step)
+            differs = abs(above - below) > 0.5 * max(abs(above), abs(below))
+            derivative = (times[0] - times[1]) / math.log((1 + step) / (1 - step))
+            if not differs and (derivative or not counts):
+                return derivative, method
+        return derivative, "re-runs, kink" if differs else "re-runs"
 
-    def _derivative(self, varied: _Varied) -> float | None:
-        """d time / d ln parameter in picoseconds; None where the parameter cannot be changed."""
+    def _times(self, varied: _Varied, factors: Sequence[float]) -> list[int] | None:
+        """What the run takes with other values of a parameter (picoseconds); None where it cannot be changed."""
         times = []
-        for factor in (1 + STEP, 1 - STEP):
+        for factor in factors:
             components = varied(factor)
             if components is None:
                 return None
             graph, run = components.graph, components.run
             record = simulate_graph(graph, components.system, components.network, components.memory, run.symmetry, run.engine)
             times.append(record.finish_ps)
-        return (times[0] - times[1]) / math.log((1 + STEP) / (1 - STEP))
+        return times
 
     def _with_compute(self, components: Components, factor: float) -> Components | None:
         """The run where computing takes `factor` of its time."""

@@ -159,7 +159,7 @@ def _alone(network: EventNetwork, source: int, destination: int, size: int) -> i
     """Picoseconds of a message on an empty network."""
     what = f"network {type(network).__name__}"
     call(f"{what}: begin", network.begin)
-    call(f"{what}: inject", network.inject, 0, [Message(0, source, destination, size)])
+    call(f"{what}: inject", network.inject, 0, [Message(1, source, destination, size)])
     delivery = call(f"{what}: advance", network.advance, None)
     return delivery[0] if delivery is not None else 0
 

@@ -107,7 +107,8 @@ def _run(
     check_finished(inputs, programs, names, engine, start_ps)
     record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
     if explain is not None:
-        record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, explain.empty_network())
+        empty = explain.empty_network() if isinstance(network, EventNetwork) else None
+        record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, empty)
     return record
 
 
