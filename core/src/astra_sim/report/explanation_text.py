@@ -82,7 +82,7 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
     layer, most = max(layers.items(), key=lambda item: item[1])
     words = printable(name)
     if group:
-        words += f" of {printable(group)}"
+        words += f" of {'group ' if group.isdecimal() else ''}{_short(group)}"
     if dimension is not None:
         words += f" in dimension {dimension} ({explanation.dimensions[dimension]})"
     if layer and len(layers) > 1 and most < sum(layers.values()):
