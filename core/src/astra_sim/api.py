@@ -8,14 +8,16 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from astra_sim._boundary import staying
 from astra_sim.errors import InputError
+from astra_sim.report.explanation import explain as explain_run
 from astra_sim.report.result import Result, make_result
-from astra_sim.run.simulation import simulate_graph
+from astra_sim.report.what_if import WhatIf
+from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
@@ -47,12 +49,15 @@ def simulate(
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
+    explain: bool | Literal["path"] = False,
 ) -> Result:
     """Simulate one experiment.
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
-    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
+    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
+    has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
+    only they tell.
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
     """
@@ -75,7 +80,8 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
+        what_if = WhatIf(made, plugins, reruns=explain != "path") if explain else None
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if)
 
 
 @contextlib.contextmanager
@@ -90,8 +96,14 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:
-    """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
+def run_components(
+    components: Components,
+    name: str,
+    started: float,
+    progress: Callable[[int, int], None] | None = None,
+    what_if: WhatIf | None = None,
+) -> Result:
+    """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
         components.graph,
         components.system,
@@ -100,5 +112,9 @@ def run_components(components: Components, name: str, started: float, progress: 
         components.run.symmetry,
         components.run.engine,
         progress,
+        None if what_if is None else Explain(lambda: what_if.network_again(components)),
     )
-    return make_result(name, components, record, time.perf_counter() - started)
+    result = make_result(name, components, record, time.perf_counter() - started)
+    if what_if is not None:
+        result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
+    return result

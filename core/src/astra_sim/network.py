@@ -25,6 +25,17 @@ class Message(NamedTuple):
     queue: int = -1
 
 
+class DelayParts(NamedTuple):
+    """What a message takes, in picoseconds before any rounding: what does not depend on its bytes, and what falls with the bandwidth.
+
+    With a `memory_ps` above 0 the message takes that long instead, for memory is what it waits for.
+    """
+
+    latency_ps: float
+    bandwidth_ps: float
+    memory_ps: float = 0.0
+
+
 class _OnPlatform:
     """The common part of both classes: a platform, and the routes of messages on it.
 
@@ -63,6 +74,14 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
     @abc.abstractmethod
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds from sending a message of `size` bytes to its arrival, over `hops` hops of a dimension."""
+
+    def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts | None:
+        """What of `route_delay` is latency and what bandwidth, for explanations; None where this is not known.
+
+        The first is in proportion to the latencies of the dimension, the second to 1 / its bandwidth. Where it is not known, what a message
+        of no bytes takes is shown as latency, and what a change of the network would bring is found by running again.
+        """
+        return None
 
     def delay(self, route: Route, size: int) -> int:
         """The result of `route_delay`, checked and cached. Raises PluginError if it is not a time, InputError if it is too long."""

@@ -22,6 +22,8 @@ class Topology(Protocol):
     """How the NPUs of one dimension are joined. Positions count from 0.
 
     It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
+    A topology with bandwidths and latencies of its own may have a method `scaled(bandwidth, latency)`, which gives one with these times as
+    much, or None. Without it, what other links would bring is not known.
     """
 
     @property

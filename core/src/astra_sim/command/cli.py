@@ -39,6 +39,7 @@ class Commands(click.Group):
 
     _LAZY = {  # noqa: RUF012
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
+        "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
     }
 

@@ -13,6 +13,7 @@ from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
+from astra_sim.report.explanation import Explanation
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
@@ -153,6 +154,7 @@ class Result:
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
     `shown` has those that tables show, with what they are called and their units.
+    `explanation` says what the run spends its time on, where it was asked for.
     """
 
     run_name: str
@@ -172,10 +174,13 @@ class Result:
     shown: dict[str, Figure]
     _busy: list[Spans] = attrs.field(repr=False)
     _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
+    explanation: Explanation | None = attrs.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures", "shown")) | self.figures
+        apart = ("_busy", "_details", "figures", "shown", "explanation")
+        explained = {} if self.explanation is None else {"explanation": self.explanation.to_dict()}
+        return attrs.asdict(self, filter=lambda field, _: field.name not in apart) | explained | self.figures
 
     def __getattr__(self, name: str) -> Any:
         """A figure of the workload."""

@@ -7,12 +7,13 @@ in which NPUs issue collectives is known in the run alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
 import attrs
 
-from astra_sim.engine import Engine, Job, MakeEngine, PhaseStep
+from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
 from astra_sim.errors import DeadlockError, InputError
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
@@ -110,6 +111,12 @@ class CollectiveLowering:
         self.planned.extend(chain.from_iterable(planned))
         self.traffic.append(traffic)
         return steps
+
+    def phase_links(self, plan: PhasePlan) -> Counter[Link]:
+        """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""
+        assert self._timer is not None
+        assert isinstance(plan.logical, LogicalDimension)
+        return self._timer.links(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _planned(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> list[list[PlannedPhase]]:
         """The phases of chunks, described. Many are alike: what has been said of one in this collective is not worked out again."""

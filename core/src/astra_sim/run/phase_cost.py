@@ -10,11 +10,12 @@ its dimension and its bytes. Three ways, each used where the next simpler one do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, History, Job, MakeEngine, PhaseStep, Task
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, History, Job, Link, LinkKind, MakeEngine, PhaseStep, Task
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -79,9 +80,9 @@ class PhaseTimer:
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> PhaseCost | None:
         """The sum of the steps, where every send waits for the message before it."""
-        program = schedule.programs[0]
-        if program.starts != 1 or any(step.after is not None or step.after_arrivals for step in program.steps):
+        if not _is_chain(schedule):
             return None
+        program = schedule.programs[0]
         duration, delay_sum, received = endpoint, 0, 0
         history: History = (0,)
         for step in program.steps:
@@ -104,18 +105,71 @@ class PhaseTimer:
                 duration = arrived + endpoint + memory
         return PhaseCost(duration, tuple(duration - time for time in history), delay_sum, received)
 
+    def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[Link]:
+        """The links of the critical path of a phase whose cost is known, each from 0 on, and how many there are like it.
+
+        Their lengths add up to the duration of the phase.
+        """
+        endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
+        symmetric = self._symmetry.is_symmetric(schedule, dimension)
+        if symmetric and _is_chain(schedule):
+            return self._links_of_chain(schedule, dimension, endpoint_ps)
+        ranks = 1 if symmetric else dimension.size
+        engine = self._engine(dimension, ranks, endpoint_ps)
+        engine.keep_causes()
+        _run_phase(engine, schedule, dimension, ranks)
+        return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.critical_path())
+
+    def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[Link]:
+        """The links of a phase that is a chain, as the sum of its steps has them."""
+        group = dimension.group(0)
+        found = Counter({_link(LinkKind.TOKEN, endpoint): 1})
+        for step in schedule.programs[0].steps:
+            assert step.send_to is not None
+            assert step.receive_from is not None
+            to, source = (group[peer.of(0, dimension.size)] for peer in (step.send_to, step.receive_from))
+            delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
+            memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
+            if self._rendezvous:
+                request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES)
+                found[_link(LinkKind.REQUEST, request, source, CONTROL_BYTES)] += step.times
+            found[_link(LinkKind.MESSAGE, delay, to, step.bytes)] += step.times
+            found[_link(LinkKind.TOKEN, endpoint + memory)] += step.times
+        return found
+
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
-        group = dimension.group(0)
-        npus = group[:ranks]
-        engine = self._make_engine(npus[-1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
-        groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
-        phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
-        engine.add_program([Task(COLLECTIVE, 0)], npus, lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
-        engine.run()
+        engine = self._engine(dimension, ranks, endpoint_ps)
+        phase = _run_phase(engine, schedule, dimension, ranks)
         stuck = engine.stuck()
         if stuck:
             waiting = [line for state in stuck for line in rank_in_words(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
         return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)
+
+    def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
+        """An engine for the first `ranks` ranks of the group of NPU 0."""
+        last = dimension.group(0)[ranks - 1]
+        return self._make_engine(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+
+
+def _is_chain(schedule: Schedule) -> bool:
+    """Whether every send of a schedule that all ranks share waits for the message before it."""
+    program = schedule.programs[0]
+    return program.starts == 1 and not any(step.after is not None or step.after_arrivals for step in program.steps)
+
+
+def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> Link:
+    """A link from NPU 0."""
+    return Link(kind, 0, ps, 0, 0, 0, to, size)
+
+
+def _run_phase(engine: Engine, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> int:
+    """Run a phase of the first `ranks` ranks of the group of NPU 0; returns its number."""
+    group = dimension.group(0)
+    groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
+    phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
+    engine.add_program([Task(COLLECTIVE, 0)], group[:ranks], lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
+    engine.run()
+    return phase

@@ -13,6 +13,7 @@ from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
 from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, operation_rows, peer_of
 from astra_sim.rows import column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
+from astra_sim.run.critical_path import CriticalPath
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import Choice
@@ -70,7 +71,8 @@ class RunRecord:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include `start_ps`, when the workload starts: what the network answers to `begin`.
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `path` is the critical path, where it
+    was asked for.
     """
 
     start_ps: int
@@ -85,6 +87,7 @@ class RunRecord:
     simulated_npus: int
     events: int
     figures: Mapping[str, Any]
+    path: CriticalPath | None = None
 
 
 def observe(engine: Engine, graph: ExecutionGraph, programs: Sequence[NpuProgram]) -> list[NpuProgram]:

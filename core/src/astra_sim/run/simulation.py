@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import attrs
+
 from astra_sim._boundary import call, picoseconds
 from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
 from astra_sim.errors import InputError, PluginError
@@ -14,6 +16,7 @@ from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
 from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
 from astra_sim.run.communicators import Communicators
+from astra_sim.run.critical_path import make_path
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
@@ -29,6 +32,13 @@ Progress = Callable[[int, int], None]
 """Told (simulated picoseconds, events) now and then."""
 
 
+@attrs.frozen
+class Explain:
+    """Keep the critical path of a run. `empty_network` makes a network like the run's; None where that cannot be."""
+
+    empty_network: Callable[[], Network | None] = lambda: None
+
+
 def simulate_graph(
     graph: ExecutionGraph,
     system: System,
@@ -37,11 +47,12 @@ def simulate_graph(
     symmetry: bool = True,
     engine: str = "auto",
     progress: Progress | None = None,
+    explain: Explain | None = None,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). Raises DeadlockError if the run cannot finish.
+    installed). With `explain` the record has the critical path. Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
     inputs = RunInputs(graph, system, network, memory)
@@ -50,20 +61,29 @@ def simulate_graph(
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress)
+            return _run(inputs, choice, schedules, make_engine, progress, explain)
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress)
+    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain)
 
 
-def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_engine: MakeEngine, progress: Progress | None) -> RunRecord:
+def _run(
+    inputs: RunInputs,
+    choice: Choice,
+    schedules: ScheduleSymmetry,
+    make_engine: MakeEngine,
+    progress: Progress | None,
+    explain: Explain | None,
+) -> RunRecord:
     """Lower the graph, run the engine to its end, and keep what happened."""
     system, network = inputs.system, inputs.network
     session = inputs.session()
     start_ps = _begin(network)
     npus = choice.npu_numbers(inputs.platform.npus)
     engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
+    if explain is not None:
+        engine.keep_causes()
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
@@ -85,7 +105,11 @@ def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_en
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
-    return make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
+    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
+    if explain is not None:
+        empty = explain.empty_network() if isinstance(network, EventNetwork) else None
+        record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, empty)
+    return record
 
 
 def _begin(network: Network) -> int:

@@ -91,6 +91,14 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     return Components(graph, platform, system, network, compute, memory, run, names)
 
 
+def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:
+    """The network of an experiment once more, by itself; None where it was given as an object."""
+    if not isinstance(experiment.sections.get("network", {}), Mapping):
+        return None
+    made: Network = _Maker(experiment, plugins, {}).make("network", (RouteDelayNetwork, EventNetwork), platform)
+    return made
+
+
 def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
     """The compute or memory model that a spec string or the path of a file names, made by itself. Raises InputError."""
     experiment = Experiment()

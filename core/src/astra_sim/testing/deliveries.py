@@ -13,6 +13,7 @@ from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Platform
 from astra_sim.schedule import Collective
 from astra_sim.testing.requirement import require
+from astra_sim.units import PS_PER_NS
 
 SIZES = (1, 1000, 4096, 10**6)
 """Bytes of the messages that are tried."""
@@ -121,6 +122,10 @@ def _name(when: int, message: Message) -> str:
     return f"message {message.number} ({message.bytes} bytes from {way}, sent at {when} ps)"
 
 
+_ROUNDED_PS = 4 * PS_PER_NS
+"""What rounding to whole nanoseconds after each of four terms takes away."""
+
+
 def check_delays(network: RouteDelayNetwork) -> None:
     """Raise AssertionError unless delays are times that do not shrink with size, and are the same when asked for again.
 
@@ -135,6 +140,11 @@ def check_delays(network: RouteDelayNetwork) -> None:
             require(delay <= longer, f"{larger} bytes {way} take {longer} ps, and {size} bytes {delay} ps; expected no less for more")
         again = network.route_delay(*network.platform.route(source, destination), SIZES[2])
         require(round(again) == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and when asked for again {again} ps")
+        parts = network.delay_parts(*network.route(source, destination), SIZES[2])
+        if parts is not None:
+            taken = parts.memory_ps or parts.latency_ps + parts.bandwidth_ps
+            right = min(parts) >= 0 and abs(taken - delays[3]) <= _ROUNDED_PS
+            require(right, f"{SIZES[2]} bytes {way} take {delays[3]} ps, and their parts are {parts}; expected parts that add up to that")
         if functions is not None:
             told = functions.delay(source, destination, SIZES[2])
             require(told == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and by its function table {told} ps")

@@ -78,6 +78,11 @@ class Graph:
         links = Counter(link.source for link in self.edges)
         return min(links[npu] for npu in range(self.size))
 
+    def scaled(self, bandwidth: float, latency: float) -> Graph:
+        """The graph with links of `bandwidth` and `latency` times their own."""
+        edges = [link._replace(bandwidth=link.bandwidth * bandwidth, latency_ns=link.latency_ns * latency) for link in self.edges]
+        return attrs.evolve(self, edges=tuple(edges))
+
     def is_uniform(self) -> bool:
         """Whether all links have the same bandwidth and latency."""
         return len({(link.bandwidth, link.latency_ns) for link in self.edges}) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from astra_sim import InputError
-from astra_sim.network import Network, RouteDelayNetwork
+from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
@@ -70,6 +70,15 @@ class AnalyticalNetwork(RouteDelayNetwork):
         picoseconds = delay_ps(self._rounding, hops * d.link_latency_ns, transfer, 2 * d.nic_latency_ns, router)
         memory_ns = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale
         return max(picoseconds, round(memory_ns * PS_PER_NS))
+
+    def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts:
+        """The terms of the formula."""
+        d = self.platform.dimensions[dimension]
+        router = d.router_latency_ns if d.topology.name == "switch" else 0.0
+        latency = (hops * d.link_latency_ns + 2 * d.nic_latency_ns + router) * PS_PER_NS
+        transfer = size / self._bandwidth[dimension] * PS_PER_NS
+        memory = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale * PS_PER_NS
+        return DelayParts(latency, transfer, memory if memory > latency + transfer else 0.0)
 
     def function_table(self) -> object | None:
         """The formula in C++; None if this package was installed without it, or a table of hops would be too large."""

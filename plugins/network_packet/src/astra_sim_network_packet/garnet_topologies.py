@@ -77,6 +77,9 @@ class GarnetDimension:
         count = self.network.queues[self.index]
         return (1,) * count if self.index == 0 else (1,) * (count // 2) + (-1,) * (count - count // 2)
 
+    def scaled(self, bandwidth: float, latency: float) -> None:
+        """No other Garnet: its links have whole widths in bits and latencies in cycles."""
+
     def hops(self, source: int, destination: int) -> int:
         """Links of the route: two through a switch, else along the ring in its only or its shorter direction."""
         if self.name == "switch":

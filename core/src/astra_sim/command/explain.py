@@ -1,0 +1,57 @@
+"""`astra explain`: why a run takes as long as it does, and what differs between two."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from astra_sim.api import simulate
+from astra_sim.command.options import component_options, run_options
+from astra_sim.command.progress import Progress
+from astra_sim.errors import InputError
+from astra_sim.report.explanation import Explanation
+from astra_sim.report.explanation_text import difference, difference_text, explanation_text
+
+
+@click.command()
+@click.argument("experiments", nargs=-1, type=click.Path(), metavar="[EXPERIMENT] [OTHER]")
+@component_options(multiple=False)
+@run_options
+@click.option(
+    "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
+)
+@click.option("--all", "every", is_flag=True, help="All rows of all tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: bool, every: bool, as_json: bool, **choices: Any) -> None:
+    """Run an experiment and say what takes its time: its critical path, what would change it, and lower bounds.
+
+    \b
+    astra explain exp.toml
+    astra explain exp.toml --network plugin:packet
+    astra explain before.toml after.toml
+
+    With two experiments, say what differs between them. Options hold for both.
+    """
+    if len(experiments) > 2:
+        raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
+    made = []
+    with Progress(enabled=not as_json) as progress:
+        for experiment in experiments or (None,):
+            progress.stage(f"run of {experiment or 'the experiment'}")
+            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=reruns or "path", **choices)
+            assert result.explanation is not None
+            made.append(result.explanation)
+    click.echo(_json(made) if as_json else _text(made, every))
+
+
+def _text(made: list[Explanation], every: bool) -> str:
+    return explanation_text(made[0], every) if len(made) == 1 else difference_text(made[0], made[1], every)
+
+
+def _json(made: list[Explanation]) -> str:
+    if len(made) == 1:
+        return json.dumps(made[0].to_dict(), allow_nan=False)
+    a, b = made
+    return json.dumps({"a": a.to_dict(), "b": b.to_dict(), "difference": difference(a, b)}, allow_nan=False)

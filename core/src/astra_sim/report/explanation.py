@@ -1,0 +1,315 @@
+"""Why a run takes as long as it does: its critical path by kind, layer, dimension and group, what would change it, and lower bounds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import attrs
+
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
+from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.run.critical_path import CriticalPath, Part, PartKind, Place
+from astra_sim.run.record import RunRecord
+from astra_sim.setup.components import Components
+from astra_sim.units import PS_PER_NS
+
+Method = Literal["path", "unrounded path", "estimate", "re-runs", "re-runs, 10 %", "re-runs, kink"]
+"""How a sensitivity was found.
+
+From the critical path; from it, where messages take whole nanoseconds, as if they did not; from it, though messages wait for each other,
+as if they waited no other times; from runs with 1 % more and 1 % less, or 10 % where 1 % changes too little to be seen. At a kink more and
+less do not agree, and their mean is given.
+"""
+
+PIPELINE = "pp"
+"""The group of messages between two NPUs: the stages of a pipeline."""
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def in_ns(picoseconds: int) -> int | float:
+    """Picoseconds as nanoseconds; whole where they are whole."""
+    whole, rest = divmod(picoseconds, PS_PER_NS)
+    return picoseconds / PS_PER_NS if rest else whole
+
+
+@attrs.frozen
+class PathRow:
+    """What of the critical path one kind of thing takes: picoseconds, and in nanoseconds `ns`.
+
+    `layer` is the name of a layer, or of an operation that belongs to none. `dimension` is the platform's. `group` is the parallelism
+    (tp, dp, pp) or communicator group, where it has a name.
+    """
+
+    kind: str
+    layer: str
+    training_pass: str
+    collective: str
+    dimension: int | None
+    group: str
+    ps: int
+
+    @property
+    def ns(self) -> int | float:
+        """Nanoseconds."""
+        return in_ns(self.ps)
+
+
+@attrs.frozen
+class Sensitivity:
+    """How the time of the run follows a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
+
+    So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
+    `parameter` is bandwidth, latency, endpoint delay, compute speed or layer compute.
+    """
+
+    parameter: str
+    dimension: int | None
+    layer: str | None
+    derivative_ns: float
+    percent: float
+    method: Method
+
+
+@attrs.frozen
+class Bound:
+    """A time that no schedule goes below: `compute` of the busiest NPU, or the `wire` of a dimension.
+
+    The wire bound is what NPU 0 sends in the dimension over the bandwidth of all its links there.
+    """
+
+    kind: str
+    dimension: int | None
+    ns: float
+
+
+@attrs.frozen
+class Explanation:
+    """Why a run takes `finish_ns`. The `path` has its largest row first, and its picoseconds add up to `finish_ps`."""
+
+    run_name: str
+    npus: int
+    finish_ps: int
+    dimensions: tuple[str, ...]
+    path: tuple[PathRow, ...]
+    sensitivities: tuple[Sensitivity, ...]
+    bounds: tuple[Bound, ...]
+
+    @property
+    def finish_ns(self) -> int | float:
+        """The time of the run in nanoseconds."""
+        return in_ns(self.finish_ps)
+
+    def by(self, key: Callable[[PathRow], _Key]) -> dict[_Key, int]:
+        """Picoseconds of the path by a key of its rows, the largest first."""
+        return _largest_first((key(row), row.ps) for row in self.path)
+
+    def totals(self) -> dict[str, dict[Any, int | float]]:
+        """Nanoseconds of the path by kind, layer, collective, dimension and group; what has none is left out."""
+        names = ("kind", "layer", "collective", "dimension", "group")
+        sums = {name: self.by(lambda row, name=name: getattr(row, name)) for name in names}  # type: ignore[misc]
+        return {name: {key: in_ns(ps) for key, ps in found.items() if key not in ("", None)} for name, found in sums.items()}
+
+    def largest_bound(self) -> Bound | None:
+        """The highest of the lower bounds; None where all are 0."""
+        found = max(self.bounds, key=lambda bound: bound.ns, default=None)
+        return found if found is not None and found.ns > 0 else None
+
+    @property
+    def bubble_ns(self) -> float:
+        """Compute on the path beyond that of the busiest NPU: that of others, while it waits. A pipeline fills and drains so long."""
+        compute = sum(row.ps for row in self.path if row.kind == PartKind.COMPUTE) / PS_PER_NS
+        return max(0.0, compute - sum(bound.ns for bound in self.bounds if bound.kind == "compute"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        path = [{**attrs.asdict(row, filter=lambda field, _: field.name != "ps"), "ns": row.ns} for row in self.path]
+        totals = {name: [{name: key, "ns": ns} for key, ns in found.items()] for name, found in self.totals().items()}
+        return {
+            "run_name": self.run_name,
+            "finish_ns": self.finish_ns,
+            "npus": self.npus,
+            "dimensions": list(self.dimensions),
+            "path": path,
+            "totals": totals,
+            "sensitivities": [attrs.asdict(each) for each in self.sensitivities],
+            "bounds": [attrs.asdict(each) for each in self.bounds],
+            "bubble_ns": self.bubble_ns,
+        }
+
+
+def explain(name: str, components: Components, run: RunRecord, others: Iterable[Sensitivity]) -> Explanation:
+    """The explanation of a run that has kept its path, with the sensitivities that the path tells and `others`."""
+    path = run.path
+    assert path is not None
+    rows = _rows(path.parts, components.graph, _group_names(components))
+    found = [*of_path(path, components, run.finish_ps), *others]
+    order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
+    found.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
+    return Explanation(
+        name,
+        components.platform.npus,
+        run.finish_ps,
+        tuple(f"{d.topology.name} of {d.size}" for d in components.platform.dimensions),
+        tuple(rows),
+        tuple(found),
+        tuple(_bounds(components, run)),
+    )
+
+
+def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> list[PathRow]:
+    """The parts that differ in place alone as one row, the largest first."""
+    of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
+    for part in parts:
+        of_place[part.kind, part.place, part.dimension] += part.ps
+    known: dict[tuple[int, int, LogicalDimension | Group | None], tuple[str, str, str, str]] = {}
+    rows: dict[tuple[str, tuple[str, str, str, str], int | None], int] = defaultdict(int)
+    for (kind, place, dimension), ps in of_place.items():
+        key = place.program, place.index, place.ranks
+        if key not in known:
+            known[key] = _words(place, graph, groups)
+        rows[kind.value, known[key], dimension] += ps
+    made = []
+    for (name, (layer, training_pass, collective, group), dimension), ps in sorted(rows.items(), key=lambda item: -item[1]):
+        if ps:
+            made.append(PathRow(name, layer, training_pass, collective, dimension, group, ps))
+    return made
+
+
+def _words(place: Place, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str]:
+    """The layer, training pass, collective and group of what a part belongs to; "" where it has none."""
+    operation = place.operation
+    if operation is None:
+        return "", "", "", ""
+    layer = layer_name(operation, graph)
+    training_pass = operation.training_pass.value if isinstance(operation, (Compute, Communicate)) and operation.layer >= 0 else ""
+    if isinstance(operation, (Send, Receive)):
+        return layer, training_pass, "send", PIPELINE
+    if isinstance(operation, Communicate):
+        return layer, training_pass, operation.collective.value, _group_of(place, operation, graph, groups)
+    return layer, training_pass, "", ""
+
+
+def layer_name(operation: Operation, graph: ExecutionGraph) -> str:
+    """The name of the layer of an operation, or its own where it belongs to none."""
+    layer = operation.layer
+    return graph.layers[layer] if 0 <= layer < len(graph.layers) else getattr(operation, "name", "")
+
+
+def _group_of(place: Place, operation: Communicate, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> str:
+    """The parallelism over whose ranks a collective runs; of one over several the names of all."""
+    if isinstance(place.ranks, Group) or operation.group is not None:
+        return groups.get(operation.group or (), "")
+    if isinstance(place.ranks, LogicalDimension) and place.ranks.name:
+        return place.ranks.name
+    return "+".join(dict.fromkeys(graph.dimensions[number].name for number in operation.dimensions if graph.dimensions[number].name))
+
+
+def _group_names(components: Components) -> dict[tuple[int, ...], str]:
+    """The names of communicator groups, by their members."""
+    return {tuple(members): name for name, members in components.run.groups.items() if isinstance(members, (list, tuple))}
+
+
+def _largest_first(terms: Iterable[tuple[_Key, int]]) -> dict[_Key, int]:
+    sums: dict[_Key, int] = defaultdict(int)
+    for key, value in terms:
+        sums[key] += value
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+# -- sensitivities -----------------------------------------------------------------------------------------------------
+
+
+def sensitivity(
+    parameter: str, derivative_ps: float, finish_ps: int, method: Method, dimension: int | None = None, layer: str | None = None
+) -> Sensitivity:
+    """A sensitivity from d time / d ln parameter in picoseconds."""
+    percent = derivative_ps / finish_ps if finish_ps else 0.0
+    return Sensitivity(parameter, dimension, layer, derivative_ps / PS_PER_NS + 0.0, percent + 0.0, method)
+
+
+def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[Sensitivity]:
+    """What the path tells: everything where it is exact, but for the links where the network prices collectives."""
+    plain: Method = "path" if path.exact else "estimate"
+    spent: dict[PartKind, int] = defaultdict(int)
+    layers: dict[str, int] = defaultdict(int)
+    latency, bandwidth = [0.0] * len(components.platform.dimensions), [0.0] * len(components.platform.dimensions)
+    for part in path.parts:
+        spent[part.kind] += part.ps
+        if part.kind is PartKind.COMPUTE and part.place.operation is not None:
+            layers[layer_name(part.place.operation, components.graph)] += part.ps
+        if part.dimension is not None:
+            latency[part.dimension] += part.latency_ps
+            bandwidth[part.dimension] += part.bandwidth_ps
+    made = [
+        sensitivity("layer compute", ps, finish_ps, plain, layer=layer)
+        for layer, ps in sorted(layers.items(), key=lambda item: -item[1])
+        if layer
+    ]
+    if path.exact:
+        made.append(sensitivity("compute speed", -spent[PartKind.COMPUTE], finish_ps, "path"))
+        made.append(sensitivity("endpoint delay", spent[PartKind.ENDPOINT], finish_ps, "path"))
+    if path.exact and not spent[PartKind.COLLECTIVE]:
+        method: Method = "unrounded path" if path.rounded else "path"
+        for number in range(len(latency)):
+            made.append(sensitivity("bandwidth", -bandwidth[number], finish_ps, method, number))
+            made.append(sensitivity("latency", latency[number], finish_ps, method, number))
+    return made
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def _bounds(components: Components, run: RunRecord) -> list[Bound]:
+    """The compute bound, and the wire bound of every dimension."""
+    compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time))
+    return [Bound("compute", None, float(compute)), *wire_bounds(components.platform, run.payload)]
+
+
+def wire_bounds(platform: Platform, payload: Sequence[int]) -> list[Bound]:
+    """What NPU 0 sends in each dimension, over the bandwidth of all its links there."""
+    made = []
+    for number, (dimension, size) in enumerate(zip(platform.dimensions, payload, strict=True)):
+        bandwidth = dimension.link_bandwidth * max(dimension.topology.links_per_npu(), dimension.topology.links_per_message(), 1)
+        made.append(Bound("wire", number, size / bandwidth))
+    return made
+
+
+def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool) -> int:
+    """What the program with most compute takes without communication: its longest chain, or all of it where an NPU does one at a time."""
+    longest = 0
+    for operations in {id(program.operations): program.operations for program in graph.programs(npus)}.values():
+        longest = max(longest, _chain_ps(operations), _serial_ps(operations) if one_at_a_time else 0)
+    return longest
+
+
+def _chain_ps(operations: Sequence[Operation]) -> int:
+    """The longest chain of compute in a program."""
+    durations = _durations(operations)
+    after = operation_rows(operations).after
+    ends: list[int] = []
+    begin = 0
+    for duration, end in zip(durations, after.end, strict=True):
+        ready = 0
+        for other in after.rows[begin:end]:
+            ready = max(ready, ends[other])
+        ends.append(ready + duration)
+        begin = end
+    return max(ends, default=0)
+
+
+def _serial_ps(operations: Sequence[Operation]) -> int:
+    """The compute of a program on its accelerator."""
+    return sum(_durations(operations, (Unit.ACCELERATOR,)))
+
+
+def _durations(operations: Sequence[Operation], units: tuple[Unit, ...] = (Unit.ACCELERATOR, Unit.CPU)) -> list[int]:
+    """What each operation computes, in picoseconds."""
+    rows = operation_rows(operations)
+    computes = [isinstance(kind, Compute) and not kind.idle and kind.unit in units for kind in rows.kinds]
+    own = [kind.duration_ps if isinstance(kind, Compute) and counts else 0 for kind, counts in zip(rows.kinds, computes, strict=True)]
+    if rows.times is None:
+        return [own[kind] for kind in rows.kind_of]
+    return [own[kind] if time < 0 or not computes[kind] else time for kind, time in zip(rows.kind_of, rows.times, strict=True)]

@@ -1,0 +1,170 @@
+"""What a change of the machine brings, where the critical path does not tell: the run once more with more and with less of something."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation, Unit
+from astra_sim.network import Network
+from astra_sim.platform import Platform, Topology
+from astra_sim.report.explanation import Method, Sensitivity, sensitivity
+from astra_sim.rows import Rows, column
+from astra_sim.run.critical_path import PartKind
+from astra_sim.run.record import RunRecord
+from astra_sim.run.simulation import simulate_graph
+from astra_sim.setup.components import Components, build, make_network
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import Plugins
+from astra_sim.system import System
+
+_Varied = Callable[[float], Components | None]
+
+
+class WhatIf:
+    """Runs an experiment again, on machines that are a little different; without `reruns` it does not."""
+
+    def __init__(self, experiment: Experiment, plugins: Plugins, reruns: bool = True) -> None:
+        self._experiment = experiment
+        self._plugins = plugins
+        self._reruns = reruns
+
+    def network_again(self, components: Components) -> Network | None:
+        """A network like that of the run, on which nothing was sent; None where it was given as an object."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return make_network(self._experiment, self._plugins, components.platform)
+
+    def sensitivities(self, components: Components, run: RunRecord) -> Iterator[Sensitivity]:
+        """The sensitivities that the path does not tell exactly, by re-runs. Those that no re-run can tell are left out."""
+        path = run.path
+        assert path is not None
+        if not self._reruns:
+            return
+        collectives = any(part.kind is PartKind.COLLECTIVE and part.ps for part in path.parts)
+        ways: list[tuple[str, int | None, _Varied]] = []
+        if not path.exact:
+            ways.append(("compute speed", None, lambda factor: self._with_compute(components, 1 / factor)))
+            ways.append(("endpoint delay", None, lambda factor: self._with_endpoint(components, factor)))
+        if not path.exact or collectives:
+            for number in range(len(components.platform.dimensions)):
+                ways.append(("bandwidth", number, lambda factor, number=number: self._with_links(number, factor, 1.0, components)))  # type: ignore[misc]
+                ways.append(("latency", number, lambda factor, number=number: self._with_links(number, 1.0, factor, components)))  # type: ignore[misc]
+        for parameter, dimension, varied in ways:
+            on_path = any(part.dimension == dimension for part in path.parts)
+            found = self._derivative(varied, run.finish_ps, on_path and dimension is not None)
+            if found is not None:
+                yield sensitivity(parameter, found[0], run.finish_ps, found[1], dimension)
+
+    def _derivative(self, varied: _Varied, finish_ps: int, counts: bool) -> tuple[float, Method] | None:
+        """d time / d ln parameter in picoseconds, and how it was found; None where the parameter cannot be changed.
+
+        Networks with a clock have steps: where 1 % is less than one, as it is where nothing changes though the parameter `counts`, 10 %
+        tell more.
+        """
+        derivative, differs = 0.0, False
+        methods: tuple[tuple[float, Method], ...] = ((0.01, "re-runs"), (0.1, "re-runs, 10 %"))
+        for step, method in methods:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                times = self._times(varied, (1 + step, 1 - step))
+            if times is None:
+                return None
+            above, below = (times[0] - finish_ps) / math.log(1 + step), (times[1] - finish_ps) / math.log(1 - step)
+            differs = abs(above - below) > 0.5 * max(abs(above), abs(below))
+            derivative = (times[0] - times[1]) / math.log((1 + step) / (1 - step))
+            if not differs and (derivative or not counts):
+                return derivative, method
+        return derivative, "re-runs, kink" if differs else "re-runs"
+
+    def _times(self, varied: _Varied, factors: Sequence[float]) -> list[int] | None:
+        """What the run takes with other values of a parameter (picoseconds); None where it cannot be changed."""
+        times = []
+        for factor in factors:
+            components = varied(factor)
+            if components is None:
+                return None
+            graph, run = components.graph, components.run
+            record = simulate_graph(graph, components.system, components.network, components.memory, run.symmetry, run.engine)
+            times.append(record.finish_ps)
+        return times
+
+    def _with_compute(self, components: Components, factor: float) -> Components | None:
+        """The run where computing takes `factor` of its time."""
+        network = self.network_again(components)
+        return None if network is None else attrs.evolve(components, network=network, graph=scaled_compute(components.graph, factor))
+
+    def _with_endpoint(self, components: Components, factor: float) -> Components | None:
+        """The run where the endpoint delay is `factor` of what it is; with a bus that is another thing."""
+        system: System = copy.copy(components.system)
+        network = self.network_again(components)
+        if network is None or system.bus is not None:
+            return None
+        system.endpoint_ps = round(system.endpoint_ps * factor)
+        return attrs.evolve(components, network=network, system=system)
+
+    def _with_links(self, dimension: int, bandwidth: float, latency: float, components: Components) -> Components | None:
+        """The experiment with other links in a dimension."""
+        platform = scaled_platform(components.platform, dimension, bandwidth, latency)
+        experiment = copy.copy(self._experiment)
+        if platform is None or components.names["network"] not in self._plugins.components("network"):
+            return None
+        experiment.sections = {**experiment.sections, "platform": platform}
+        return build(experiment, self._plugins)
+
+
+def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latency: float) -> Platform | None:
+    """The platform with links of `bandwidth` and `latency` times those of a dimension.
+
+    None where its topology has links of its own and does not say how they scale.
+    """
+    own = platform.dimensions[dimension]
+    topology: Topology | None = own.topology
+    scaled = getattr(own.topology, "scaled", None)
+    if scaled is not None:
+        topology = scaled(bandwidth, latency)
+    elif callable(getattr(own.topology, "links", None)):
+        topology = None
+    if topology is None:
+        return None
+    changed = attrs.evolve(
+        own,
+        topology=topology,
+        link_bandwidth=own.link_bandwidth * bandwidth,
+        link_latency_ns=own.link_latency_ns * latency,
+        nic_latency_ns=own.nic_latency_ns * latency,
+        router_latency_ns=own.router_latency_ns * latency,
+    )
+    dimensions = (*platform.dimensions[:dimension], changed, *platform.dimensions[dimension + 1 :])
+    return Platform(dimensions, platform.name, platform.device)
+
+
+def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = None) -> ExecutionGraph:
+    """The graph with computing of `factor` of its time, all or that of a layer."""
+    number = None if layer is None else graph.layers.index(layer)
+    others = tuple(NpuProgram(_scaled(program.operations, factor, number), program.npus) for program in graph.others)
+    return attrs.evolve(graph, operations=_scaled(graph.operations, factor, number), others=others)
+
+
+def _scaled(operations: Sequence[Operation], factor: float, layer: int | None) -> Sequence[Operation]:
+    def changes(operation: Operation) -> bool:
+        computes = isinstance(operation, Compute) and not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+        return computes and layer in (None, operation.layer)
+
+    def change(operation: Operation) -> Operation:
+        assert isinstance(operation, Compute)
+        return attrs.evolve(operation, duration_ps=round(operation.duration_ps * factor))
+
+    if not isinstance(operations, Rows):
+        return tuple(change(each) if changes(each) else each for each in operations)
+    changed = [changes(kind) for kind in operations.kinds]
+    kinds = [change(kind) if yes else kind for kind, yes in zip(operations.kinds, changed, strict=True)]
+    times = operations.times
+    if times is not None:
+        pairs = zip(operations.kind_of, times, strict=True)
+        times = column((round(time * factor) if changed[kind] and time > 0 else time for kind, time in pairs), "q")
+    return Rows(kinds, operations.kind_of, operations.after, operations.make, times)

@@ -1,0 +1,299 @@
+"""The critical path of a run in words of its workload: from the links that an engine keeps to parts that say what takes the time.
+
+Parts follow one another from the start of the run to its end, and their picoseconds add up to its makespan. A phase that was timed before
+the run is taken apart by running it once more by itself. What a message takes is split into latency and bandwidth as its network says; on
+a network where messages wait for each other what it takes beyond an empty network is queueing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.engine import Link, LinkKind
+from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
+from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
+from astra_sim.run.inputs import RunInputs
+
+
+class PartKind(enum.StrEnum):
+    """What takes the time of a part of the path.
+
+    `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
+    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what
+    it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message.
+    `START`: the network begins before the workload.
+    """
+
+    COMPUTE = "compute"
+    IDLE = "idle"
+    MEMORY = "memory"
+    UPDATE = "update"
+    RECORDED = "recorded"
+    LATENCY = "latency"
+    BANDWIDTH = "bandwidth"
+    QUEUEING = "queueing"
+    NETWORK = "network"
+    ENDPOINT = "endpoint"
+    REDUCTION = "reduction"
+    BUS = "bus"
+    COLLECTIVE = "collective"
+    RENDEZVOUS = "rendezvous"
+    START = "start"
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks."""
+
+    program: int = -1
+    index: int = -1
+    operation: Operation | None = None
+    chunk: int = -1
+    phase: int = -1
+    ranks: LogicalDimension | Group | None = None
+
+
+NOWHERE = Place()
+"""The place of what belongs to no operation."""
+
+
+class Part(NamedTuple):
+    """A part of the critical path: what takes its `ps` picoseconds, from `begin` on, on which NPU, and what it belongs to.
+
+    `dimension` is the platform's (None: in none of them). `latency_ps` and `bandwidth_ps` are what the links of that dimension are
+    responsible for, without rounding; of what is not known they are 0.
+    """
+
+    kind: PartKind
+    begin: int
+    ps: int
+    npu: int
+    place: Place
+    dimension: int | None = None
+    latency_ps: float = 0.0
+    bandwidth_ps: float = 0.0
+
+
+@attrs.frozen(eq=False)
+class CriticalPath:
+    """The parts of a path.
+
+    `exact`: a small change makes each as much longer as it says, for messages tell how they follow from bandwidths and latencies, and
+    nothing has waited for what the path does not lead through. `rounded`: but for whole nanoseconds of messages.
+    """
+
+    parts: Sequence[Part]
+    exact: bool
+    rounded: bool
+
+
+class _Piece(NamedTuple):
+    """A part of a link: the same as `Part`, without its place."""
+
+    kind: PartKind
+    ps: int
+    dimension: int | None = None
+    latency_ps: float = 0.0
+    bandwidth_ps: float = 0.0
+
+
+class _Messages:
+    """Takes the times of messages apart. `empty` is a network like that of the run on which nothing has been sent, if there is one."""
+
+    def __init__(self, network: Network, empty: Network | None) -> None:
+        self._network = network
+        self._empty = empty if isinstance(empty, EventNetwork) else None
+        self._known: dict[tuple[int, int, int], tuple[int, DelayParts | None]] = {}
+        self.exact = isinstance(network, RouteDelayNetwork)
+        self.rounded = False
+
+    def pieces(self, source: int, destination: int, size: int, ps: int) -> list[_Piece]:
+        """What a message that took `ps` picoseconds spent them on."""
+        key = source, destination, size
+        if key not in self._known:
+            self._known[key] = self._split(*key)
+        dimension, parts = self._known[key]
+        if parts is None:
+            return [_Piece(PartKind.NETWORK, ps, dimension)]
+        if parts.memory_ps:
+            return [_Piece(PartKind.MEMORY, ps, dimension)]
+        alone = parts.latency_ps + parts.bandwidth_ps
+        waiting = 0
+        if isinstance(self._network, RouteDelayNetwork):
+            self.rounded |= abs(alone - ps) > 0.6
+        else:
+            waiting = max(0, ps - round(alone))
+        latency = min(round(parts.latency_ps), ps - waiting)
+        return [
+            _Piece(PartKind.LATENCY, latency, dimension, parts.latency_ps),
+            _Piece(PartKind.BANDWIDTH, ps - waiting - latency, dimension, 0.0, parts.bandwidth_ps),
+            _Piece(PartKind.QUEUEING, waiting, dimension),
+        ]
+
+    def _split(self, source: int, destination: int, size: int) -> tuple[int, DelayParts | None]:
+        """The dimension of a message, and what it takes where nothing else is on the way."""
+        network = self._network
+        route = network.route(source, destination)
+        if isinstance(network, RouteDelayNetwork):
+            what = f"network {type(network).__name__}: delay_parts"
+            parts: DelayParts | None = call(what, network.delay_parts, *route, size)
+            if parts is None:
+                self.exact = False
+                latency = network.delay(route, 0)
+                parts = DelayParts(latency, network.delay(route, size) - latency)
+            return route.dimension, parts
+        if self._empty is None:
+            return route.dimension, None
+        latency = _alone(self._empty, source, destination, 1)
+        return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
+
+
+def _alone(network: EventNetwork, source: int, destination: int, size: int) -> int:
+    """Picoseconds of a message on an empty network."""
+    what = f"network {type(network).__name__}"
+    call(f"{what}: begin", network.begin)
+    call(f"{what}: inject", network.inject, 0, [Message(1, source, destination, size)])
+    delivery = call(f"{what}: advance", network.advance, None)
+    return delivery[0] if delivery is not None else 0
+
+
+def make_path(
+    inputs: RunInputs,
+    links: Sequence[Link],
+    programs: Sequence[NpuProgram],
+    collectives: CollectiveLowering,
+    start_ps: int,
+    empty: Network | None,
+) -> CriticalPath:
+    """The critical path of a run whose engine has these `links`. It begins with the `start_ps` that the network has taken before."""
+    messages = _Messages(inputs.network, empty)
+    made = _Parts(inputs, programs, collectives, messages)
+    parts = [Part(PartKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
+    for link, place, phase in made.placed(links):
+        begin = start_ps + link.begin
+        for piece in made.pieces(link, place, phase):
+            if piece.ps or piece.latency_ps or piece.bandwidth_ps:
+                parts.append(Part(piece.kind, begin, piece.ps, link.npu, place, *piece[2:]))
+                begin += piece.ps
+    return CriticalPath(parts, messages.exact and not made.waited, messages.rounded)
+
+
+class _Parts:
+    """Finds what links belong to, and takes them apart."""
+
+    def __init__(self, inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, messages: _Messages) -> None:
+        self._inputs = inputs
+        self._collectives = collectives
+        self._messages = messages
+        self._programs = programs
+        self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
+        self._places: dict[tuple[int, int, int], Place] = {}
+        self._timed: dict[int, list[_Piece]] = {}
+        self.waited = False
+        """Whether something on the path waited for what the path does not lead through."""
+
+    def placed(self, links: Sequence[Link]) -> Iterator[tuple[Link, Place, PlannedPhase | None]]:
+        """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
+        found: list[tuple[Link, Place, PlannedPhase | None]] = []
+        place, phase = NOWHERE, None
+        for link in reversed(links):
+            if link.task >= 0:
+                # A message belongs to what its receiver does with it, one between two tasks to the sender.
+                npu = link.to if link.kind == LinkKind.MESSAGE and link.to in self._program_of else link.npu
+                phase = self._collectives.planned[link.step] if link.step >= 0 else None
+                place = self._place(self._program_of.get(npu, 0), link.task, link.step, phase)
+            found.append((link, place, phase))
+        return reversed(found)
+
+    def pieces(self, link: Link, place: Place, phase: PlannedPhase | None) -> Sequence[_Piece]:
+        """What the time of a link is spent on."""
+        ps = link.end - link.begin
+        match link.kind:
+            case LinkKind.MESSAGE | LinkKind.POINT_TO_POINT:
+                return self._messages.pieces(link.npu, link.to, link.bytes, ps)
+            case LinkKind.REQUEST | LinkKind.POINT_TO_POINT_REQUEST if link.to >= 0:
+                pieces = self._messages.pieces(link.npu, link.to, link.bytes, ps)
+                return [piece._replace(kind=PartKind.RENDEZVOUS) for piece in pieces]
+            case LinkKind.TOKEN:
+                return self._token(ps, phase)
+            case LinkKind.BUS:
+                self.waited = True  # when a bus is free depends on more than its event before
+                return [_Piece(PartKind.BUS, ps, _dimension_of(phase))]
+            case LinkKind.TASK:
+                return self._task(ps, place.operation)
+            case LinkKind.STEP if ps and phase is not None:
+                return self._timed_pieces(phase)
+        return [_Piece(PartKind.IDLE, ps)]
+
+    def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> Place:
+        key = program, task, step
+        if key not in self._places:
+            operation = self._programs[program].operations[task]
+            of_chunk = (phase.chunk, phase.phase, phase.plan.logical) if phase is not None else ()
+            self._places[key] = Place(program, task, operation, *of_chunk)
+        return self._places[key]
+
+    def _task(self, ps: int, operation: Operation | None) -> list[_Piece]:
+        """What an operation spends its own time on; an access of remote memory may wait for its port first."""
+        waiting = 0
+        if isinstance(operation, MemoryAccess) and operation.remote:
+            waiting = ps - self._inputs.memory.checked_ps(operation.bytes, operation.write, operation.remote)
+            self.waited |= waiting > 0
+        return [_Piece(PartKind.QUEUEING, waiting), _Piece(_kind_of(operation), ps - waiting)]
+
+    def _token(self, ps: int, phase: PlannedPhase | None) -> list[_Piece]:
+        """What an endpoint spends on a token: its delay, then adding up what it has received."""
+        dimension = _dimension_of(phase)
+        if phase is not None and phase.plan.counted is not None:
+            return [_Piece(PartKind.COLLECTIVE, ps, dimension)]
+        system = self._inputs.system
+        delay = system.endpoint_ps if phase is None or phase.plan.endpoint_ps is None else phase.plan.endpoint_ps
+        endpoint = 0 if system.bus is not None else min(ps, delay)
+        return [_Piece(PartKind.ENDPOINT, endpoint, dimension), _Piece(PartKind.REDUCTION, ps - endpoint, dimension)]
+
+    def _timed_pieces(self, phase: PlannedPhase) -> list[_Piece]:
+        """What a phase that was timed before the run spends its time on: its own critical path, where it runs by itself."""
+        plan, cost = phase.plan, phase.cost
+        assert cost is not None
+        if id(cost) not in self._timed:
+            found: dict[tuple[PartKind, int | None], _Piece] = {}
+            for link, times in self._collectives.phase_links(plan).items():
+                for piece in self.pieces(link, NOWHERE, phase):
+                    key = piece.kind, piece.dimension
+                    found[key] = _sum(found.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
+            self._timed[id(cost)] = list(found.values())
+        return self._timed[id(cost)]
+
+
+def _sum(one: _Piece, other: _Piece, times: int) -> _Piece:
+    """A piece with so many of another added."""
+    latency, bandwidth = one.latency_ps + times * other.latency_ps, one.bandwidth_ps + times * other.bandwidth_ps
+    return _Piece(one.kind, one.ps + times * other.ps, one.dimension, latency, bandwidth)
+
+
+def _dimension_of(phase: PlannedPhase | None) -> int | None:
+    """The platform's dimension in which the ranks of a phase lie."""
+    return phase.plan.logical.physical if phase is not None else None
+
+
+def _kind_of(operation: Operation | None) -> PartKind:
+    """What an operation spends its own time on."""
+    match operation:
+        case Compute() if operation.idle:
+            return PartKind.IDLE
+        case Compute() if operation.unit not in (Unit.ACCELERATOR, Unit.CPU):
+            return PartKind.RECORDED
+        case Compute():
+            return PartKind.COMPUTE
+        case MemoryAccess():
+            return PartKind.MEMORY
+        case Communicate():
+            return PartKind.UPDATE
+    return PartKind.IDLE

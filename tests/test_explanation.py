@@ -1,0 +1,141 @@
+"""Explanations: parts of the critical path add up to the makespan, and sensitivities are those of finite differences."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim import AstraError
+from astra_sim.report.explanation import of_path
+from astra_sim.report.what_if import scaled_compute, scaled_platform
+from astra_sim.run.record import RunRecord
+from astra_sim.run.simulation import Explain, simulate_graph
+from astra_sim.setup.components import Components
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+from support.experiment_checks import components_of
+from support.random_experiments import Experiment
+
+
+def explained(components: Components) -> RunRecord:
+    """A run that has kept its critical path."""
+    run = components.run
+    return simulate_graph(
+        components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain()
+    )
+
+
+SEEDS = range(300)
+BLOCK = 25
+
+
+@pytest.mark.parametrize("first", SEEDS[::BLOCK])
+def test_parts_add_up_to_the_makespan(first: int, tmp_path: Path) -> None:
+    """Of random experiments, with the engines taking turns; from where one part ends the next goes on."""
+    count = 0
+    for seed in range(first, first + BLOCK):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            components = components_of(Experiment(seed, folder).options, ("compiled", "python")[seed % 2], symmetry=seed % 4 < 2)
+            record = explained(components)
+        except AstraError:
+            continue
+        assert record.path is not None
+        at = 0
+        for part in record.path.parts:
+            assert part.begin == at, f"seed {seed}: {part}"
+            assert part.ps >= 0, f"seed {seed}: {part}"
+            at += part.ps
+        assert at == record.finish_ps, f"seed {seed}"
+        count += 1
+    assert count > BLOCK // 2
+
+
+@attrs.frozen
+class Change:
+    """A parameter that a test changes, and how."""
+
+    parameter: str
+    components: Callable[[float], Components]
+    dimension: int | None = None
+    layer: str | None = None
+
+
+STEP = 0.01
+
+
+def changes(options: dict[str, Any], components: Components) -> Iterator[Change]:
+    """What of an experiment can be changed by a factor."""
+    platform = components.platform
+
+    def linked(number: int, bandwidth: float, latency: float) -> Components:
+        changed = scaled_platform(platform, number, bandwidth, latency)
+        return components_of({**options, "platform": changed}, "compiled", symmetry=True)
+
+    def delayed(factor: float) -> Components:
+        system = copy.copy(components.system)
+        system.endpoint_ps = round(system.endpoint_ps * factor)
+        return attrs.evolve(components, system=system)
+
+    scales = [number for number in range(len(platform.dimensions)) if scaled_platform(platform, number, 1.0, 1.0) is not None]
+    for number in scales:
+        yield Change("bandwidth", lambda factor, number=number: linked(number, factor, 1.0), number)  # type: ignore[misc]
+        yield Change("latency", lambda factor, number=number: linked(number, 1.0, factor), number)  # type: ignore[misc]
+    graph = components.graph
+    yield Change("compute speed", lambda factor: attrs.evolve(components, graph=scaled_compute(graph, 1 / factor)))
+    for layer in graph.layers:
+        changed = lambda factor, layer=layer: attrs.evolve(components, graph=scaled_compute(graph, factor, layer))  # noqa: E731
+        yield Change("layer compute", changed, layer=layer)
+    if components.system.bus is None:
+        yield Change("endpoint delay", delayed)
+
+
+def finite_difference(change: Change, finish_ps: int) -> float | None:
+    """d time / d ln parameter in picoseconds; None at a kink, where it is another above and below."""
+    above, below = (explained(change.components(factor)).finish_ps for factor in (1 + STEP, 1 - STEP))
+    right, left = (above - finish_ps) / math.log(1 + STEP), (below - finish_ps) / math.log(1 - STEP)
+    if abs(right - left) > 0.015 * max(abs(right), abs(left)):
+        return None
+    return (above - below) / math.log((1 + STEP) / (1 - STEP))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 1 << 30))
+def test_sensitivities_are_finite_differences(seed: int) -> None:
+    """Over training loops, systems and networks without contention, with messages so large that whole picoseconds do not count."""
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = Experiment(seed, Path(folder))
+        assume(experiment.network == "unaware" and experiment.kind != "traces")
+        options = {
+            **experiment.options,
+            "network": {"plugin": "analytical", "rounding": "picosecond"},
+            "comm_scale": 1000.0,
+            "symmetry": True,
+            "engine": "compiled",
+        }
+        try:
+            components = components_of(options, "compiled", symmetry=True)
+            record = explained(components)
+        except AstraError:
+            assume(False)
+        assert record.path is not None
+        assume(record.path.exact)  # a shared bus, or a port of remote memory
+        told = {(each.parameter, each.dimension, each.layer): each for each in of_path(record.path, components, record.finish_ps)}
+        for change in changes(options, components):
+            found = finite_difference(change, record.finish_ps)
+            if found is None:
+                event("kink")
+                continue
+            event(change.parameter)
+            which = change.parameter, change.dimension, change.layer
+            # What is not on the path changes nothing.
+            derivative_ns = told[which].derivative_ns if which in told or change.layer is None else 0.0
+            assert derivative_ns == pytest.approx(found / 1000, rel=0.01, abs=1e-7 * record.finish_ps / 1000 + 0.1), which
+        assert {each.method for each in told.values()} == {"path"}
