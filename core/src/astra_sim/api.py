@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from astra_sim._boundary import staying
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, RunError
 from astra_sim.report.result import Result, make_result
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.components import Components, build
@@ -41,6 +41,7 @@ def simulate(
     queues_per_dim: int | None = None,
     rendezvous: bool | None = None,
     symmetry: bool | None = None,
+    strict: bool | None = None,
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     run_name: str | None = None,
@@ -54,7 +55,8 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
 
-    Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
+    Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
+    and the result is faster than the wires allow (`Result.audit`).
     """
     given = dict(locals())  # components and options of the run, by the names of their sections and fields
     started = time.perf_counter()
@@ -101,4 +103,7 @@ def run_components(components: Components, name: str, started: float, progress: 
         components.run.engine,
         progress,
     )
-    return make_result(name, components, record, time.perf_counter() - started)
+    result = make_result(name, components, record, time.perf_counter() - started)
+    if components.run.strict and result.audit:
+        raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
+    return result

@@ -142,6 +142,7 @@ def run(
 ) -> None:
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
+    from astra_sim.command.findings import say_findings
     from astra_sim.command.progress import Progress
     from astra_sim.report.writing import chosen_reports
 
@@ -155,6 +156,8 @@ def run(
             progress=progress.simulated,
             **choices,
         )
+    if not quiet:
+        say_findings(result)
     if not as_json and not quiet:
         from astra_sim.report.tables import print_result
 

@@ -13,6 +13,7 @@ from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
+from astra_sim.report.audit import Finding, audit
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
@@ -151,7 +152,8 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
+    the first NPU had finished, `finish_ns` when all had. `audit` lists where the result is faster than the wires allow. `figures` are those
+    that the workload adds, by name; each is an attribute, too.
     """
 
     run_name: str
@@ -167,13 +169,16 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
+    audit: list[Finding]
     figures: dict[str, Any]
     _busy: list[Spans] = attrs.field(repr=False)
     _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures")) | self.figures
+        table = attrs.asdict(self, filter=lambda field, _: field.name not in ("_busy", "_details", "figures"))
+        table["audit"] = [each | {"message": finding.message} for each, finding in zip(table["audit"], self.audit, strict=True)]
+        return table | self.figures
 
     def __getattr__(self, name: str) -> Any:
         """A figure of the workload."""
@@ -197,7 +202,7 @@ class Result:
         return self._details.network_reports()
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
+        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `audit`, `timeline`.
 
         Units stand in the names of columns.
         """
@@ -225,8 +230,9 @@ class Result:
                 queueing = layer.queueing_delay_ns[number]
                 phases.append({"layer": layer.name, "phase": number, "queueing_delay_ns": queueing, "network_delay_ns": delay})
         dimensions = [{"dimension": index, **attrs.asdict(dimension)} for index, dimension in enumerate(self.dimensions)]
+        audit = [attrs.asdict(finding) for finding in self.audit]
         timeline = [attrs.asdict(interval) for interval in self.timeline()]
-        return {"run": [run], "layers": layers, "phases": phases, "dimensions": dimensions, "timeline": timeline}
+        return {"run": [run], "layers": layers, "phases": phases, "dimensions": dimensions, "audit": audit, "timeline": timeline}
 
     def frame(self, table: str) -> Any:
         """One of `tables` as a pandas DataFrame. Raises InputError if there is no such table, or no pandas."""
@@ -282,6 +288,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
+        audit(components, run, busy, network),
         dict(run.figures),
         busy,
         _RunDetails(graph, run, components.network),
