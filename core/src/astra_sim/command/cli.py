@@ -40,6 +40,7 @@ class Commands(click.Group):
     _LAZY = {  # noqa: RUF012
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
+        "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

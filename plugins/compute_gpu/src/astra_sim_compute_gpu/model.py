@@ -21,8 +21,8 @@ _NS_PER_US = 1000.0
 class GpuOptions:
     """Options of the gpu model. docs/compute.md lists the devices and the stacks."""
 
-    device: str = option(help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml")
-    stack: str = option("kernels", help="a stack profile of this package such as megatron-2022, or a file STACK.toml")
+    device: str = option(help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml", path="name or path")
+    stack: str = option("kernels", help="a stack profile of this package such as megatron-2022, or a file STACK.toml", path="name or path")
     element_type: str | None = option(
         None,
         choices=tuple(ELEMENT_BYTES),

@@ -40,7 +40,7 @@ class AnalyticalOptions:
         help="what collectives take: by the messages of their schedules; nccl: as NCCL does them, by parameters of a device",
     )
     device: str | None = option(None, help="nccl: the device whose parameters hold in a node; none: the one that the platform names")
-    parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes")
+    parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes", path="path")
     channels: int | None = option(None, minimum=1, help="nccl: the most channels, where those are fewer than NCCL would use")
     nic_efficiency: float | None = option(
         None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: as the parameters say"
