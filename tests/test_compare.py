@@ -19,7 +19,7 @@ SPLITS = ("--set", "system.splits=4", "--set", "system.splits=16")
 def test_every_combination_of_choices_is_run_and_compared_with_the_first() -> None:
     done = CliRunner().invoke(compare, [VGG16, *SPLITS, "--set", "system.all_reduce=ring", "--set", "system.all_reduce=direct", "--json"])
     assert done.exit_code == 0
-    rows = json.loads(done.output)
+    rows = json.loads(done.stdout)
     assert [row["run"] for row in rows] == [
         "system.splits=4 system.all_reduce=ring",
         "system.splits=4 system.all_reduce=direct",

@@ -36,6 +36,7 @@ GIVEN: dict[str, tuple[list[str], Any]] = {
     "symmetry": (["--no-symmetry"], False),
     "groups": (["--groups", "groups.json"], "groups.json"),
     "engine": (["--engine", "python"], "python"),
+    "strict": (["--strict"], True),
 }
 """Each option on the command line, and what it becomes."""
 

@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_read_is_named(astra: Astra, tmp_path: Path, kind:
     {
         "missing": ("nowhere.toml", "nowhere.toml", "No such file"),
         "a folder": (".", "directory"),
-        "JSON": ("n.json", "n.json", "line 1"),
+        "JSON": ("n.json", "n.json", "no result of a run"),
         "a workload": ("w.txt", "w.txt", "line 1"),
     }
 )

@@ -144,7 +144,7 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
     table = result.to_dict()
     tables = result.tables()
     del tables["run"]
-    for name in ("wall_s", "simulated_npus", "events"):
+    for name in ("wall_s", "simulated_npus", "events", "experiment", "versions"):
         del table[name]
     reports = ("end_to_end", "detailed", "backend_end_to_end", "backend_dim_info", "tutorial_result")
     return {

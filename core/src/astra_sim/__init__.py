@@ -65,6 +65,7 @@ PUBLIC_MODULES = (
     "collective_tables",
     "fitting",
     "reports",
+    "results",
     "toml_text",
     "function_table",
     "testing",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import attrs
 
 from astra_sim._boundary import staying
-from astra_sim.errors import InputError
+from astra_sim.errors import InputError, RunError
 from astra_sim.report.explanation import explain as explain_run
 from astra_sim.report.result import Result, make_result
 from astra_sim.report.what_if import WhatIf
@@ -43,6 +43,7 @@ def simulate(
     queues_per_dim: int | None = None,
     rendezvous: bool | None = None,
     symmetry: bool | None = None,
+    strict: bool | None = None,
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     run_name: str | None = None,
@@ -59,7 +60,8 @@ def simulate(
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
     only they tell.
 
-    Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
+    Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
+    and the result is faster than the wires allow (`Result.audit`).
     """
     given = dict(locals())  # components and options of the run, by the names of their sections and fields
     started = time.perf_counter()
@@ -117,4 +119,6 @@ def run_components(
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:
         result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
+    if components.run.strict and result.audit:
+        raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
     return result

@@ -40,9 +40,13 @@ class _OnPlatform:
     """The common part of both classes: a platform, and the routes of messages on it.
 
     If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
+    `remedy` says, to a user, what would be right where messages are faster together than the wires of the platform allow, `price_remedy`
+    where a whole collective of `collective_ps` is; "": nothing is known.
     """
 
     charged_dimension: Literal["highest", "lowest"] = "highest"
+    remedy: str = ""
+    price_remedy: str = ""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -66,6 +70,8 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
     So all NPUs that do the same stay in step, and the time of a phase does not depend on anything else: the kernel
     computes it once.
     """
+
+    remedy = "a network on which messages wait for each other would be right (--network plugin:packet)"
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)

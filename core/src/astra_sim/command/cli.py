@@ -41,6 +41,7 @@ class Commands(click.Group):
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
+        "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -143,6 +144,7 @@ def run(
 ) -> None:
     """Run one experiment: a TOML file, or components given by options, which also replace those of the file."""
     from astra_sim.api import simulate
+    from astra_sim.command.findings import say_findings
     from astra_sim.command.progress import Progress
     from astra_sim.report.writing import chosen_reports
 
@@ -156,6 +158,8 @@ def run(
             progress=progress.simulated,
             **choices,
         )
+    if not quiet:
+        say_findings(result)
     if not as_json and not quiet:
         from astra_sim.report.tables import print_result
 

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from astra_sim.api import simulate
+from astra_sim.command.findings import say_findings
 from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
@@ -122,6 +123,8 @@ def compare(
         for number, (label, choice) in enumerate(made, 1):
             progress.stage(f"run {number} of {len(made)} ({label})")
             results.append(choice.run(label, progress=progress.simulated, **options))
+            if not quiet:
+                say_findings(results[-1], label)
     rows = rows_of(results)
     if not as_json and not quiet:
         _print(rows, results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +11,17 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
-from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
+from astra_sim.report.audit import Finding, audit
 from astra_sim.report.explanation import Explanation
+from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
+from astra_sim.report.units import units_of
+from astra_sim.results import tables_of
 from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
+from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
 
 
@@ -152,9 +157,9 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with what they are called and their units.
-    `explanation` says what the run spends its time on, where it was asked for.
+    the first NPU had finished, `finish_ns` when all had. `audit` lists where the result is faster than the wires allow. `figures` are those
+    that the workload adds, by name; each is an attribute, too. `shown` has those that tables show, with what they are called and their
+    units. `explanation` says what the run spends its time on, where it was asked for.
     """
 
     run_name: str
@@ -170,17 +175,40 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
+    audit: list[Finding]
     figures: dict[str, Any]
     shown: dict[str, Figure]
+    _provenance: Provenance | None = attrs.field(repr=False, eq=False)
     _busy: list[Spans] = attrs.field(repr=False)
     _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others."""
-        apart = ("_busy", "_details", "figures", "shown", "explanation")
-        explained = {} if self.explanation is None else {"explanation": self.explanation.to_dict()}
-        return attrs.asdict(self, filter=lambda field, _: field.name not in apart) | explained | self.figures
+        """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
+
+        `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what; `units` those of figures.
+        """
+        table = self._figures()
+        return table | {"units": units_of(table), "experiment": self.experiment, "versions": self.versions}
+
+    def _figures(self) -> dict[str, Any]:
+        """All figures, in plain Python."""
+        apart = ("figures", "shown", "explanation")
+        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name not in apart) | self.figures
+        if self.explanation is not None:
+            table["explanation"] = self.explanation.to_dict()
+        table["audit"] = [each | {"message": finding.message} for each, finding in zip(table["audit"], self.audit, strict=True)]
+        return table
+
+    @property
+    def experiment(self) -> dict[str, Any]:
+        """The experiment as it was run, with all options, in tables as an experiment file has them; {} of a run that was built by hand."""
+        return {} if self._provenance is None else self._provenance.origin.experiment | {"name": self.run_name}
+
+    @property
+    def versions(self) -> dict[str, Any]:
+        """The versions of `astra`, `python` and the distributions of `plugins`, and which `engine` ran."""
+        return {} if self._provenance is None else self._provenance.origin.versions
 
     def __getattr__(self, name: str) -> Any:
         """A figure of the workload."""
@@ -204,49 +232,22 @@ class Result:
         return self._details.network_reports()
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `timeline`.
+        """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `audit`, `timeline`, and others.
 
-        Units stand in the names of columns. Figures of the workload are columns of `run`, those with parts one for each part.
+        Units stand in the names of columns. A list of tables among the figures of the network or the workload is a table, too.
         """
-        plain = (
-            "run_name",
-            "finish_ns",
-            "earliest_finish_ns",
-            "compute_ns",
-            "exposed_comm_ns",
-            "npus",
-            "simulated_npus",
-            "messages",
-            "events",
-            "wall_s",
-        )
-        run: dict[str, Any] = {name: getattr(self, name) for name in plain}
-        run |= {f"network_{name}": value for name, value in self.network.items() if not isinstance(value, list)}
-        for name, value in self.figures.items():
-            run |= {f"{name}_{part}": own for part, own in value.items()} if isinstance(value, Mapping) else {name: value}
-        layers, phases = [], []
-        for layer in self.layers:
-            row: dict[str, Any] = {"layer": layer.name}
-            for training_pass in Pass:
-                row |= {f"{training_pass}_{name}": value for name, value in attrs.asdict(layer.of(training_pass)).items()}
-            layers.append(row)
-            for number, delay in enumerate(layer.network_delay_ns, 1):
-                queueing = layer.queueing_delay_ns[number]
-                phases.append({"layer": layer.name, "phase": number, "queueing_delay_ns": queueing, "network_delay_ns": delay})
-        dimensions = [{"dimension": index, **attrs.asdict(dimension)} for index, dimension in enumerate(self.dimensions)]
-        timeline = [attrs.asdict(interval) for interval in self.timeline()]
-        return {"run": [run], "layers": layers, "phases": phases, "dimensions": dimensions, "timeline": timeline}
+        return tables_of(self._figures()) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
 
-    def frame(self, table: str) -> Any:
-        """One of `tables` as a pandas DataFrame. Raises InputError if there is no such table, or no pandas."""
-        tables = self.tables()
-        if table not in tables:
-            raise InputError(f"there is no table {table!r}; {suggestion(table, tables)}")
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("data frames need pandas: pip install pandas") from None
-        return pandas.DataFrame(tables[table])
+    def frame(self, table: str, library: str = "pandas") -> Any:
+        """One of `tables` as a DataFrame of pandas or polars. Raises InputError if there is no such table, or the library is missing."""
+        return frame_of(choose(self.tables(), table), library)
+
+    def write_table(self, table: str, path: str | os.PathLike[str]) -> None:
+        """Write one of `tables` as the ending of the path says: *.csv, *.json or *.parquet.
+
+        Raises InputError if there is no such table, for another ending, and for Parquet without pyarrow; RunError if it cannot be written.
+        """
+        write_rows(choose(self.tables(), table), path)
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0, in the order of the program."""
@@ -291,8 +292,10 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
+        audit(components, run, busy, network),
         {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
         {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
+        components.provenance,
         busy,
         _RunDetails(graph, run, components.network),
     )

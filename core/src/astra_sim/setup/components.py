@@ -20,13 +20,14 @@ from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.plugins import Plugins
+from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import System
 
 
 @attrs.frozen(eq=False)
 class Components:
-    """The components of a run, ready to be simulated."""
+    """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one."""
 
     graph: ExecutionGraph
     platform: Platform
@@ -36,6 +37,7 @@ class Components:
     memory: Memory
     run: RunOptions
     names: dict[str, str]
+    provenance: Provenance | None = None
 
 
 def build(experiment: Experiment, plugins: Plugins) -> Components:
@@ -88,7 +90,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
-    return Components(graph, platform, system, network, compute, memory, run, names)
+    return Components(graph, platform, system, network, compute, memory, run, names, provenance(experiment, plugins))
 
 
 def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:

@@ -12,6 +12,7 @@ from astra_sim._boundary import staying
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import Table, parse_toml, read_text
 from astra_sim.options import Typed, structure
+from astra_sim.results import is_result, read_results
 from astra_sim.setup.groups import read_groups
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.setup.run_options import RunOptions
@@ -110,11 +111,16 @@ class Experiment:
 
 @staying()
 def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
-    """Read an experiment file (TOML). Paths in it are relative to the file. Raises InputError."""
+    """Read an experiment file (TOML), whose paths are relative to it, or the experiment of a result: its result.json or the folder of it.
+
+    Raises InputError.
+    """
     plugins = plugins or shared_plugins()
     file = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(file, str):
         raise InputError(f"{path!r} is not an Experiment or the path of its file")
+    if is_result(file):
+        return _of_result(file)
     table = parse_toml(read_text(file), file)
     experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
     known = ("name", "run", *SECTIONS)
@@ -139,4 +145,32 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     if "groups" in run:
         experiment.choose("groups", run["groups"], os.path.dirname(file))
     experiment.origin["run"] = f"{file}: run"
+    return experiment
+
+
+def _of_result(path: str) -> Experiment:
+    """The experiment of a result. Raises InputError where it cannot be run again."""
+    file, runs = read_results(path)
+    if len(runs) != 1:
+        names = ", ".join(repr(run.get("run_name")) for run in runs[:5])
+        raise InputError(f"{file} holds {len(runs)} runs ({names}{', ...' if len(runs) > 5 else ''}); expected the result of one")
+    table = runs[0].get("experiment")
+    if not isinstance(table, dict) or not table:
+        raise InputError(f"{file}: there is no experiment in this result, which cannot be run again")
+    experiment = Experiment(name=str(table.get("name", "")))
+    for kind in SECTIONS:
+        section = table.get(kind, {})
+        if not isinstance(section, dict):
+            raise InputError(f"{file}: {kind} is {section!r}, not a table")
+        if "object" in section:
+            raise InputError(f"{file}: {kind} was given as an object of Python ({section['object']}), which is not in the file")
+        if section:
+            # As it is: a table that is used may name a file that it changes, and here all files have been read.
+            experiment.sections[kind] = section
+            experiment.origin[kind] = f"{file}: {kind}"
+    run = table.get("run", {})
+    if not isinstance(run, dict):
+        raise InputError(f"{file}: run is {run!r}, not a table")
+    experiment.run = run
+    experiment.origin |= {"run": f"{file}: run", "groups": f"{file}: groups"}
     return experiment

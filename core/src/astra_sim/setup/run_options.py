@@ -25,6 +25,7 @@ class RunOptions:
     )
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+    strict: bool = option(False, help="findings of the physics audit are an error")
     groups: dict[str, Any] = option(factory=dict, help="communicator groups: the NPUs of each by name, or their file (JSON, TOML)")
     engine: str = option(
         "auto", choices=("auto", "python", "compiled"), help="which engine runs; auto: the compiled one where it is installed"

@@ -27,7 +27,8 @@ class CustomCollectiveOptions:
     """Options of an algorithm in traces."""
 
     prefix: str = option(
-        help="the trace of rank N is the file PREFIX.N.et; its messages keep their sizes, whatever the size of the collective"
+        help="the trace of rank N is the file PREFIX.N.et; its messages keep their sizes, whatever the size of the collective",
+        path="path",
     )
     dependencies: str = option("both", choices=DEPENDENCIES, help="what nodes wait for: control and data dependencies, or data alone")
 

@@ -36,7 +36,7 @@ _COLLECTIVES = {
 class ChakraOptions:
     """Options of a workload of traces."""
 
-    prefix: str = option(help="the trace of rank N is the file PREFIX.N.et")
+    prefix: str = option(help="the trace of rank N is the file PREFIX.N.et", path="path")
     dependencies: str = option(
         "both",
         choices=DEPENDENCIES,

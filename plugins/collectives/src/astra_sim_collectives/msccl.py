@@ -18,7 +18,7 @@ from astra_sim_collectives.msccl_xml import Algorithm, read_algorithm
 class MscclOptions:
     """Options of an algorithm in a file."""
 
-    file: str = option(help="the algorithm, in the XML format of MSCCL")
+    file: str = option(help="the algorithm, in the XML format of MSCCL", path="path")
 
 
 def msccl(request: Request, options: MscclOptions) -> Schedule:

@@ -46,7 +46,8 @@ class LlmOptions:
     """Training or inference of a large language model. `docs/llm.md` has the sources of defaults."""
 
     model: str | Model = option(help="a model by name (gpt3-175b, megatron-1t, llama3-405b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3,"
-                                " ...), the path of a Hugging Face config.json, or a table of its dimensions")  # fmt: skip
+                                " ...), the path of a Hugging Face config.json, or a table of its dimensions",
+                                path="name or path")  # fmt: skip
     sequence: int | None = option(None, minimum=1, help="tokens of a sequence; none: as the model says", unit="tokens")
     global_batch: int = option(minimum=1, help="sequences of an iteration, over all replicas", unit="sequences")
     micro_batch: int = option(1, minimum=1, help="sequences of a micro-batch", unit="sequences")

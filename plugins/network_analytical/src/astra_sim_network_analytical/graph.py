@@ -21,7 +21,7 @@ from astra_sim_network_analytical.shortest_paths import shortest_paths
 class GraphOptions:
     """Options of a graph."""
 
-    file: str = option(help="edge list, TOML or CSV; the path is relative to the working directory")
+    file: str = option(help="edge list, TOML or CSV; the path is relative to the working directory", path="path")
 
 
 @attrs.frozen

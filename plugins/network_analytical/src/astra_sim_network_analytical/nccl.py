@@ -32,6 +32,8 @@ class NcclNetwork(AnalyticalNetwork):
     share of an NPU in the NICs of its node.
     """
 
+    price_remedy = "the times were measured on a faster machine: network.device or network.parameters of this platform is right"
+
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
         super().__init__(options, platform)
         parameters = _chosen(options, platform)

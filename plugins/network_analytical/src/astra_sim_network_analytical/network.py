@@ -46,6 +46,8 @@ class AnalyticalNetwork(RouteDelayNetwork):
     message takes at least that share of the time to read it from memory.
     """
 
+    remedy = "messages do not wait for each other: congestion=aware (--set network.congestion=aware) or --network plugin:packet is right"
+
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
         super().__init__(platform)
         self.charged_dimension = "lowest" if options.charged_dimension == "lowest" else "highest"

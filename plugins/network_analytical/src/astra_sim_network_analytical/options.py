@@ -45,7 +45,7 @@ class AnalyticalOptions:
         help="nccl: whose parameters hold in a node: a device with the newest version of NCCL that it has, or with that of a name "
         f"({', '.join(device_tables())}); none: the device that the platform names",
     )
-    parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes")
+    parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes", path="path")
     channels: int | None = option(None, minimum=1, help="nccl: the most channels, where those are fewer than NCCL would use")
     nic_efficiency: float | None = option(
         None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: as the parameters say"

@@ -26,11 +26,15 @@ class Astra2Options(ChunkingOptions):
     )
     replay_only: bool = option(False, help="operations of a trace take the time that it recorded, collectives too")
     group_algorithm: str = option(
-        "auto", help="algorithm in communicator groups; auto: that of the only dimension, or ring where algorithms of several are given"
+        "auto",
+        help="algorithm in communicator groups; auto: that of the only dimension, or ring where algorithms of several are given",
+        specs="collective",
     )
     group_endpoint_delay_ns: int = option(10, minimum=0, help="endpoint delay in communicator groups", unit="ns")
     node_algorithms: dict[str, str] = option(
-        factory=dict, help="collective algorithms of single nodes of a trace, by their ids, over all NPUs or all of the node's group"
+        factory=dict,
+        help="collective algorithms of single nodes of a trace, by their ids, over all NPUs or all of the node's group",
+        specs="collective",
     )
     local_memory_gb_per_s: float | None = option(
         None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"

@@ -14,10 +14,10 @@ class ChunkingOptions:
     endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
     active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
     splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")
-    all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology")
-    all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather")
-    reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter")
-    all_to_all: str | tuple[str, ...] = option("auto", help="algorithm for all-to-all")
+    all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology", specs="collective")
+    all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather", specs="collective")
+    reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter", specs="collective")
+    all_to_all: str | tuple[str, ...] = option("auto", help="algorithm for all-to-all", specs="collective")
     collective_optimization: str = option(
         "local_bw_aware",
         choices=("baseline", "local_bw_aware"),

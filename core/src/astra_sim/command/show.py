@@ -1,0 +1,81 @@
+"""`astra show`: the tables of a result that was written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from astra_sim.errors import InputError, printable
+from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
+from astra_sim.results import read_results, tables_of
+
+Rows = list[dict[str, Any]]
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.argument("table", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows; without TABLE an object with all tables.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write FILE.csv, FILE.json or FILE.parquet.")
+def show(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
+    """Print a table of a result; without TABLE the names of its tables.
+
+    RUN is a result.json, or the folder that --output has written. Where it holds several runs, a column says which one a row is of.
+    """
+    if as_json and as_csv:
+        raise InputError("--json and --csv are given; expected one of the two")
+    if table is None and (as_csv or output is not None):
+        raise InputError(f"{'--csv' if as_csv else f'--output {output}'} needs TABLE; `astra show {run}` lists the tables")
+    if output is not None:
+        check_ending(output)
+    tables = _tables(run)
+    if table is None:
+        _list(tables, as_json)
+        return
+    rows = choose(tables, table)
+    if output is not None:
+        write_rows(rows, output)
+    if as_json:
+        click.echo(json.dumps(rows, allow_nan=False))
+    elif as_csv:
+        write_csv(rows, sys.stdout)
+    elif output is None:
+        _print(rows)
+
+
+def _tables(path: str) -> dict[str, Rows]:
+    """The tables of all runs of a result."""
+    _, runs = read_results(path)
+    if len(runs) == 1:
+        return tables_of(runs[0])
+    tables: dict[str, Rows] = {}
+    for run in runs:
+        for name, rows in tables_of(run).items():
+            tables.setdefault(name, []).extend({"run_name": run["run_name"], **row} for row in rows)
+    return tables
+
+
+def _list(tables: dict[str, Rows], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(tables, allow_nan=False))
+    else:
+        _print([{"table": name, "rows": len(rows), "columns": ", ".join(columns_of(rows))} for name, rows in tables.items()])
+
+
+def _print(rows: Rows) -> None:
+    """Print rows below their headings; numbers stand to the right, and nothing is cut."""
+    columns = columns_of(rows)
+    cells = [columns, *([_cell(row.get(name)) for name in columns] for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    right = [any(isinstance(row.get(name), (int, float)) for row in rows) for name in columns]
+    for line in cells:
+        padded = [cell.rjust(width) if number else cell.ljust(width) for cell, width, number in zip(line, widths, right, strict=True)]
+        click.echo("  ".join(padded).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else printable(str(value))

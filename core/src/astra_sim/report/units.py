@@ -1,0 +1,41 @@
+"""The units of figures, which their names say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_ENDINGS = (
+    ("_bytes_per_ns", "bytes/ns"),
+    ("_per_s", "1/s"),
+    ("_ns", "ns"),
+    ("_us", "us"),
+    ("_s", "s"),
+    ("_usd", "USD"),
+    ("bytes_per_dimension", "bytes"),
+    ("bytes", "bytes"),
+    ("utilisation", "share of time"),
+    ("ratio", "1"),
+)
+"""Units by how the name of a figure ends, the first that fits."""
+
+_COUNTS = ("npus", "simulated_npus", "messages", "events")
+
+
+def units_of(table: Mapping[str, Any]) -> dict[str, str]:
+    """The unit of each number in a result, by its name. Those whose name says none are left out."""
+    units: dict[str, str] = {}
+    _collect(table, units)
+    return dict(sorted(units.items()))
+
+
+def _collect(table: Mapping[str, Any], units: dict[str, str]) -> None:
+    for name, value in table.items():
+        inner = value[:1] if isinstance(value, list) else [value]
+        for each in inner:
+            if isinstance(each, Mapping):
+                _collect(each, units)
+            elif isinstance(each, (int, float)) and name not in units:
+                unit = "1" if name in _COUNTS else next((unit for ending, unit in _ENDINGS if name.endswith(ending)), None)
+                if unit is not None:
+                    units[name] = unit

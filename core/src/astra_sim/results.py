@@ -1,0 +1,72 @@
+"""Results that were written: `result.json`, or the folder that holds it, and the tables in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from astra_sim.errors import InputError
+from astra_sim.files import parse_json, read_text
+
+__all__ = ["RESULT_FILE", "is_result", "read_results", "tables_of"]
+
+RESULT_FILE = "result.json"
+
+Rows = list[dict[str, Any]]
+
+
+def is_result(path: str) -> bool:
+    """Whether a path is that of a result by its form: a folder, or a file in JSON."""
+    return path.endswith(".json") or os.path.isdir(path)
+
+
+def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
+    """The file of a result, and its runs: one, or those that were compared. Raises InputError where it is no result."""
+    file = os.path.join(path, RESULT_FILE) if os.path.isdir(path) else path
+    table = parse_json(read_text(file), file)
+    runs = table if isinstance(table, list) else [table]
+    if not runs or not all(isinstance(run, dict) and "run_name" in run and "finish_ns" in run for run in runs):
+        raise InputError(f"{file}: this is no result of a run; expected {RESULT_FILE}, which --output writes, or its folder")
+    return file, runs
+
+
+_APART = ("experiment", "versions", "units")
+"""Tables that say where a result comes from, and hold no figures."""
+
+
+def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
+    """The figures of a result as in JSON, as rows of plain Python for each table.
+
+    `run` is one row with all single figures. A list of tables is a table of its name; tables within a row become columns. Those of the
+    network are called `network_...`, `phases` are those of the layers. Units stand in the names of columns.
+    """
+    network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
+    whole = {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
+    tables: dict[str, Rows] = {"run": [_flat({name: value for name, value in whole.items() if not isinstance(value, list)})]}
+    for name, value in whole.items():
+        if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+            tables[name] = [_flat(each) for each in value]
+    tables["layers"] = [{"layer": row.pop("name"), **row} for row in tables.get("layers", [])]
+    tables["phases"] = [row for layer in result.get("layers", []) for row in _phases(layer)]
+    tables["dimensions"] = [{"dimension": number, **row} for number, row in enumerate(tables.get("dimensions", []))]
+    return tables
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A row: tables in it as columns with their names in front; lists are left out."""
+    row: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            row |= _flat(value, f"{prefix}{name}_")
+        elif not isinstance(value, Sequence) or isinstance(value, str):
+            row[f"{prefix}{name}"] = value
+    return row
+
+
+def _phases(layer: Mapping[str, Any]) -> Rows:
+    queueing = layer["queueing_delay_ns"]
+    return [
+        {"layer": layer["name"], "phase": number, "queueing_delay_ns": queueing[number], "network_delay_ns": delay}
+        for number, delay in enumerate(layer["network_delay_ns"], 1)
+    ]

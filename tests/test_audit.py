@@ -1,0 +1,187 @@
+"""The physics audit: results that are faster than the wires allow are named, and no others."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim import AstraError, RunError
+from astra_sim.api import run_components
+from astra_sim.network import EventNetwork, Message
+from astra_sim.report.audit import TOLERANCE
+from astra_sim.testing.bench import PLATFORM as BENCH
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.experiment_checks import components_of
+from support.random_experiments import Experiment
+
+SWITCH = "plugin:switch?size=64&link_bandwidth_gb_per_s=50&link_latency_ns=0"
+RING = "plugin:ring?size=16&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+SIZE = 64_000_000
+
+
+def simulate(algorithm: str = "direct", platform: str = SWITCH, network: str = "plugin:analytical", **more: Any) -> astra_sim.Result:
+    more.setdefault("workload", f"plugin:collective?bytes={SIZE}")
+    system = more.pop("system", "astra1")
+    return astra_sim.simulate(platform=platform, network=network, system=f"plugin:{system}?all_reduce={algorithm}", **more)
+
+
+@pytest.mark.parametrize("system", ["astra1", "astra2"])
+@pytest.mark.parametrize("engine", ["compiled", "python"])
+def test_direct_on_a_switch_is_far_too_fast_without_contention(system: str, engine: str) -> None:
+    result = simulate(system=system, engine=engine)
+    (finding,) = result.audit
+    wire_ns = 2 * SIZE * 63 / 64 / 50
+    assert (finding.dimension, finding.topology, finding.collective) == (0, "switch of 64", "all_reduce")
+    assert finding.wire_ns == pytest.approx(wire_ns)
+    assert finding.ratio == pytest.approx(wire_ns / result.finish_ns, rel=0.01) == pytest.approx(62, abs=1.5)
+    assert "congestion=aware" in finding.remedy
+    assert "--network plugin:packet" in finding.message
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving_doubling", "direct?window=1"])
+@pytest.mark.parametrize("platform", [SWITCH, RING])
+def test_what_the_remedy_gives_needs_none(algorithm: str, platform: str) -> None:
+    aware = simulate(algorithm, platform, "plugin:analytical?congestion=aware")
+    assert aware.audit == []
+    for finding in simulate(algorithm, platform).audit:
+        assert aware.finish_ns >= finding.wire_ns * (1 - TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "platform"), [("ring", SWITCH), ("halving_doubling", SWITCH), ("direct?window=1", SWITCH), ("ring", RING)]
+)
+def test_algorithms_that_fill_their_links_once_are_right(algorithm: str, platform: str) -> None:
+    assert simulate(algorithm, platform).audit == []
+    assert simulate(algorithm, platform, system="astra2").audit == []
+
+
+def test_links_of_a_ring_carry_what_is_forwarded() -> None:
+    # Each half of the data goes as far as the ring is wide, so no NPU sends too much, but the links between would carry it all.
+    (finding,) = simulate("halving_doubling", RING).audit
+    assert finding.bytes > 2 * SIZE * 15 / 16
+    assert 1.5 < finding.ratio < 2.5
+
+
+def test_chunks_beside_each_other_share_the_links_of_a_dimension() -> None:
+    alone = simulate("ring", set=["system.splits=8"])
+    beside = simulate("ring", set=["system.splits=8", "system.active_chunks_per_dimension=8"])
+    assert alone.audit == []
+    (finding,) = beside.audit
+    assert (finding.scope, finding.collective) == ("run", None)
+    assert finding.ratio == pytest.approx(alone.finish_ns / beside.finish_ns, rel=0.05)
+
+
+def test_a_short_phase_is_found_in_a_long_run() -> None:
+    layer = {
+        "name": "one",
+        "forward": {"compute_ns": 10**9},
+        "input_gradient": {"compute_ns": 0},
+        "weight_gradient": {"compute_ns": 0, "collective": "all_reduce", "collective_bytes": SIZE},
+    }
+    assert [finding.scope for finding in simulate(workload={"loop": "data", "layers": [layer]}).audit] == ["phase"]
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("platform", ["dgx_h100?nodes=1", "dgx_h100?nodes=4", "dgx_a100?nodes=2"])
+def test_measured_times_of_the_machine_itself_are_right(collective: str, platform: str) -> None:
+    # Switches that add up halve the bytes of an all-reduce, whose bus bandwidth by the ring's count is over that of the links.
+    for size in (10**6, 10**9, 10**11):
+        result = simulate(
+            platform=f"plugin:{platform}",
+            network="plugin:analytical?model=nccl",
+            workload=f"plugin:collective?collective={collective}&bytes={size}",
+        )
+        assert result.audit == []
+
+
+def test_measured_times_of_another_machine_are_found() -> None:
+    slow = "plugin:switch?size=8&link_bandwidth_gb_per_s=10&link_latency_ns=500"
+    (finding,) = simulate(platform=slow, network="plugin:analytical?model=nccl&device=h100").audit
+    assert "network.device" in finding.remedy
+    assert "congestion" not in finding.message
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_networks_with_contention_and_packets_are_never_accused(seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = Experiment(seed, Path(folder))
+        try:
+            components = components_of(experiment.options, "auto", True)
+            result = run_components(components, "run", 0.0)
+        except AstraError:
+            return
+    if isinstance(components.network, EventNetwork):
+        assert result.audit == []
+    for finding in result.audit:
+        assert finding.ratio > 1
+        assert math.isfinite(finding.ratio)
+
+
+class Instant(EventNetwork):
+    """Delivers every message a picosecond after it was sent, and says that its links were used twice over."""
+
+    def begin(self) -> int:
+        self._under_way: list[tuple[int, int]] = []
+        return 0
+
+    def inject(self, time: int, messages: Any) -> None:
+        self._under_way += [(time + 1, Message(*message).number) for message in messages]
+
+    def advance(self, until: int | None) -> Any:
+        if not self._under_way or (until is not None and self._under_way[0][0] > until):
+            return None
+        time = self._under_way[0][0]
+        arrived = [number for at, number in self._under_way if at == time]
+        self._under_way = self._under_way[len(arrived) :]
+        return time, arrived
+
+    def statistics(self) -> dict[str, object]:
+        return {"highest_link_utilisation": 2.0}
+
+
+def test_a_network_of_others_is_judged_too() -> None:
+    result = astra_sim.simulate(workload=f"plugin:collective?bytes={SIZE}", network=Instant(BENCH))
+    assert {finding.scope for finding in result.audit} == {"run", "link"}
+    assert any("200.0 %" in finding.message for finding in result.audit)
+
+
+def test_strict_makes_findings_an_error() -> None:
+    with pytest.raises(RunError, match=r"faster than the wires allow; dimension 0 \(switch of 64\).*congestion=aware"):
+        simulate(strict=True)
+    assert simulate("ring", strict=True).audit == []
+
+
+def astra(*arguments: str) -> tuple[int, str, str]:
+    run = ["--platform", SWITCH, "--workload", f"plugin:collective?bytes={SIZE}"]
+    command = [sys.executable, "-m", "astra_sim", *arguments, *run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_says_each_finding_in_a_line() -> None:
+    direct = ("--system", "plugin:astra1?all_reduce=direct")
+    status, out, err = astra("run", *direct, "--json")
+    table = json.loads(out)["audit"]
+    assert status == 0
+    assert err == f"astra: audit: {table[0]['message']}\n"
+    assert table[0]["scope"] == "phase"
+    assert astra("run", *direct, "--quiet") == (0, "", "")
+    status, out, err = astra("run", *direct, "--strict", "--quiet")
+    assert (status, out) == (1, "")
+    assert "faster than the wires allow" in err
+
+
+def test_compare_says_which_run_it_is() -> None:
+    status, _, err = astra("compare", "--set", "system.all_reduce=direct", "--set", "system.all_reduce=ring")
+    assert status == 0
+    assert len(err.splitlines()) == 1
+    assert err.startswith("astra: audit of system.all_reduce=direct: dimension 0")
