@@ -208,7 +208,8 @@ class _Parts:
         found: list[tuple[Link, Place, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
-            if link.task >= 0:
+            # A request that was there before its message was offered leads to that.
+            if link.task >= 0 and not (link.kind == LinkKind.REQUEST and link.to < 0):
                 # A message belongs to what its receiver does with it, one between two tasks to the sender.
                 npu = link.to if link.kind == LinkKind.MESSAGE and link.to in self._program_of else link.npu
                 phase = self._collectives.planned[link.step] if link.step >= 0 else None
