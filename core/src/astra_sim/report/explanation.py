@@ -62,7 +62,7 @@ class Sensitivity:
     """How the time of the run follows a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
 
     So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
-    `parameter` is bandwidth, latency, endpoint delay, compute speed or layer compute.
+    `parameter` is bandwidth, latency, endpoint delay (the system's, not one that a phase has of its own), compute speed or layer compute.
     """
 
     parameter: str
@@ -237,7 +237,7 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
     layers: dict[str, int] = defaultdict(int)
     latency, bandwidth = [0.0] * len(components.platform.dimensions), [0.0] * len(components.platform.dimensions)
     for part in path.parts:
-        spent[part.kind] += part.ps
+        spent[part.kind] += 0 if part.kind is PartKind.ENDPOINT and part.place.own_endpoint else part.ps
         if part.kind is PartKind.COMPUTE and part.place.operation is not None:
             layers[layer_name(part.place.operation, components.graph)] += part.ps
         if part.dimension is not None:

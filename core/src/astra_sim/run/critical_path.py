@@ -50,7 +50,10 @@ class PartKind(enum.StrEnum):
 
 @attrs.frozen(eq=False)
 class Place:
-    """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks."""
+    """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
+
+    `own_endpoint`: the endpoint delay of the phase is not the system's.
+    """
 
     program: int = -1
     index: int = -1
@@ -58,6 +61,7 @@ class Place:
     chunk: int = -1
     phase: int = -1
     ranks: LogicalDimension | Group | None = None
+    own_endpoint: bool = False
 
 
 NOWHERE = Place()
@@ -204,7 +208,8 @@ class _Parts:
         found: list[tuple[Link, Place, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
-            if link.task >= 0:
+            # A request that was there before its message was offered leads to that.
+            if link.task >= 0 and not (link.kind == LinkKind.REQUEST and link.to < 0):
                 # A message belongs to what its receiver does with it, one between two tasks to the sender.
                 npu = link.to if link.kind == LinkKind.MESSAGE and link.to in self._program_of else link.npu
                 phase = self._collectives.planned[link.step] if link.step >= 0 else None
@@ -236,8 +241,11 @@ class _Parts:
         key = program, task, step
         if key not in self._places:
             operation = self._programs[program].operations[task]
-            of_chunk = (phase.chunk, phase.phase, phase.plan.logical) if phase is not None else ()
-            self._places[key] = Place(program, task, operation, *of_chunk)
+            if phase is None:
+                self._places[key] = Place(program, task, operation)
+            else:
+                own = phase.plan.endpoint_ps is not None
+                self._places[key] = Place(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
         return self._places[key]
 
     def _task(self, ps: int, operation: Operation | None) -> list[_Piece]:
