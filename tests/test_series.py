@@ -109,7 +109,7 @@ def test_twenty_minutes_are_reported_in_little_time_and_space(tmp_path: Path, co
     assert len(files) == (2 if choice else 1)
     for file in files:
         assert file.stat().st_size < 10_000
-        assert len(file.read_text().splitlines()) == 202
+        assert 190 < len(file.read_text().splitlines()) <= 202
         file.unlink()
     assert astra("--series", "none") == ""
     assert not list((tmp_path / "out").glob("*utilization*"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,22 +68,18 @@ def choices(experiments: Sequence[str], components: dict[str, Sequence[str]], as
     return made
 
 
-def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row for each run; ratios are to the first."""
-    first = results[0]
-    return [
-        {
-            "run": result.run_name,
-            "finish_ns": result.finish_ns,
-            "finish_ratio": result.finish_ns / first.finish_ns if first.finish_ns else None,
-            "compute_ns": result.compute_ns,
-            "exposed_comm_ns": result.exposed_comm_ns,
-            "payload_bytes": result.network["payload_bytes"],
-            "npus": result.npus,
-            "wall_s": result.wall_s,
-        }
-        for result in results
-    ]
+def row_of(result: Result, first_ns: float) -> dict[str, Any]:
+    """The row of a run; ratios are to what the first took."""
+    return {
+        "run": result.run_name,
+        "finish_ns": result.finish_ns,
+        "finish_ratio": result.finish_ns / first_ns if first_ns else None,
+        "compute_ns": result.compute_ns,
+        "exposed_comm_ns": result.exposed_comm_ns,
+        "payload_bytes": result.network["payload_bytes"],
+        "npus": result.npus,
+        "wall_s": result.wall_s,
+    }
 
 
 @click.command()
@@ -114,18 +113,23 @@ def compare(
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
     if output is not None:
         check_run_names([label for label, _ in made])
+    rows: list[dict[str, Any]] = []
     results = []
-    with Progress(enabled=not quiet) as progress:
-        for number, (label, choice) in enumerate(made, 1):
-            progress.stage(f"run {number} of {len(made)} ({label})")
-            results.append(choice.run(label, progress=progress.simulated, **options))
-            if not quiet:
-                say_findings(results[-1], label)
-    rows = rows_of(results)
-    if not as_json and not quiet:
-        _print(rows)
-    if output is not None:
-        chosen.write(results, output, series)
+    with contextlib.ExitStack() as until_written:
+        folder = None if output is None else until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-"))
+        with Progress(enabled=not quiet) as progress:
+            for number, (label, choice) in enumerate(made, 1):
+                progress.stage(f"run {number} of {len(made)} ({label})")
+                result = choice.run(label, progress=progress.simulated, **options)
+                rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns))
+                if not quiet:
+                    say_findings(result, label)
+                if folder is not None:
+                    results.append(result.spooled(os.path.join(folder, str(number))))
+        if not as_json and not quiet:
+            _print(rows)
+        if output is not None:
+            chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 
