@@ -1,4 +1,4 @@
-"""Utilisation in time: windows are written as they come, and long runs end early unless all are asked for."""
+"""Utilisation in time: windows are written as they come, and those of long runs are wider unless all are asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import write_reports
-from astra_sim.errors import InputError, InputWarning
+from astra_sim.errors import InputError
 from astra_sim.report.result import Result
 from astra_sim_reports_astra1 import utilisation
 
@@ -28,15 +28,15 @@ def result(compute_ns: int = 40_000, collective_bytes: int = 4_194_304) -> Resul
     return astra_sim.simulate(workload={"loop": "data", "layers": [layer]}, platform=RING, set=["system.splits=3"], passes=3)
 
 
-def expected(run: Result) -> str:
+def expected(run: Result, step: int = 10_000) -> str:
     """The file as a whole, each window by itself."""
     lines = [" time (us) ,dim0 util,".replace("dim0", "dim1")]
-    for window in range(int(run.finish_ns // 10_000)):
-        begin, end, busy = window * 10_000, (window + 1) * 10_000, 0.0
+    for window in range(int(run.finish_ns // step)):
+        begin, end, busy = window * step, (window + 1) * step, 0.0
         for first, last in run.busy_ns[0]:
             if first < end and last > begin:
                 busy += min(last, end) - max(first, begin)
-        lines.append(f"{end / 1000:.6f},{100.0 * busy / 10_000:.6f},")
+        lines.append(f"{end / 1000:.6f},{100.0 * busy / step:.6f},")
     return "\n".join([*lines, ","]) + "\n"
 
 
@@ -53,19 +53,21 @@ def test_a_file_is_written_window_by_window() -> None:
     assert [next(lines), next(lines)] == [" time (us) ,dim1 util,\n", "10.000000,0.000000,\n"]
 
 
-def test_a_long_run_ends_its_file_early_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [1, 5, 7])
+def test_a_long_run_has_wider_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     run = result()
     windows = int(run.finish_ns // 10_000)
-    whole = expected(run).splitlines()
-    monkeypatch.setattr(utilisation, "MAX_WINDOWS", windows - 1)
-    with pytest.warns(InputWarning, match=rf"{FILE} ends after the first {windows - 1} of {windows} windows of 10 us; --series all"):
-        write_reports(run, tmp_path)
-    assert (tmp_path / FILE).read_text().splitlines() == [*whole[:-2], whole[-1]]
-    assert write_reports(run, tmp_path, series="all")
-    assert (tmp_path / FILE).read_text().splitlines() == whole
-    monkeypatch.setattr(utilisation, "MAX_WINDOWS", windows)  # no warning any more
+    assert windows > 14
+    monkeypatch.setattr(utilisation, "MOST_WINDOWS", most)
     write_reports(run, tmp_path)
-    assert (tmp_path / FILE).read_text().splitlines() == whole
+    step = 10_000 * -(-windows // most)
+    assert (tmp_path / FILE).read_text() == expected(run, step)
+    assert most - 1 <= run.finish_ns // step <= most
+    write_reports(run, tmp_path, series="all")
+    assert (tmp_path / FILE).read_text() == expected(run)
+    monkeypatch.setattr(utilisation, "MOST_WINDOWS", windows)  # as ASTRA-sim has them
+    write_reports(run, tmp_path)
+    assert (tmp_path / FILE).read_text() == expected(run)
 
 
 def test_the_result_is_written_first_and_the_series_last(tmp_path: Path) -> None:
@@ -102,12 +104,12 @@ def test_twenty_minutes_are_reported_in_little_time_and_space(tmp_path: Path, co
         assert done.stdout == ""
         return done.stderr
 
-    warnings = astra()
-    files = [path.name for path in (tmp_path / "out").glob(f"*{FILE.removeprefix('run')}")]
-    assert len(files) == len(warnings.splitlines()) == (2 if choice else 1)
-    assert warnings.count("ends after the first 100000 of 1200000") == len(files)
-    for name in files:
-        assert (tmp_path / "out" / name).stat().st_size < 3_000_000
-        (tmp_path / "out" / name).unlink()
+    assert astra() == ""
+    files = list((tmp_path / "out").glob(f"*{FILE.removeprefix('run')}"))
+    assert len(files) == (2 if choice else 1)
+    for file in files:
+        assert file.stat().st_size < 10_000
+        assert 190 < len(file.read_text().splitlines()) <= 202
+        file.unlink()
     assert astra("--series", "none") == ""
     assert not list((tmp_path / "out").glob("*utilization*"))

@@ -24,7 +24,7 @@ __all__ = ["DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Repor
 __getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result")})
 
 Series = Literal["limited", "all", "none"]
-"""How much of a series in time is written: as much as fits in a small file, with a warning where that is not all; all; or nothing."""
+"""How much of a series in time is written: a small file, in wider steps where need be; all; or nothing."""
 
 
 def file_name(name: str) -> str:

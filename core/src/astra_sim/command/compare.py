@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,6 +18,7 @@ from astra_sim.command.findings import say_findings
 from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
+from astra_sim.graph import Figure
 from astra_sim.report.result import Result
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
@@ -68,23 +72,19 @@ def choices(experiments: Sequence[str], components: dict[str, Sequence[str]], as
     return made
 
 
-def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row for each run; ratios are to the first."""
-    first = results[0]
-    return [
-        {
-            "run": result.run_name,
-            "finish_ns": result.finish_ns,
-            "finish_ratio": result.finish_ns / first.finish_ns if first.finish_ns else None,
-            "compute_ns": result.compute_ns,
-            "exposed_comm_ns": result.exposed_comm_ns,
-            "payload_bytes": result.network["payload_bytes"],
-            "npus": result.npus,
-            "wall_s": result.wall_s,
-            **result.figures,
-        }
-        for result in results
-    ]
+def row_of(result: Result, first_ns: float) -> dict[str, Any]:
+    """The row of a run; ratios are to what the first took."""
+    return {
+        "run": result.run_name,
+        "finish_ns": result.finish_ns,
+        "finish_ratio": result.finish_ns / first_ns if first_ns else None,
+        "compute_ns": result.compute_ns,
+        "exposed_comm_ns": result.exposed_comm_ns,
+        "payload_bytes": result.network["payload_bytes"],
+        "npus": result.npus,
+        "wall_s": result.wall_s,
+        **result.figures,
+    }
 
 
 @click.command()
@@ -118,23 +118,30 @@ def compare(
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
     if output is not None:
         check_run_names([label for label, _ in made])
+    rows: list[dict[str, Any]] = []
+    shown: list[Mapping[str, Figure]] = []
     results = []
-    with Progress(enabled=not quiet) as progress:
-        for number, (label, choice) in enumerate(made, 1):
-            progress.stage(f"run {number} of {len(made)} ({label})")
-            results.append(choice.run(label, progress=progress.simulated, **options))
-            if not quiet:
-                say_findings(results[-1], label)
-    rows = rows_of(results)
-    if not as_json and not quiet:
-        _print(rows, results)
-    if output is not None:
-        chosen.write(results, output, series)
+    with contextlib.ExitStack() as until_written:
+        folder = None if output is None else until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-"))
+        with Progress(enabled=not quiet) as progress:
+            for number, (label, choice) in enumerate(made, 1):
+                progress.stage(f"run {number} of {len(made)} ({label})")
+                result = choice.run(label, progress=progress.simulated, **options)
+                shown.append(result.shown)
+                rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns))
+                if not quiet:
+                    say_findings(result, label)
+                if folder is not None:
+                    results.append(result.spooled(os.path.join(folder, str(number))))
+        if not as_json and not quiet:
+            _print(rows, shown)
+        if output is not None:
+            chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 
 
-def _print(rows: Sequence[dict[str, Any]], results: Sequence[Result]) -> None:
+def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]]) -> None:
     """Print the table, and one of the workload's figures. Runs with long labels are numbered, so that there is room for numbers."""
     from rich.table import Table
 
@@ -157,6 +164,6 @@ def _print(rows: Sequence[dict[str, Any]], results: Sequence[Result]) -> None:
         rest = f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]), f"{row['wall_s']:.3f}"
         table.add_row(label, f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
     out.print(table)
-    of_workload = comparison_table(labels, results)
+    of_workload = comparison_table(labels, shown)
     if of_workload is not None:
         out.print(of_workload)

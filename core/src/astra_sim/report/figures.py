@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from astra_sim.graph import Figure
-    from astra_sim.report.result import Result
 
 _BAR = 30
 _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {
@@ -37,9 +36,9 @@ def amount(value: Any, unit: str, like: float | None = None) -> tuple[str, str]:
     return f"{value / factor:,.{decimals}f}", shown
 
 
-def scalar_figures(result: Result) -> dict[str, Figure]:
+def scalar_figures(shown: Mapping[str, Figure]) -> dict[str, Figure]:
     """The figures of a result that a table shows as one value each."""
-    return {name: figure for name, figure in result.shown.items() if not isinstance(figure.value, Mapping)}
+    return {name: figure for name, figure in shown.items() if not isinstance(figure.value, Mapping)}
 
 
 def figures_table(figures: Sequence[Figure]) -> Table:
@@ -73,11 +72,11 @@ def parts_table(figure: Figure, mark: str) -> Table:
     return table
 
 
-def comparison_table(labels: Sequence[str], results: Sequence[Result]) -> Table | None:
+def comparison_table(labels: Sequence[str], shown: Sequence[Mapping[str, Figure]]) -> Table | None:
     """A row for each run and a column for each figure that all of them have; None where there is none."""
     from rich.table import Table
 
-    each = [scalar_figures(result) for result in results]
+    each = [scalar_figures(figures) for figures in shown]
     names = [name for name, figure in each[0].items() if all(name in figures for figures in each) and not isinstance(figure.value, str)]
     if not names:
         return None

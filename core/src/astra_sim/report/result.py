@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
+from astra_sim.errors import RunError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.audit import Finding, audit
@@ -152,6 +154,82 @@ class _RunDetails:
             yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
 
 
+@attrs.frozen(eq=False)
+class _Spool:
+    """A file with what is large in a result: its busy times and details."""
+
+    _path: str
+
+    def write(self, busy: Sequence[Spans], details: Any) -> None:
+        """Fill the file. Raises RunError."""
+        try:
+            with open(self._path, "wb") as file:
+                pickle.dump((busy, details), file)
+        except OSError as error:
+            raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
+
+    def read(self) -> tuple[list[Spans], _Details]:
+        """What the file holds. Raises RunError."""
+        try:
+            with open(self._path, "rb") as file:
+                held: tuple[list[Spans], _Details] = pickle.load(file)
+        except OSError as error:
+            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
+        return held
+
+
+@attrs.frozen(eq=False)
+class _SpooledBusy(Sequence[Spans]):
+    """Busy times that are read whenever they are asked for."""
+
+    _spool: _Spool
+    _count: int
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Spans: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Spans]: ...
+    def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
+        return self._spool.read()[0][place]
+
+    def __iter__(self) -> Iterator[Spans]:
+        return iter(self._spool.read()[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self._spool.read()[0],)
+
+
+@attrs.frozen(eq=False)
+class _SpooledDetails:
+    """Details that are read whenever they are asked for."""
+
+    _spool: _Spool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self._spool.read()[1],)
+
+    @property
+    def npu_end_ps(self) -> Sequence[int]:
+        """When each simulated NPU had done its last operation."""
+        return self._spool.read()[1].npu_end_ps
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return self._spool.read()[1].network_reports()
+
+    def timeline(self) -> Iterator[Interval]:
+        """Operations and phases of chunks on NPU 0."""
+        return self._spool.read()[1].timeline()
+
+
+def _itself(thing: Any) -> Any:
+    """What a pickle of something spooled becomes: what the file held."""
+    return thing
+
+
 @attrs.define
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
@@ -179,8 +257,8 @@ class Result:
     figures: dict[str, Any]
     shown: dict[str, Figure]
     _provenance: Provenance | None = attrs.field(repr=False, eq=False)
-    _busy: list[Spans] = attrs.field(repr=False)
-    _details: _Details | _RunDetails = attrs.field(repr=False, eq=False)
+    _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
+    _details: _Details | _RunDetails | _SpooledDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -248,6 +326,12 @@ class Result:
         Raises InputError if there is no such table, for another ending, and for Parquet without pyarrow; RunError if it cannot be written.
         """
         write_rows(choose(self.tables(), table), path)
+
+    def spooled(self, path: str) -> Result:
+        """The same result, whose busy times, timeline and files of the network are in a file, which must stay. Raises RunError."""
+        spool = _Spool(path)
+        spool.write(self._busy, self._details)
+        return attrs.evolve(self, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0, in the order of the program."""

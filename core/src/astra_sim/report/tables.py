@@ -26,7 +26,7 @@ def print_result(result: Result) -> None:
     """Print the figures of the run, those of its workload, and those of its layers and dimensions."""
     out = console()
     out.print(_summary(result))
-    scalars = scalar_figures(result)
+    scalars = scalar_figures(result.shown)
     if scalars:
         out.print(figures_table(list(scalars.values())))
     for name, figure in result.shown.items():

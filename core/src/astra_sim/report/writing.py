@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
 
 SERIES = ("limited", "all", "none")
-SERIES_HELP = "How much reports write of what grows with simulated time; limited: as much as fits in a small file."
+SERIES_HELP = "How much reports write of what grows with simulated time; limited: a small file, in wider steps where need be."
 DEFAULT_REPORTS = ("astra1",)
 REPORT_HELP = f"Report that --output writes beside result.json ({', '.join(DEFAULT_REPORTS)}): NAME or NAME?key=value&... Repeatable."
 
@@ -52,12 +52,11 @@ class Reports:
         if not runs:
             raise InputError("there are no results to report; expected at least one")
         check_run_names([run.run_name for run in runs])
-        tables = runs[0].to_dict() if isinstance(results, Result) else [run.to_dict() for run in runs]
         with FileSet() as files:
             files.make_folder(directory)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             with folder.open("result.json") as file:
-                file.writelines([json.dumps(tables, indent=2, allow_nan=False), "\n"])
+                file.writelines(_document(runs, is_list=not isinstance(results, Result)))
             for run in runs:
                 folder.author = f"the network of {run.run_name}"
                 for name, text in run.network_reports().items():
@@ -70,6 +69,33 @@ class Reports:
                 except InputError as error:
                     raise located(error, folder.author) from None
         return list(folder.written)
+
+
+def _document(runs: Sequence[Result], is_list: bool) -> Iterator[str]:
+    """The text of result.json, of each run when its turn comes: that of one, or a list."""
+    if not is_list:
+        yield f"{_in_lines(runs[0].to_dict())}\n"
+        return
+    for number, run in enumerate(runs):
+        yield f"{',' if number else '['}\n{_in_lines(run.to_dict())}"
+    yield "\n]\n"
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+
+
+def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
+    """JSON with a line for each member of the outer tables and lists of tables.
+
+    What is within is written by the encoder in C, which has no indentation: with it, this would take as long as a run.
+    """
+    inner = f"{margin}  "
+    if depth and value and isinstance(value, dict):
+        lines = [f"{inner}{_encode(key)}: {_in_lines(each, depth - 1, inner)}" for key, each in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+    if depth and value and isinstance(value, list) and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"{inner}{_encode(each)}" for each in value) + f"\n{margin}]"
+    return _encode(value)
 
 
 def chosen_reports(names: Sequence[str], output: str | None) -> Reports:
@@ -98,8 +124,8 @@ def write_reports(
     """Write result.json and reports of one run or several into a directory, made if it does not exist: all files, or none.
 
     Several runs share the files; runs must have different names. result.json is then a list. `reports` are names of report plugins, each
-    perhaps with options (`NAME?key=value`). `series` says how much they write of what grows with simulated time: "limited" (as much as
-    fits in a small file, with a warning where that is not all), "all", or "none". Returns the paths, that of result.json first.
+    perhaps with options (`NAME?key=value`). `series` says how much they write of what grows with simulated time: "limited" (a small file,
+    in wider steps where need be), "all", or "none". Returns the paths, that of result.json first.
 
     Raises InputError for an unknown report or another `series`, PluginError where a report fails, RunError where a file cannot be written.
     """
