@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import attrs
