@@ -47,12 +47,14 @@ def simulate(
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
+    timelines: bool = False,
 ) -> Result:
     """Simulate one experiment.
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
+    With `timelines` the result has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError.
     """
@@ -75,7 +77,7 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress)
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, timelines)
 
 
 @contextlib.contextmanager
@@ -90,7 +92,13 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def run_components(components: Components, name: str, started: float, progress: Callable[[int, int], None] | None = None) -> Result:
+def run_components(
+    components: Components,
+    name: str,
+    started: float,
+    progress: Callable[[int, int], None] | None = None,
+    timelines: bool = False,
+) -> Result:
     """Run what `build` made. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
         components.graph,
@@ -100,5 +108,6 @@ def run_components(components: Components, name: str, started: float, progress: 
         components.run.symmetry,
         components.run.engine,
         progress,
+        timelines,
     )
     return make_result(name, components, record, time.perf_counter() - started)

@@ -37,11 +37,12 @@ def simulate_graph(
     symmetry: bool = True,
     engine: str = "auto",
     progress: Progress | None = None,
+    timelines: bool = False,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). Raises DeadlockError if the run cannot finish.
+    installed). With `timelines` the record holds the first NPU of each program. Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
     inputs = RunInputs(graph, system, network, memory)
@@ -50,14 +51,16 @@ def simulate_graph(
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress)
+            return _run(inputs, choice, schedules, make_engine, progress, timelines)
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress)
+    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, timelines)
 
 
-def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_engine: MakeEngine, progress: Progress | None) -> RunRecord:
+def _run(
+    inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_engine: MakeEngine, progress: Progress | None, timelines: bool
+) -> RunRecord:
     """Lower the graph, run the engine to its end, and keep what happened."""
     system, network = inputs.system, inputs.network
     session = inputs.session()
@@ -73,7 +76,7 @@ def _run(inputs: RunInputs, choice: Choice, schedules: ScheduleSymmetry, make_en
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
-    observed = observe(engine, inputs.graph, programs)
+    observed = observe(engine, programs) if timelines or inputs.graph.figures is not None else []
     for number, program in enumerate(programs):
         engine.add_program(tasks.lower(number, program.operations), program.npus, partial(collectives.issue, number))
 
