@@ -80,21 +80,24 @@ class Lanes:
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
         self._texts: list[str] = []
-        known: dict[str, int] = {}
+        self._known: dict[str, int] = {}
         self._columns: dict[str, tuple[array[int], array[int], array[float], array[float]]] = {}
         for interval in intervals:
             columns = self._columns.get(interval.lane)
             if columns is None:
                 columns = self._columns[interval.lane] = array("I"), array("I"), array("d"), array("d")
             text = interval.name if interval.lane.startswith("dimension") else f"{interval.name} {interval.kind}".lstrip()
-            for column, word in zip(columns, (text, interval.kind), strict=False):
-                number = known.get(word)
-                if number is None:
-                    number = known[word] = len(self._texts)
-                    self._texts.append(word)
-                column.append(number)  # type: ignore[arg-type]
+            columns[0].append(self._number(text))
+            columns[1].append(self._number(interval.kind))
             columns[2].append(interval.begin_ns)
             columns[3].append(interval.end_ns)
+
+    def _number(self, text: str) -> int:
+        number = self._known.get(text)
+        if number is None:
+            number = self._known[text] = len(self._texts)
+            self._texts.append(text)
+        return number
 
     @property
     def count(self) -> int:
