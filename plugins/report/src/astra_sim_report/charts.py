@@ -193,10 +193,10 @@ def timeline(run: Run, name: str) -> Figure | None:
 
 def utilisation(run: Run, name: str, beside: Figure | None = None) -> Figure | None:
     """How busy dimensions are in time; zoomed together with a figure `beside` it."""
-    series = run.utilisation[:MOST_BARS]
+    series = run.utilisation
     if not series:
         return None
-    made = _figure("Utilisation of dimensions", 280, [("", "$name"), ("time", "$x{0,0} ns"), ("share", "$y{0.0} %")])
+    made = _figure("Utilisation of dimensions, as NPU 0 uses them", 280, [("", "$name"), ("time", "$x{0,0} ns"), ("share", "$y{0.0} %")])
     for place, each in enumerate(series):
         source = ColumnDataSource({"time": each.times_ns, "percent": each.percent}, name=f"{name}-{place}")
         style = {"color": PALETTE[place % len(PALETTE)], "line_width": 1.5}

@@ -42,10 +42,16 @@ def unit_of(longest_ns: float) -> Unit:
     return Unit("ns", 1.0)
 
 
-def in_unit(ns: float, unit: Unit | None = None) -> str:
-    """A time as text; in the unit that suits it, or in another."""
-    unit = unit or unit_of(ns)
-    return f"{ns / unit.ns:,.3f} {unit.name}"
+def in_unit(ns: float) -> str:
+    """A time as text, in the unit that suits it."""
+    unit = unit_of(ns)
+    return f"{ns / unit.ns:,.3f} {unit.name}" if ns else f"0 {unit.name}"
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes as text, in the unit that suits it."""
+    factor, unit = next(((factor, unit) for factor, unit in ((2**40, "TiB"), (2**30, "GiB")) if size >= factor), (2**20, "MiB"))
+    return f"{size / factor:,.3f} {unit}"
 
 
 def layer_rows(run: Run) -> list[dict[str, Any]]:
@@ -100,7 +106,7 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         ("total", [in_unit(run.result["finish_ns"]) for run in runs]),
         ("compute", [in_unit(run.result["compute_ns"]) for run in runs]),
         ("exposed communication", [in_unit(run.result["exposed_comm_ns"]) for run in runs]),
-        ("payload of NPU 0", [f"{run.result['network'].get('payload_bytes', 0) / 2**20:,.3f} MiB" for run in runs]),
+        ("payload of NPU 0", [in_bytes(run.result["network"].get("payload_bytes", 0)) for run in runs]),
         ("NPUs", [f"{run.result['npus']:,} ({run.result.get('simulated_npus', '-')} simulated)" for run in runs]),
         ("network", [str(run.result["network"].get("plugin", "-")) for run in runs]),
         ("messages", [f"{run.result.get('messages', 0):,}" for run in runs]),

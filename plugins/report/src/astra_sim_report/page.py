@@ -14,8 +14,8 @@ from bokeh.embed import components
 from bokeh.resources import Resources
 
 from astra_sim_report import charts
-from astra_sim_report.figures import EXPOSED, in_unit, layer_rows, summary_rows
-from astra_sim_report.runs import MOST_SLICES, Run
+from astra_sim_report.figures import EXPOSED, in_bytes, in_unit, layer_rows, summary_rows
+from astra_sim_report.runs import Run
 
 MOST_JSON = 200_000
 """Characters of a run's result.json that the page shows as text."""
@@ -97,12 +97,14 @@ def _notes(run: Run) -> list[str]:
         notes.append(f"{rest} of exposed communication are of no layer: nothing is left to compute, and the last collectives end.")
     if run.timeline is None:
         notes.append("There is no timeline in the folder of this run: astra run --output DIR --report timeline writes one.")
-    elif run.timeline.count > MOST_SLICES:
-        notes.append(f"The timeline shows the {MOST_SLICES:,} longest of its {run.timeline.count:,} intervals.")
+    else:
+        if run.timeline.joined_ns:
+            near = in_unit(run.timeline.joined_ns)
+            notes.append(f"In the timeline, things of one kind that last no longer than {near} and are no further apart are drawn as one.")
+        if run.timeline.left_out:
+            notes.append(f"The timeline leaves out the {run.timeline.left_out:,} shortest intervals.")
     if run.timeline is not None and len(run.timeline.rows) > charts.MOST_ROWS:
         notes.append(f"The timeline shows the first {charts.MOST_ROWS} of its {len(run.timeline.rows):,} rows.")
-    if len(run.utilisation) > charts.MOST_BARS:
-        notes.append(f"The utilisation of the first {charts.MOST_BARS} of {len(run.utilisation):,} dimensions of NPUs is shown.")
     if not run.utilisation:
         notes.append("There is no utilisation in time in the folder of this run: the reports astra1 and timeline write it.")
     return notes
@@ -125,7 +127,7 @@ def _tables(run: Run) -> list[_Table]:
                 str(each["size"]),
                 f"{100 * each['utilisation']:.1f} %",
                 "-" if each["average_chunk_latency_ns"] is None else in_unit(each["average_chunk_latency_ns"]),
-                f"{each['bytes'] / 2**20:,.3f} MiB",
+                in_bytes(each["bytes"]),
             )
             for place, each in enumerate(run.result["dimensions"])
         ]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
-import numpy as np
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 from astra_sim.reports import file_name
@@ -20,8 +19,8 @@ from google.protobuf.message import DecodeError
 from astra_sim_report.perfetto import EventType, packets
 from astra_sim_report.timeline import SUFFIX, UTILISATION
 
-MOST_SLICES = 15_000
-"""How many slices of a timeline are kept, the longest ones: as many as a page shows quickly, and as fit in it."""
+MOST_SLICES = 12_000
+"""How many slices of a timeline are kept: as many as a page shows quickly, and as fit in it. Several runs share twice as many."""
 
 _EXPECTED: Mapping[str, type | tuple[type, ...]] = {
     "run_name": str,
@@ -36,13 +35,14 @@ _EXPECTED: Mapping[str, type | tuple[type, ...]] = {
 
 
 class Slice(NamedTuple):
-    """Something on a row of a timeline, in ns."""
+    """Something on a row of a timeline, in ns; or several things of one kind that follow each other so closely that they look like one."""
 
     row: int
     name: str
     kind: str
     begin_ns: float
     end_ns: float
+    things: int = 1
 
 
 class Series(NamedTuple):
@@ -63,12 +63,17 @@ class Link(NamedTuple):
 
 @attrs.frozen(eq=False)
 class TimelineFile:
-    """A timeline that was read: its rows (group, lane), the longest of its slices in order of begin, and how many it has in all."""
+    """A timeline that was read: its rows (group, lane), its slices by row and begin, and the utilisation of NPU 0's dimensions.
+
+    Short slices of one kind that are no further apart than `joined_ns` are one slice; with 0 none are. `left_out` of the shortest ones
+    are not here.
+    """
 
     rows: Sequence[tuple[str, str]]
     slices: Sequence[Slice]
-    count: int
     utilisation: Sequence[Series]
+    joined_ns: float
+    left_out: int
 
 
 @attrs.frozen(eq=False)
@@ -87,11 +92,12 @@ def load_runs(paths: Sequence[str]) -> list[Run]:
     found = [(path, result) for path in map(_result_file, paths) for result in _results(path)]
     names = Counter(result["run_name"] for _, result in found)
     per_folder = Counter(path for path, _ in found)
+    most = min(MOST_SLICES, 2 * MOST_SLICES // len(found))
     runs = []
     for path, result in found:
         name = result["run_name"]
         label = name if names[name] == 1 else f"{name} ({path.parent.name or path.parent})"
-        runs.append(_run(label, path.parent, result, alone=per_folder[path] == 1))
+        runs.append(_run(label, path.parent, result, alone=per_folder[path] == 1, most=most))
     again = [name for name, count in Counter(run.name for run in runs).items() if count > 1]
     if again:
         raise InputError(f"two runs are called {again[0]!r}; expected runs or folders of different names")
@@ -118,19 +124,19 @@ def _results(path: Path) -> list[Mapping[str, Any]]:
     return results
 
 
-def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool) -> Run:
+def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most: int) -> Run:
     name = file_name(result["run_name"])
     timeline_file, csv_file = folder / f"{name}{SUFFIX}", folder / f"{name}_dimension_utilization.csv"
     links_file = folder / ("links.csv" if alone else f"{name}_links.csv")
-    timeline = read_timeline(timeline_file) if timeline_file.is_file() else None
+    timeline = read_timeline(timeline_file, most) if timeline_file.is_file() else None
     utilisation: Sequence[Series] = _utilisation_of_csv(csv_file) if timeline is None and csv_file.is_file() else []
     utilisation = utilisation if timeline is None else timeline.utilisation
     return Run(label, result, timeline, utilisation, _links(links_file) if links_file.is_file() else [])
 
 
-def read_timeline(path: Path) -> TimelineFile:
-    """A timeline as the report `timeline` writes it, but for the shortest slices where there are many. Raises InputError."""
-    reader = _TimelineReader()
+def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
+    """A timeline as the report `timeline` writes it; where there are more than so many slices, short ones are joined. Raises InputError."""
+    reader = _TimelineReader(most)
     try:
         with gzip.open(path) as file:
             for packet in packets(file):  # type: ignore[arg-type]
@@ -143,18 +149,21 @@ def read_timeline(path: Path) -> TimelineFile:
 class _TimelineReader:
     """Takes the packets of a timeline, one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._groups: dict[int, str] = {}
         self._rows: list[tuple[str, str]] = []
         self._row_of: dict[int, int] = {}
         self._series: dict[int, Series] = {}
+        self._of_first: list[Series] = []
         self._names: dict[int, str] = {}
         self._kinds: dict[int, str] = {}
         self._open: dict[int, Slice] = {}
         self._slices: list[Slice] = []
-        self._count = 0
+        self._joined_ns = 0.0
 
     def take(self, packet: Any) -> None:
+        """Take a packet. Raises KeyError where it speaks of what was not described."""
         if packet.HasField("track_descriptor"):
             self._describe(packet.track_descriptor)
         if packet.HasField("interned_data"):
@@ -168,9 +177,8 @@ class _TimelineReader:
             self._open[track] = Slice(self._row_of[track], name, kind, packet.timestamp, 0)
         elif event.type == EventType.SLICE_END:
             self._slices.append(self._open.pop(track)._replace(end_ns=packet.timestamp))
-            self._count += 1
-            if len(self._slices) > 4 * MOST_SLICES:
-                self._slices = _longest(self._slices)
+            if len(self._slices) > 8 * self._most:
+                self._join()
         elif event.type == EventType.COUNTER:
             series = self._series[track]
             series.times_ns.append(packet.timestamp)  # type: ignore[attr-defined]
@@ -180,23 +188,46 @@ class _TimelineReader:
         if track.HasField("process"):
             self._groups[track.uuid] = track.process.process_name
         elif track.HasField("counter"):
-            lane = track.name.removeprefix(f"{UTILISATION} ")
-            self._series[track.uuid] = Series(f"{self._groups[track.parent_uuid].partition(',')[0]}, {lane}", [], [])
+            self._series[track.uuid] = Series(track.name.removeprefix(f"{UTILISATION} "), [], [])
+            if track.parent_uuid == min(self._groups):
+                self._of_first.append(self._series[track.uuid])
         else:
             self._row_of[track.uuid] = len(self._rows)
             self._rows.append((self._groups[track.parent_uuid], track.name))
 
+    def _join(self) -> None:
+        """Join slices that are close, for longer and longer distances, until there are few; up to a distance that one could see."""
+        end = max(each.end_ns for each in self._slices)
+        for parts in (4096, 2048, 1024, 512):
+            if len(self._slices) > self._most and end / parts > self._joined_ns:
+                self._joined_ns = end / parts
+                self._slices = _joined(self._slices, self._joined_ns)
+
     def read(self) -> TimelineFile:
         """What has come."""
-        kept = sorted(_longest(self._slices), key=lambda each: (each.row, each.begin_ns))
-        return TimelineFile(self._rows, kept, self._count, list(self._series.values()))
+        if len(self._slices) > self._most:
+            self._join()
+        longest = sorted(self._slices, key=lambda each: each.begin_ns - each.end_ns)[: self._most]
+        kept = sorted(longest, key=lambda each: (each.row, each.begin_ns))
+        return TimelineFile(self._rows, kept, self._of_first, self._joined_ns, len(self._slices) - len(kept))
 
 
-def _longest(slices: list[Slice]) -> list[Slice]:
-    if len(slices) <= MOST_SLICES:
-        return slices
-    spent = np.array([each.end_ns - each.begin_ns for each in slices])
-    return [slices[place] for place in np.sort(np.argsort(-spent, kind="stable")[:MOST_SLICES])]
+def _joined(slices: Sequence[Slice], distance_ns: float) -> list[Slice]:
+    """Slices, of which short ones of a kind and row that are no further apart than a distance are one."""
+    found: list[Slice] = []
+    for each in sorted(slices, key=lambda each: (each.row, each.begin_ns)):
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and (last.row, last.kind) == (each.row, each.kind)
+            and each.begin_ns - last.end_ns <= distance_ns
+            and all(one.things > 1 or one.end_ns - one.begin_ns <= distance_ns for one in (last, each))
+        ):
+            things = last.things + each.things
+            found[-1] = last._replace(name=f"{things} x {each.kind}", end_ns=each.end_ns, things=things)
+        else:
+            found.append(each)
+    return found
 
 
 def _utilisation_of_csv(path: Path) -> list[Series]:
