@@ -201,13 +201,16 @@ def test_many_slices_become_few_that_look_alike() -> None:
 def test_a_timeline_of_many_intervals_is_kept_in_few(tmp_path: Path) -> None:
     result = astra_sim.simulate(EXAMPLES / "vgg16_dgx2_pod.toml", passes=40)
     path = output(tmp_path / "out", result) / f"{result.run_name}_timeline.pftrace.gz"
-    read = runs.read_timeline(path, 2000)
-    assert len(list(result.timeline())) > 8 * 1000
-    assert 0 < len(read.slices) <= 2000
-    assert read.joined_ns > 0
-    program = [each for each in read.slices if read.rows[each.row][1] == "program" and each.kind == "compute"]
+    count = len(list(result.timeline()))
+    read = runs.read_timeline(path, 3000)
+    assert count > 3 * 3000
+    assert len(read.slices) <= 3000
+    assert (sum(each.things for each in read.slices), read.left_out) == (count, 0)
+    assert 0 < read.joined_ns < result.finish_ns / 500
     assert max(each.end_ns for each in read.slices) == int(result.finish_ns)
-    assert sum(each.end_ns - each.begin_ns for each in program) == pytest.approx(result.compute_ns, rel=0.05)
+    fewer = runs.read_timeline(path, 1000)  # where joining does not suffice the shortest go
+    assert len(fewer.slices) == 1000
+    assert fewer.left_out > 0
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(vgg16: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from astra_sim.errors import InputError
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from astra_sim_report.figures import COMPUTE, EXPOSED, PALETTE, breakdown, colour, layer_rows, parts_of, unit_of
 from astra_sim_report.kinds import MOST_PANELS
@@ -61,14 +62,24 @@ def _panels(runs: Sequence[Run], names: Sequence[str], width: float, height: flo
     return figure, axes
 
 
-def _legend(axes: Any) -> None:
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=4, borderaxespad=0, fontsize=8)
+def _legend(figure: Any) -> None:
+    """A legend of what the panels of a figure have, each once, outside of them."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        entries |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name not in entries}
+    if entries:
+        figure.legend(entries.values(), entries.keys(), loc="outside right upper", fontsize=8)
+
+
+def _head_room(axes: Any, tops: Sequence[float]) -> None:
+    """Let bars end below the top."""
+    axes.set_ylim(0, 1.05 * max(tops) or 1)
 
 
 def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
     has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
     widest = max(len(run.result["layers"]) for run in runs)
-    figure, panels = _panels(runs, names, min(14, max(5, 2 + 0.28 * widest)), 3.2, lambda run: bool(run.result["layers"]), has)
+    figure, panels = _panels(runs, names, min(14, max(6, 3 + 0.28 * widest)), 3.2, lambda run: bool(run.result["layers"]), has)
     parts = [(key, key.removesuffix("_ns").replace("_comm", "").replace("_", " ")) for key in (*COMPUTE, *EXPOSED)]
     colours = ("#0072B2", "#56B4E9", "#A6D5F0", "#D55E00", "#E69F00", "#F5D08A")
     for run, axes in zip(runs, panels, strict=True):
@@ -86,13 +97,13 @@ def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
             axes.set_xlabel("layer")
         axes.set_xlim(-0.6, len(rows) - 0.4)
         axes.set_ylabel(f"time ({unit.name})")
-        if any(bottom):
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1.06 if len(runs) > 1 else 1.02), ncols=3, borderaxespad=0, fontsize=7)
+        _head_room(axes, bottom)
+    _legend(figure)
     return figure
 
 
 def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
-    figure = Figure(figsize=(max(3.6, 1.8 + 0.75 * len(runs)), 3.2), layout="constrained")
+    figure = Figure(figsize=(max(4.6, 2.8 + 0.75 * len(runs)), 3.2), layout="constrained")
     axes = figure.subplots()
     each = [breakdown(run) for run in runs]
     unit = unit_of(max(sum(own.values()) for own in each))
@@ -105,8 +116,8 @@ def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
     turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     axes.set_xticks(range(len(runs)), names, **turned)
     axes.set_ylabel(f"time ({unit.name})")
-    if any(bottom):
-        _legend(axes)
+    _head_room(axes, bottom)
+    _legend(figure)
     return figure
 
 
@@ -148,7 +159,7 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
         axes.set_xlim(0, run.result["finish_ns"] / unit.ns or 1)
         axes.set_xlabel(f"time ({unit.name})")
         axes.set_ylabel("busy (%)")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
+    _legend(figure)
     return figure
 
 
@@ -165,7 +176,9 @@ def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
         ideal = [tokens[0] * count / npus[0] for count in npus]
         axes.plot(npus, ideal, linestyle="--", color="#999999", label="in proportion to NPUs")
         axes.set_ylabel("tokens a second")
-        axes.set_yscale("log")
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.set_ylim(min(*tokens, *ideal) / 1.4, max(*tokens, *ideal) * 1.4)
     else:
         unit = unit_of(max(run.result["finish_ns"] for run in chosen))
         for place, (key, name) in enumerate((("finish_ns", "total"), ("compute_ns", "compute"), ("exposed_comm_ns", "exposed"))):
