@@ -14,6 +14,8 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.errors import InputError
+from astra_sim.graph import Compute, ExecutionGraph
+from astra_sim.platform import LogicalDimension
 from astra_sim.report.result import Result
 from astra_sim_report import runs
 from astra_sim_report.figures import COMPUTE, EXPOSED, in_unit
@@ -117,9 +119,10 @@ EXPLANATION = {
         {"kind": "compute", "layer": "one", "collective": None, "dimension": None, "ns": 700},
         {"kind": "bandwidth", "layer": "one", "collective": "all_reduce", "dimension": 1, "ns": 250},
         {"kind": "latency", "layer": "two", "collective": "all_reduce", "dimension": 0, "ns": 40},
-        {"kind": "compute", "layer": "two", "collective": None, "dimension": None, "ns": 10},
+        {"kind": "compute", "layer": "", "collective": None, "dimension": None, "ns": 10},
     ],
-    "sensitivities": [{"of": "bandwidth of dimension 1", "percent": 0.31}],
+    "sensitivities": [{"parameter": "bandwidth", "dimension": 0, "layer": None, "percent": -0.31, "method": "exact"}],
+    "bounds": [{"kind": "wire", "dimension": 1, "ns": 640.0}],
 }
 
 
@@ -141,8 +144,23 @@ def test_an_explanation_is_a_waterfall_whose_parts_follow_each_other(vgg16: Path
     assert path["ns"] == [710, 250, 40, 1000]
     assert path["begin"] == [0, 710, 960, 0]
     assert path["end"] == [710, 960, 1000, 1000]
-    assert dict(zip(found["path-layers-0"]["part"], found["path-layers-0"]["ns"], strict=True)) == {"one": 950, "two": 50, "makespan": 1000}
-    assert "bandwidth of dimension 1" in text
+    assert dict(zip(found["path-layers-0"]["part"], found["path-layers-0"]["ns"], strict=True)) == {
+        "one": 950,
+        "two": 40,
+        "no layer": 10,
+        "makespan": 1000,
+    }
+    assert "<td>bandwidth</td><td>0</td><td>-</td><td>-0.3100 %</td><td>exact</td>" in text
+    assert "<td>wire</td><td>1</td><td>640.000 ns</td>" in text
+
+
+def test_the_experiment_its_versions_and_what_the_audit_found_are_shown(vgg16: Path, tmp_path: Path) -> None:
+    figures = {"experiment": {"name": "mine"}, "versions": {"astra": "1.2.3"}, "audit": [{"message": "faster than the wire"}]}
+    text = page(load_runs([str(changed(tmp_path / "known", vgg16, **figures))]))
+    (shown,) = re.findall(r"<summary>The experiment and its versions</summary><pre>(.*?)</pre>", text, re.DOTALL)
+    assert json.loads(html.unescape(shown)) == {"experiment": {"name": "mine"}, "versions": {"astra": "1.2.3"}}
+    assert '<p class="note">faster than the wire</p>' in text
+    assert "The experiment and its versions" not in page(load_runs([str(vgg16)]))
 
 
 @in_a_browser
@@ -277,3 +295,14 @@ def test_a_run_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     done = astra("report", tmp_path / "none", "-o", tmp_path / "page.html")
     assert (done.returncode, done.stderr) == (2, f"astra: error: '{tmp_path}/none': No such file or directory\n")
     assert not (tmp_path / "page.html").exists()
+
+
+@in_a_browser
+def test_a_run_that_takes_no_time_has_a_page(tmp_path: Path) -> None:
+    graph = ExecutionGraph((Compute((), 0),), (LogicalDimension(8, 1, 0),), ())
+    platform = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+    result = astra_sim.simulate(workload=graph, platform=platform)
+    assert result.finish_ns == 0
+    found, complaints = browse(page(load_runs([str(output(tmp_path / "out", result))])), tmp_path)
+    assert complaints == []
+    assert found["figures"] == 1

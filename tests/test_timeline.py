@@ -268,3 +268,26 @@ def test_a_named_file_stands_for_every_name(tmp_path: Path) -> None:
         with folder.open("other", "wb") as file:
             file.write(b"x")
     assert (tmp_path / "mine.bin").read_bytes() == b"x"
+
+
+def test_a_comparison_has_the_timelines_of_every_program(tmp_path: Path) -> None:
+    experiment = tmp_path / "pipeline.toml"
+    experiment.write_text(
+        'network = "plugin:analytical"\ncompute = "plugin:gpu?device=h100"\n'
+        f'platform = "{RING}"\n[workload]\nplugin = "llm"\nglobal_batch = 8\npipeline_parallel = 4\n'
+        "model = {layers = 4, hidden = 256, heads = 4, vocab = 1024, sequence = 128}\n"
+    )
+    done = astra("compare", experiment, "--set", "run.passes=1", "--set", "run.passes=2", "--report", "timeline", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for run in runs.load_runs([str(tmp_path / "out")]):
+        assert run.timeline is not None
+        groups = {group for group, _ in run.timeline.rows}
+        assert groups == {f"NPU {npu}, as 2 NPUs with its program" for npu in (0, 2, 4, 6)}
+
+
+def test_a_run_that_takes_no_time_has_an_empty_timeline(tmp_path: Path) -> None:
+    graph = ExecutionGraph((Compute((), 0),), (LogicalDimension(8, 1, 0),), ())
+    result = astra_sim.simulate(workload=graph, platform=RING)
+    assert result.finish_ns == 0
+    assert things_of(Trace.FromString(written(result, tmp_path / "x.pftrace"))) == []
+    assert [event["ph"] for event in json.loads(written(result, tmp_path / "x.json"))["traceEvents"]] == ["M", "M"]

@@ -15,7 +15,7 @@ from astra_sim.command.options import component_options, run_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.result import Result
-from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
 from astra_sim.units import MIB
 
@@ -117,7 +117,7 @@ def compare(
     with Progress(enabled=not quiet) as progress:
         for number, (label, choice) in enumerate(made, 1):
             progress.stage(f"run {number} of {len(made)} ({label})")
-            results.append(choice.run(label, progress=progress.simulated, **options))
+            results.append(choice.run(label, progress=progress.simulated, timelines=TIMELINE in reports, **options))
     rows = rows_of(results)
     if not as_json and not quiet:
         _print(rows)

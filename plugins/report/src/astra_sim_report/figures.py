@@ -89,13 +89,13 @@ def colour(part: str, place: int) -> str:
     return COLOURS.get(part, PALETTE[place % len(PALETTE)])
 
 
-def waterfall(run: Run, by: str = "kind") -> list[tuple[str, int]]:
+def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
     """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty where it was not."""
     explanation = run.result.get("explanation")
     path = explanation.get("path") if isinstance(explanation, Mapping) else None
-    sums: dict[str, int] = {}
+    sums: dict[str, float] = {}
     for part in path or ():
-        name = str(part.get(by) if part.get(by) is not None else "-")
+        name = f"no {by}" if part.get(by) in (None, "") else str(part[by])
         sums[name] = sums.get(name, 0) + part["ns"]
     return sorted(sums.items(), key=lambda each: -each[1])
 

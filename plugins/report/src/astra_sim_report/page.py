@@ -21,6 +21,7 @@ MOST_JSON = 200_000
 """Characters of a run's result.json that the page shows as text."""
 
 _WORST_LAYERS = 10
+_MOST_SENSITIVITIES = 20
 
 
 @attrs.frozen
@@ -32,12 +33,13 @@ class _Table:
 
 @attrs.define
 class _Section:
-    """What a page says of a run: figures by their names, notes, tables, and result.json as text."""
+    """What a page says of a run: figures by their names, notes, tables, the experiment with its versions, and result.json as text."""
 
     name: str
     charts: dict[str, Any]
     notes: list[str]
     tables: list[_Table]
+    configuration: str
     json: str
     figures: list[str] = attrs.Factory(list)
 
@@ -82,15 +84,20 @@ def _section(run: Run, number: int) -> _Section:
         f"links-{number}": charts.links(run, f"links-{number}"),
         f"link-dimensions-{number}": charts.link_dimensions(run, f"link-dimensions-{number}"),
     }
-    text = json.dumps(run.result, indent=1)
-    if len(text) > MOST_JSON:
-        text = f"{text[:MOST_JSON]}\n... {len(text) - MOST_JSON:,} more characters"
-    return _Section(run.name, {name: figure for name, figure in drawn.items() if figure is not None}, _notes(run), _tables(run), text)
+    figures_of = {name: figure for name, figure in drawn.items() if figure is not None}
+    known = {key: run.result[key] for key in ("experiment", "versions") if run.result.get(key)}
+    return _Section(run.name, figures_of, _notes(run), _tables(run), _as_text(known) if known else "", _as_text(run.result))
+
+
+def _as_text(value: Any) -> str:
+    """JSON for people; without its end where it is very long."""
+    text = json.dumps(value, indent=1)
+    return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n... {len(text) - MOST_JSON:,} more characters"
 
 
 def _notes(run: Run) -> list[str]:
-    """What the figures of a run leave out."""
-    notes = []
+    """What was found about a run, and what its figures leave out."""
+    notes = [str(each["message"]) for each in run.result.get("audit", ()) if isinstance(each, Mapping) and "message" in each]
     of_layers = sum(row[key] for row in layer_rows(run) for key in EXPOSED)
     if run.result["layers"] and 0 < of_layers < run.result["exposed_comm_ns"]:
         rest = in_unit(run.result["exposed_comm_ns"] - of_layers)
@@ -132,10 +139,28 @@ def _tables(run: Run) -> list[_Table]:
             for place, each in enumerate(run.result["dimensions"])
         ]
         tables.append(_Table("Dimensions", header, rows_of_dimensions))
+    return tables + _tables_of_explanation(run)
+
+
+def _tables_of_explanation(run: Run) -> list[_Table]:
+    """What would change a run that was explained, and what it cannot be faster than."""
     explanation = run.result.get("explanation")
-    for name in ("sensitivities", "bounds"):
-        found = explanation.get(name) if isinstance(explanation, Mapping) else None
-        if isinstance(found, list) and found and all(isinstance(each, Mapping) for each in found):
-            keys = list(dict.fromkeys(key for each in found for key in each))
-            tables.append(_Table(name.capitalize(), keys, [[str(each.get(key, "-")) for key in keys] for each in found]))
+    if not isinstance(explanation, Mapping):
+        return []
+    tables = []
+    most = sorted(explanation.get("sensitivities", ()), key=lambda each: -abs(each.get("percent", 0)))[:_MOST_SENSITIVITIES]
+    if most:
+        header = ("", "dimension", "layer", "1 % more changes the time by", "method")
+        rows = [
+            (*(_cell(each.get(key)) for key in ("parameter", "dimension", "layer")), f"{each['percent']:+.4f} %", _cell(each.get("method")))
+            for each in most
+        ]
+        tables.append(_Table("What changes the time most", header, rows))
+    if explanation.get("bounds"):
+        bounds = [(_cell(each.get("kind")), _cell(each.get("dimension")), in_unit(each["ns"])) for each in explanation["bounds"]]
+        tables.append(_Table("Lower bounds", ("", "dimension", "time"), bounds))
     return tables
+
+
+def _cell(value: Any) -> str:
+    return "-" if value in (None, "") else str(value)
