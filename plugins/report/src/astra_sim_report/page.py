@@ -99,9 +99,9 @@ def _notes(run: Run) -> list[str]:
     """What was found about a run, and what its figures leave out."""
     notes = [str(each["message"]) for each in run.result.get("audit", ()) if isinstance(each, Mapping) and "message" in each]
     of_layers = sum(row[key] for row in layer_rows(run) for key in EXPOSED)
-    if run.result["layers"] and 0 < of_layers < run.result["exposed_comm_ns"]:
-        rest = in_unit(run.result["exposed_comm_ns"] - of_layers)
-        notes.append(f"{rest} of exposed communication are of no layer: nothing is left to compute, and the last collectives end.")
+    of_none = run.result["exposed_comm_ns"] - of_layers
+    if run.result["layers"] and of_none > 0.001 * run.result["finish_ns"]:
+        notes.append(f"{in_unit(of_none)} of exposed communication are of no layer, such as waiting for the last collectives at the end.")
     if run.timeline is None:
         notes.append("There is no timeline in the folder of this run: astra run --output DIR --report timeline writes one.")
     else:
