@@ -61,6 +61,24 @@ def test_a_result_in_a_file_is_the_same(tmp_path: Path, network: str) -> None:
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
+def test_timelines_of_every_program_pass_through_the_file(tmp_path: Path) -> None:
+    workload = "plugin:llm?model=llama3-8b&pipeline_parallel=4&global_batch=4&check_memory=false"
+    result = astra_sim.simulate(workload=workload, platform=RING, compute="plugin:gpu?device=h100", timelines=True)
+    kept = [(own.npu, own.npus, list(own)) for own in result.timelines()]
+    assert [npu for npu, _, _ in kept] == [0, 1, 2, 3]
+    spooled = result.spooled(str(tmp_path / "spool"))
+    for again in (spooled, pickle.loads(pickle.dumps(spooled)), copy.deepcopy(spooled)):
+        assert [(own.npu, own.npus, list(own)) for own in again.timelines()] == kept
+        assert list(again.timeline()) == kept[0][2]
+
+
+def test_without_timelines_a_workload_with_figures_keeps_that_of_npu_0() -> None:
+    workload = "plugin:llm?model=llama3-8b&pipeline_parallel=4&global_batch=4&check_memory=false"
+    result = astra_sim.simulate(workload=workload, platform=RING, compute="plugin:gpu?device=h100")
+    assert result.figures
+    assert [own.npu for own in result.timelines()] == [0]
+
+
 def test_a_file_that_is_gone_or_cannot_be_written_is_named(tmp_path: Path) -> None:
     result = astra_sim.simulate(workload="plugin:collective?bytes=4096", platform=RING)
     with pytest.raises(RunError, match=r"cannot write .*spool: No such file or directory"):

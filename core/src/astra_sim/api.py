@@ -51,6 +51,7 @@ def simulate(
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
     explain: bool | Literal["path"] = False,
+    timelines: bool = False,
 ) -> Result:
     """Simulate one experiment.
 
@@ -58,7 +59,7 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
-    only they tell.
+    only they tell. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
@@ -83,7 +84,7 @@ def simulate(
         made.set(assignment)
     with _without_collection():
         what_if = WhatIf(made, plugins, reruns=explain != "path") if explain else None
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if)
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines)
 
 
 @contextlib.contextmanager
@@ -104,6 +105,7 @@ def run_components(
     started: float,
     progress: Callable[[int, int], None] | None = None,
     what_if: WhatIf | None = None,
+    timelines: bool = False,
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
@@ -115,6 +117,7 @@ def run_components(
         components.run.engine,
         progress,
         None if what_if is None else Explain(lambda: what_if.network_again(components)),
+        timelines,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:

@@ -17,11 +17,22 @@ from astra_sim.errors import PluginError
 from astra_sim.files import FileSet
 
 if TYPE_CHECKING:
-    from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result
+    from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result, Timeline
 
-__all__ = ["DimensionFigures", "Interval", "LayerFigures", "PassFigures", "ReportFolder", "Result", "Series", "file_name"]
+__all__ = [
+    "DimensionFigures",
+    "Interval",
+    "LayerFigures",
+    "PassFigures",
+    "ReportFile",
+    "ReportFolder",
+    "Result",
+    "Series",
+    "Timeline",
+    "file_name",
+]
 
-__getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result")})
+__getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result", "Timeline")})
 
 Series = Literal["limited", "all", "none"]
 """How much of a series in time is written: a small file, in wider steps where need be; all; or nothing."""
@@ -45,15 +56,31 @@ class ReportFolder:
         self._directory = Path(directory)
         self._files = files
 
+    def path(self, name: str) -> Path:
+        """Where a file of this name is written. A report that can write several formats goes by the ending of this path."""
+        return self._directory / file_name(name)
+
     @contextlib.contextmanager
     def open(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
         """A file to write: "w" for text in UTF-8, whose line ends stay as they are, "wb" for bytes.
 
         Raises RunError where it cannot be written, PluginError where a file of this name is written already.
         """
-        path = self._directory / file_name(name)
+        path = self.path(name)
         if path in self.written:
             raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; expected another name")
         self.written[path] = self.author
         with self._files.open(path, mode, errors="replace") as file:
             yield file
+
+
+class ReportFile(ReportFolder):
+    """The one file that a user has named for a report: every name stands for it."""
+
+    def __init__(self, file: str | Path, files: FileSet, author: str) -> None:
+        super().__init__(Path(file).parent, files, "all", author)
+        self._file = Path(file)
+
+    def path(self, name: str) -> Path:
+        """The file that the user has named."""
+        return self._file

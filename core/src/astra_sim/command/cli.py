@@ -14,7 +14,7 @@ from astra_sim._boundary import in_words
 from astra_sim.command.options import component_options, run_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
-from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
 
 
 class Commands(click.Group):
@@ -129,6 +129,12 @@ def astra() -> None:
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports there.")
 @click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def run(
@@ -138,6 +144,7 @@ def run(
     output: str | None,
     reports: tuple[str, ...],
     series: str,
+    timeline: str | None,
     as_json: bool,
     quiet: bool,
     **choices: Any,
@@ -148,7 +155,7 @@ def run(
     from astra_sim.command.progress import Progress
     from astra_sim.report.writing import chosen_reports
 
-    chosen = chosen_reports(reports, output)
+    chosen = chosen_reports(reports, output, timeline)
     _say_if_slow(choices["engine"], quiet)
     with Progress(enabled=not quiet) as progress:
         result = simulate(
@@ -156,6 +163,7 @@ def run(
             run_name=run_name,
             set=assignments,
             progress=progress.simulated,
+            timelines=timeline is not None or TIMELINE in reports,
             **choices,
         )
     if not quiet:
@@ -164,10 +172,10 @@ def run(
         from astra_sim.report.tables import print_result
 
         print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
-    if output is not None:
+    if output is not None or timeline is not None:
         paths = chosen.write(result, output, series)
         if not as_json and not quiet:
-            click.echo(f"{len(paths)} files in {output}")
+            click.echo(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
         import json
 

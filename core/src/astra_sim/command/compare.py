@@ -20,7 +20,7 @@ from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
 from astra_sim.report.result import Result
-from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, check_run_names, chosen_reports
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
 from astra_sim.units import MIB
 
@@ -126,7 +126,7 @@ def compare(
         with Progress(enabled=not quiet) as progress:
             for number, (label, choice) in enumerate(made, 1):
                 progress.stage(f"run {number} of {len(made)} ({label})")
-                result = choice.run(label, progress=progress.simulated, **options)
+                result = choice.run(label, progress=progress.simulated, timelines=TIMELINE in reports, **options)
                 shown.append(result.shown)
                 rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns))
                 if not quiet:

@@ -21,7 +21,7 @@ from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
-from astra_sim.run.record import PhaseRecord, RunRecord
+from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
@@ -81,7 +81,10 @@ class DimensionFigures:
 
 @attrs.define
 class Interval:
-    """Something on NPU 0 that began and ended (nanoseconds): an operation, or a phase of a chunk."""
+    """Something on an NPU that began and ended (nanoseconds): an operation, a phase of a chunk, or a message that an operation sends.
+
+    Operations are in the lanes `program` and `collectives`, what is on its way in that of a dimension.
+    """
 
     kind: str
     name: str
@@ -91,22 +94,87 @@ class Interval:
 
 
 @attrs.frozen(eq=False)
+class Timeline:
+    """What happened on an NPU: iterate over it for its `Interval`s, those of operations first, in the order of the program.
+
+    The NPU is the first of `npus` NPUs that run the same program. The intervals are kept in columns, so that even a million are small.
+    """
+
+    npu: int
+    npus: int
+    _words: tuple[list[str], list[str], list[str]]
+    _begin_ns: Sequence[float]
+    _end_ns: Sequence[float]
+
+    def __iter__(self) -> Iterator[Interval]:
+        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+
+
+@attrs.frozen(eq=False)
+class _RunTimeline:
+    """The same, made from the record of the run while somebody iterates. A pickled or deep copy is a `Timeline`, without the graph."""
+
+    _layers: Sequence[str]
+    _record: NpuRecord
+
+    @property
+    def npu(self) -> int:
+        """The NPU."""
+        return self._record.npu
+
+    @property
+    def npus(self) -> int:
+        """How many NPUs run the same program."""
+        return self._record.npus
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
+        words: tuple[list[str], list[str], list[str]] = ([], [], [])
+        begins, ends = [], []
+        for interval in self:
+            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
+                column.append(known.setdefault(word, word))
+            begins.append(interval.begin_ns)
+            ends.append(interval.end_ns)
+        return Timeline, (self.npu, self.npus, words, begins, ends)
+
+    def __iter__(self) -> Iterator[Interval]:
+        record, operations = self._record, self._record.operations
+        for index, operation in enumerate(operations):
+            begin, end = record.begin_ps[index], record.end_ps[index]
+            if isinstance(operation, Compute):
+                begin = max(begin, end - operation.duration_ps)  # it was ready earlier where it had to wait for its unit
+            if end > begin and not getattr(operation, "idle", False):
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
+                lane = "collectives" if isinstance(operation, Communicate) else "program"
+                yield Interval(kind, self._name(operation), lane, to_ns(begin), to_ns(end))
+        for phase in record.phases:
+            name = f"{self._name(operations[phase.operation])} chunk {phase.chunk} phase {phase.phase + 1}"
+            lane = "dimension " + " and ".join(map(str, phase.dimensions or (phase.plan.dimension,)))
+            yield Interval(phase.plan.collective.value, name, lane, to_ns(phase.started_ps), to_ns(phase.ended_ps))
+        kind_of = operation_rows(operations).kind_of
+        for index, begun in zip(record.sends.operation, record.sends.begun_ps, strict=True):
+            for dimension in record.sends.sent[kind_of[index]]:
+                name = f"{self._name(operations[index])} message".strip()
+                yield Interval("message", name, f"dimension {dimension}", to_ns(begun), to_ns(record.end_ps[index]))
+
+    def _name(self, operation: Operation) -> str:
+        """The layer of an operation, or its own name."""
+        name: str = self._layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+        return name
+
+
+@attrs.frozen(eq=False)
 class _Details:
-    """What a result gives on request, in columns, so that even the result of a million operations is small when pickled."""
+    """What a result gives on request."""
 
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
-    _words: tuple[list[str], list[str], list[str]]
-    _begin_ns: list[float]
-    _end_ns: list[float]
+    timelines: Sequence[Timeline | _RunTimeline]
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return dict(self._reports)
-
-    def timeline(self) -> Iterator[Interval]:
-        """Operations and phases of chunks on NPU 0."""
-        return map(Interval, *self._words, self._begin_ns, self._end_ns)
 
 
 @attrs.frozen(eq=False)
@@ -118,40 +186,21 @@ class _RunDetails:
     _backend: Network
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
-        words: tuple[list[str], list[str], list[str]] = ([], [], [])
-        begins, ends = [], []
-        for interval in self.timeline():
-            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
-                column.append(known.setdefault(word, word))
-            begins.append(interval.begin_ns)
-            ends.append(interval.end_ns)
-        return _Details, (array("q", self.npu_end_ps), self.network_reports(), words, begins, ends)
+        return _Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
         """When each simulated NPU had done its last operation."""
         return self._run.npu_end_ps
 
+    @property
+    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
+        """What happened on the NPUs that were observed, NPU 0 first."""
+        return [_RunTimeline(self._graph.layers, record) for record in self._run.observed]
+
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
-
-    def timeline(self) -> Iterator[Interval]:
-        """Operations and phases of chunks on NPU 0."""
-        run, graph = self._run, self._graph
-        for index, operation in enumerate(graph.operations):
-            if run.end_ps[index] > run.begin_ps[index] and not getattr(operation, "idle", False):
-                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, layer, lane, to_ns(run.begin_ps[index]), to_ns(run.end_ps[index]))
-        for record in run.phases:
-            operation = graph.operations[record.operation]
-            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
-            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
-            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
 
 
 @attrs.frozen(eq=False)
@@ -216,13 +265,14 @@ class _SpooledDetails:
         """When each simulated NPU had done its last operation."""
         return self._spool.read()[1].npu_end_ps
 
+    @property
+    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
+        """What happened on the NPUs that were observed, NPU 0 first."""
+        return self._spool.read()[1].timelines
+
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return self._spool.read()[1].network_reports()
-
-    def timeline(self) -> Iterator[Interval]:
-        """Operations and phases of chunks on NPU 0."""
-        return self._spool.read()[1].timeline()
 
 
 def _itself(thing: Any) -> Any:
@@ -328,14 +378,18 @@ class Result:
         write_rows(choose(self.tables(), table), path)
 
     def spooled(self, path: str) -> Result:
-        """The same result, whose busy times, timeline and files of the network are in a file, which must stay. Raises RunError."""
+        """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
         spool = _Spool(path)
         spool.write(self._busy, self._details)
         return attrs.evolve(self, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
 
     def timeline(self) -> Iterator[Interval]:
-        """Operations and phases of chunks on NPU 0, in the order of the program."""
-        return iter(self._details.timeline())
+        """Operations on NPU 0 in the order of the program, phases of its chunks, and its messages."""
+        return iter(self._details.timelines[0])
+
+    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
+        """The timelines of the NPUs that were observed: NPU 0, and with `simulate(..., timelines=True)` the first of each other program."""
+        return self._details.timelines
 
 
 def _computes(operation: Compute) -> bool:

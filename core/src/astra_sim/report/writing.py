@@ -15,36 +15,46 @@ from astra_sim.files import FileSet
 if TYPE_CHECKING:
     from astra_sim.providers import Provider
     from astra_sim.report.result import Result
+    from astra_sim.reports import ReportFolder
     from astra_sim.setup.plugins import Plugins
 
 SERIES = ("limited", "all", "none")
 SERIES_HELP = "How much reports write of what grows with simulated time; limited: a small file, in wider steps where need be."
 DEFAULT_REPORTS = ("astra1",)
+TIMELINE = "timeline"
+"""The report that `--timeline` writes."""
 REPORT_HELP = f"Report that --output writes beside result.json ({', '.join(DEFAULT_REPORTS)}): NAME or NAME?key=value&... Repeatable."
 
 
 class Reports:
     """Reports that have been chosen, with their options."""
 
-    def __init__(self, names: str | Sequence[str] = DEFAULT_REPORTS, plugins: Plugins | None = None) -> None:
-        """Find reports by `NAME` or `NAME?key=value`. Raises InputError, so that a wrong name is found before a long run."""
+    def __init__(
+        self, names: str | Sequence[str] = DEFAULT_REPORTS, plugins: Plugins | None = None, timeline: str | None = None
+    ) -> None:  # fmt: skip
+        """Find reports by `NAME` or `NAME?key=value`; the report TIMELINE is written into the file `timeline`, where one is named.
+
+        Raises InputError, so that a wrong name is found before a long run.
+        """
         from astra_sim.setup.plugins import shared_plugins
         from astra_sim.setup.specs import component_of
 
         specs = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(spec, str) for spec in specs):
             raise InputError(f"reports is {names!r}; expected a list of names such as {DEFAULT_REPORTS[0]!r}")
+        self._timeline = timeline
         self._chosen: dict[str, tuple[Provider, Any]] = {}
+        self._of_timeline = None if timeline is None else component_of(plugins or shared_plugins(), "report", TIMELINE, "report")
         for spec in specs:
             if spec in self._chosen:
                 raise InputError(f"report {spec!r} is given twice")
             self._chosen[spec] = component_of(plugins or shared_plugins(), "report", spec, "report")
 
     @staying()
-    def write(self, results: Result | Sequence[Result], directory: str | Path, series: str = "limited") -> list[Path]:
-        """Write them; see `write_reports`."""
+    def write(self, results: Result | Sequence[Result], directory: str | Path | None, series: str = "limited") -> list[Path]:
+        """Write them; see `write_reports`. Without `directory` only the timeline is written."""
         from astra_sim.report.result import Result
-        from astra_sim.reports import ReportFolder, Series
+        from astra_sim.reports import ReportFile, ReportFolder, Series
 
         if series not in SERIES:
             raise InputError(f"series is {series!r}; expected {', '.join(SERIES)}")
@@ -52,9 +62,18 @@ class Reports:
         if not runs:
             raise InputError("there are no results to report; expected at least one")
         check_run_names([run.run_name for run in runs])
+        written: dict[Path, str] = {}
         with FileSet() as files:
-            files.make_folder(directory)
+            if directory is not None:
+                files.make_folder(directory)
+            if self._timeline is not None and self._of_timeline is not None:
+                timeline = ReportFile(self._timeline, files, f"report {TIMELINE}")
+                _create(*self._of_timeline, runs, timeline)
+                written = timeline.written
+            if directory is None:
+                return list(written)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
+            folder.written |= written
             with folder.open("result.json") as file:
                 file.writelines(_document(runs, is_list=not isinstance(results, Result)))
             for run in runs:
@@ -64,10 +83,7 @@ class Reports:
                         file.write(text)
             for spec, (provider, options) in self._chosen.items():
                 folder.author = f"report {spec}"
-                try:
-                    provider.create(options, runs, folder)
-                except InputError as error:
-                    raise located(error, folder.author) from None
+                _create(provider, options, runs, folder)
         return list(folder.written)
 
 
@@ -98,11 +114,19 @@ def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
     return _encode(value)
 
 
-def chosen_reports(names: Sequence[str], output: str | None) -> Reports:
+def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:
+    """Let a report write its files. Raises InputError, which names the report."""
+    try:
+        provider.create(options, runs, folder)
+    except InputError as error:
+        raise located(error, folder.author) from None
+
+
+def chosen_reports(names: Sequence[str], output: str | None, timeline: str | None = None) -> Reports:
     """The reports that `--report` names, or the default ones. Raises InputError where one is named and `--output` is not given."""
     if names and output is None:
         raise InputError(f"--report {names[0]} needs --output DIR, the folder for its files")
-    return Reports(() if output is None else names or DEFAULT_REPORTS)
+    return Reports(() if output is None else names or DEFAULT_REPORTS, timeline=timeline)
 
 
 def check_run_names(names: Sequence[str]) -> None:

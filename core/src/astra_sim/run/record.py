@@ -56,7 +56,7 @@ class PhaseRecords:
 
 @attrs.frozen(eq=False)
 class Sends:
-    """The messages that operations of NPU 0 send: number of the operation and when it began (picoseconds).
+    """The messages that operations of an NPU send: number of the operation and when it began (picoseconds).
 
     `sent` says for each kind of operation the dimensions of the program in which a message counts, with its bytes.
     """
@@ -66,12 +66,29 @@ class Sends:
     sent: Sequence[Mapping[int, int]]
 
 
+@attrs.frozen(eq=False)
+class NpuRecord:
+    """What happened on an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
+
+    It is the first of `npus` NPUs that run the same program.
+    """
+
+    npu: int
+    npus: int
+    operations: Sequence[Operation]
+    begin_ps: Sequence[int]
+    end_ps: Sequence[int]
+    phases: PhaseRecords
+    sends: Sends
+
+
 @attrs.define(slots=True)
 class RunRecord:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `path` is the critical path, where it
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the first NPU
+    of each program, that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `path` is the critical path, where it
     was asked for.
     """
 
@@ -87,16 +104,15 @@ class RunRecord:
     simulated_npus: int
     events: int
     figures: Mapping[str, Any]
+    observed: list[NpuRecord]
     path: CriticalPath | None = None
 
 
-def observe(engine: Engine, graph: ExecutionGraph, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
-    """Let an engine keep the moments of the first NPU of each program, before it has them, where the workload has figures of its own.
+def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
+    """Let an engine keep the moments of the first NPU of each program, before it has them.
 
     Returns these programs. Of programs that are the same object the first NPU is that of the first of them.
     """
-    if graph.figures is None:
-        return []
     first = {id(program.operations): program for program in reversed(programs)}
     observed = [program for program in programs if first[id(program.operations)] is program]
     for program in observed:
@@ -112,25 +128,48 @@ def make_record(
     engine: Engine,
     start_ps: int,
     observed: Sequence[NpuProgram] = (),
+    timelines: bool = False,
 ) -> RunRecord:
-    """The record of an engine that has finished, in which NPU 0 has run `operations`. The workload has asked for `observed` programs."""
+    """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has observed the first NPU of programs.
+
+    With `timelines` it holds what happened on these NPUs.
+    """
     npus = inputs.platform.npus
-    begin, end = engine.times(0)
     payload, planned_messages = _moved(inputs, operations, collectives, engine)
+    others = [program for program in observed if timelines and program.npus[0]]
+    first, *rest = _npu_records(inputs, [NpuProgram(operations, [0]), *others], collectives, engine, start_ps)
     return RunRecord(
         start_ps,
         start_ps + engine.now,
-        _later(begin, start_ps),
-        _later(end, start_ps),
-        PhaseRecords(_phases_later(engine.phase_steps(0), start_ps), collectives.planned),
-        _sends(inputs, operations, engine, start_ps),
+        first.begin_ps,
+        first.end_ps,
+        first.phases,
+        first.sends,
         _ends(choice, engine, start_ps),
         payload,
         choice.messages(planned_messages, engine.messages),
         choice.simulated(npus),
         engine.events,
         _figures(inputs.graph, engine, observed, start_ps),
+        [first, *rest],
     )
+
+
+def _npu_records(
+    inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, engine: Engine, start_ps: int
+) -> list[NpuRecord]:
+    """The records of the first NPUs of programs."""
+    npus: Counter[int] = Counter()
+    for program in inputs.graph.programs(inputs.platform.npus):
+        npus[id(program.operations)] += len(program.npus)
+    records = []
+    for program in programs:
+        npu, operations = program.npus[0], program.operations
+        begin, end = (_later(times, start_ps) for times in engine.times(npu))
+        phases = PhaseRecords(_phases_later(engine.phase_steps(npu), start_ps), collectives.planned)
+        sends = _sends(inputs, npu, operations, engine, start_ps)
+        records.append(NpuRecord(npu, npus[id(operations)], operations, begin, end, phases, sends))
+    return records
 
 
 def _figures(graph: ExecutionGraph, engine: Engine, observed: Sequence[NpuProgram], start_ps: int) -> Mapping[str, Any]:
@@ -165,16 +204,16 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
     return payload, messages
 
 
-def _sends(inputs: RunInputs, operations: Sequence[Operation], engine: Engine, start_ps: int) -> Sends:
-    """The messages that operations of NPU 0 send."""
+def _sends(inputs: RunInputs, npu: int, operations: Sequence[Operation], engine: Engine, start_ps: int) -> Sends:
+    """The messages that operations of an NPU send."""
     routes = Routes(inputs.network)
     sent: list[Mapping[int, int]] = []
     for kind in operation_rows(operations).kinds:
         number = None
         if isinstance(kind, Send):
-            number = routes.charged(peer_of(kind, 0, inputs.platform.npus), inputs.graph.dimensions)
+            number = routes.charged(peer_of(kind, npu, inputs.platform.npus), inputs.graph.dimensions, npu)
         sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
-    tasks, begun = engine.sends(0)
+    tasks, begun = engine.sends(npu)
     return Sends(tasks, _later(begun, start_ps), sent)
 
 

@@ -50,9 +50,9 @@ class Routes:
                     sent[number] = sent.get(number, 0) + size
         return sent
 
-    def charged(self, npu: int, dimensions: Sequence[LogicalDimension]) -> int | None:
-        """Which of the dimensions of a program a message between NPU 0 and another is charged to; None where it crosses none of them."""
-        crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu)]
+    def charged(self, npu: int, dimensions: Sequence[LogicalDimension], source: int = 0) -> int | None:
+        """Which of the dimensions of a program a message between two NPUs is charged to; None where it crosses none of them."""
+        crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu) != logical.index(source)]
         if not crossed:
             return None
         return crossed[0] if self._network.charged_dimension == "lowest" else crossed[-1]

@@ -48,11 +48,13 @@ def simulate_graph(
     engine: str = "auto",
     progress: Progress | None = None,
     explain: Explain | None = None,
+    timelines: bool = False,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). With `explain` the record has the critical path. Raises DeadlockError if the run cannot finish.
+    installed). With `explain` the record has the critical path, with `timelines` the first NPU of each program. Raises DeadlockError if
+    the run cannot finish.
     """
     make_engine = choose_engine(engine)
     inputs = RunInputs(graph, system, network, memory)
@@ -61,11 +63,11 @@ def simulate_graph(
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress, explain)
+            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines)
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain)
+    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines)
 
 
 def _run(
@@ -75,6 +77,7 @@ def _run(
     make_engine: MakeEngine,
     progress: Progress | None,
     explain: Explain | None,
+    timelines: bool,
 ) -> RunRecord:
     """Lower the graph, run the engine to its end, and keep what happened."""
     system, network = inputs.system, inputs.network
@@ -93,7 +96,7 @@ def _run(
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
-    observed = observe(engine, inputs.graph, programs)
+    observed = observe(engine, programs) if timelines or inputs.graph.figures is not None else []
     for number, program in enumerate(programs):
         engine.add_program(tasks.lower(number, program.operations), program.npus, partial(collectives.issue, number))
 
@@ -105,7 +108,7 @@ def _run(
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
+    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, timelines)
     if explain is not None:
         empty = explain.empty_network() if isinstance(network, EventNetwork) else None
         record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, empty)

@@ -35,6 +35,7 @@ BUILT_IN = frozenset(
         "network-analytical",
         "network-packet",
         "platforms",
+        "report",
         "reports-astra1",
         "systems",
         "training-loops",

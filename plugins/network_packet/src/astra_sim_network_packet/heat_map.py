@@ -97,8 +97,9 @@ def draw_links(links: Sequence[LoadedLink], unit: str = "flits per cycle", form:
 
 
 def _picture(pyplot: Any, figure: Any, form: str) -> bytes:
-    """A figure as the bytes of a file."""
+    """A figure as the bytes of a file: the same for the same figure, without the date and random names that matplotlib gives an SVG."""
     out = io.BytesIO()
-    figure.savefig(out, format=form)
+    with pyplot.rc_context({"svg.hashsalt": "astra"}):
+        figure.savefig(out, format=form, metadata={"Date": None} if form == "svg" else None)
     pyplot.close(figure)
     return out.getvalue()

@@ -1,0 +1,1 @@
+"""Pictures of runs of astra: timelines for Perfetto, pages of HTML, plots for papers."""

@@ -1,0 +1,133 @@
+"""The figures of runs as rows of plain numbers, for pages and plots alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from astra_sim_report.runs import Run
+
+PASSES = ("forward", "input_gradient", "weight_gradient")
+COMPUTE = tuple(f"{name}_compute_ns" for name in PASSES)
+EXPOSED = tuple(f"{name}_exposed_comm_ns" for name in PASSES)
+
+COLOURS = {
+    "compute": "#0072B2",
+    "optimizer": "#56B4E9",
+    "exposed communication": "#D55E00",
+    "tp": "#E69F00",
+    "pp": "#CC79A7",
+    "dp": "#D55E00",
+    "ep": "#009E73",
+    "cp": "#F0E442",
+    "bubble": "#999999",
+}
+"""Colours of parts of a run: those of Okabe and Ito, which people who see colours otherwise can tell apart."""
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+
+
+class Unit(NamedTuple):
+    """A unit of time: its name and how many ns it has."""
+
+    name: str
+    ns: float
+
+
+def unit_of(longest_ns: float) -> Unit:
+    """The unit that suits times up to one."""
+    for unit in (Unit("s", 1e9), Unit("ms", 1e6), Unit("us", 1e3)):
+        if longest_ns >= unit.ns:
+            return unit
+    return Unit("ns", 1.0)
+
+
+def in_unit(ns: float) -> str:
+    """A time as text, in the unit that suits it."""
+    unit = unit_of(ns)
+    return f"{ns / unit.ns:,.3f} {unit.name}" if ns else f"0 {unit.name}"
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes as text, in the unit that suits it."""
+    factor, unit = next(((factor, unit) for factor, unit in ((2**40, "TiB"), (2**30, "GiB")) if size >= factor), (2**20, "MiB"))
+    return f"{size / factor:,.3f} {unit}"
+
+
+def layer_rows(run: Run) -> list[dict[str, Any]]:
+    """A row for each layer: its name, and for each pass computing and exposed communication (ns)."""
+    rows = []
+    for layer in run.result["layers"]:
+        row: dict[str, Any] = {"layer": layer["name"]}
+        for name in PASSES:
+            row[f"{name}_compute_ns"] = layer[name]["compute_ns"]
+            row[f"{name}_exposed_comm_ns"] = layer[name]["exposed_comm_ns"]
+        rows.append(row)
+    return rows
+
+
+def breakdown(run: Run) -> dict[str, float]:
+    """Where the time goes (ns). Of a workload that says so itself, an iteration; else the run, computing against the rest."""
+    own = run.result.get("breakdown")
+    if isinstance(own, dict) and own:
+        return {name: 1e9 * seconds for name, seconds in own.items()}
+    exposed = run.result["exposed_comm_ns"]
+    return {"compute": run.result["finish_ns"] - exposed, "exposed communication": exposed}
+
+
+def parts_of(runs: Iterable[Run]) -> list[str]:
+    """The parts that the breakdowns of some runs have, each once, without those that take no time anywhere."""
+    parts: dict[str, float] = {}
+    for run in runs:
+        for name, ns in breakdown(run).items():
+            parts[name] = parts.get(name, 0.0) + ns
+    return [name for name, ns in parts.items() if ns]
+
+
+def colour(part: str, place: int) -> str:
+    """The colour of a part of a run."""
+    return COLOURS.get(part, PALETTE[place % len(PALETTE)])
+
+
+def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
+    """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty where it was not."""
+    explanation = run.result.get("explanation")
+    path = explanation.get("path") if isinstance(explanation, Mapping) else None
+    sums: dict[str, float] = {}
+    for part in path or ():
+        name = f"no {by}" if part.get(by) in (None, "") else str(part[by])
+        sums[name] = sums.get(name, 0) + part["ns"]
+    return sorted(sums.items(), key=lambda each: -each[1])
+
+
+def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """A row for each figure that one of some runs has, with a text for each run."""
+    rows: list[tuple[str, list[str]]] = [
+        ("total", [in_unit(run.result["finish_ns"]) for run in runs]),
+        ("compute", [in_unit(run.result["compute_ns"]) for run in runs]),
+        ("exposed communication", [in_unit(run.result["exposed_comm_ns"]) for run in runs]),
+        ("payload of NPU 0", [in_bytes(run.result["network"].get("payload_bytes", 0)) for run in runs]),
+        ("NPUs", [f"{run.result['npus']:,} ({run.result.get('simulated_npus', '-')} simulated)" for run in runs]),
+        ("network", [str(run.result["network"].get("plugin", "-")) for run in runs]),
+        ("messages", [f"{run.result.get('messages', 0):,}" for run in runs]),
+    ]
+    if any(run.result["network"].get("cost_usd") is not None for run in runs):
+        costs = [run.result["network"].get("cost_usd") for run in runs]
+        rows.append(("network cost", ["-" if cost is None else f"{cost:,.0f} USD" for cost in costs]))
+    for key, (label, factor, form) in _FIGURES.items():
+        values = [run.result.get(key) for run in runs]
+        if any(isinstance(value, (int, float)) for value in values):
+            rows.append((label, [form.format(value * factor) if isinstance(value, (int, float)) else "-" for value in values]))
+    return rows
+
+
+_FIGURES = {
+    "iteration_s": ("iteration", 1.0, "{:,.6f} s"),
+    "tokens_per_s": ("tokens", 1.0, "{:,.0f} /s"),
+    "tokens_per_s_per_gpu": ("tokens of a GPU", 1.0, "{:,.1f} /s"),
+    "model_flops_per_s": ("model FLOP/s", 1e-15, "{:,.3f} PFLOP/s"),
+    "mfu": ("model FLOPs utilisation", 100.0, "{:.2f} %"),
+    "bubble_share": ("pipeline bubble", 100.0, "{:.2f} %"),
+    "memory_bytes": ("memory of a rank", 2.0**-30, "{:,.3f} GiB"),
+}
+"""Figures that workloads add: what to call each, a factor, and how to write it."""

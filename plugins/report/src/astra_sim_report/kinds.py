@@ -1,0 +1,35 @@
+"""The figures that `astra plot` draws, by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from astra_sim.errors import InputError, suggestion
+
+KINDS = {
+    "layers": "computing and exposed communication of each layer, a panel for each run",
+    "breakdown": "where the time goes, a bar for each run",
+    "npus": "the same, with runs in order of their NPUs",
+    "compute-power": "the same, with runs in order of how fast they compute",
+    "utilisation": "how busy dimensions are in time, a panel for each run",
+    "scaling": "time against NPUs; tokens a second where the workload says them",
+}
+"""What each figure shows."""
+
+FORMATS = ("svg", "pdf", "png")
+"""Formats of pictures, by the ending of their names."""
+
+MOST_PANELS = 12
+
+
+def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """The figure that the last of the arguments RUN... [KIND] names (None: it is a run), and the runs. Raises InputError."""
+    *runs, last = arguments
+    if os.path.exists(last):
+        return None, arguments
+    if last not in KINDS:
+        raise InputError(f"{last!r} is neither a run (a folder or a result.json) nor a figure; {suggestion(last, KINDS)}")
+    if not runs:
+        raise InputError(f"figure {last!r} needs a run: a folder that astra --output has written, or its result.json")
+    return last, runs

@@ -1,0 +1,166 @@
+"""A page of HTML about runs: one file, which needs no network."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import jinja2
+from bokeh.embed import components
+from bokeh.resources import Resources
+
+from astra_sim_report import charts
+from astra_sim_report.figures import EXPOSED, in_bytes, in_unit, layer_rows, summary_rows
+from astra_sim_report.runs import Run
+
+MOST_JSON = 200_000
+"""Characters of a run's result.json that the page shows as text."""
+
+_WORST_LAYERS = 10
+_MOST_SENSITIVITIES = 20
+
+
+@attrs.frozen
+class _Table:
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@attrs.define
+class _Section:
+    """What a page says of a run: figures by their names, notes, tables, the experiment with its versions, and result.json as text."""
+
+    name: str
+    charts: dict[str, Any]
+    notes: list[str]
+    tables: list[_Table]
+    configuration: str
+    json: str
+    figures: list[str] = attrs.Factory(list)
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The page. Its figures hold the numbers of result.json as they are; those of the runs stand in it as JSON, too (`#results`)."""
+    sections = [_section(run, number) for number, run in enumerate(runs)]
+    figures: dict[str, Any] = {"comparison": charts.parts(runs, "breakdown")}
+    for section in sections:
+        figures |= section.charts
+    script, divs = components(figures)
+    for section in sections:
+        section.figures = [divs[name] for name in section.charts]
+    source = importlib.resources.files("astra_sim_report").joinpath("page.html").read_text("utf-8")
+    template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(source)
+    return template.render(
+        title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs of astra",
+        names=[run.name for run in runs],
+        summary=summary_rows(runs),
+        comparison=divs["comparison"],
+        sections=sections,
+        resources=Resources(mode="inline", components=["bokeh"]).render(),
+        results=_in_script([run.result for run in runs]),
+        script=script,
+        versions=", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("astra-sim-core", "astra-sim-report", "bokeh")),
+    )
+
+
+def _in_script(value: Any) -> str:
+    """JSON that may stand in an element `script`: no text in it can end the element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _section(run: Run, number: int) -> _Section:
+    timeline = charts.timeline(run, f"timeline-{number}")
+    drawn = {
+        f"path-{number}": charts.path(run, "kind", f"path-{number}"),
+        f"path-layers-{number}": charts.path(run, "layer", f"path-layers-{number}"),
+        f"layers-{number}": charts.layers(run, f"layers-{number}"),
+        f"timeline-{number}": timeline,
+        f"utilisation-{number}": charts.utilisation(run, f"utilisation-{number}", timeline),
+        f"links-{number}": charts.links(run, f"links-{number}"),
+        f"link-dimensions-{number}": charts.link_dimensions(run, f"link-dimensions-{number}"),
+    }
+    figures_of = {name: figure for name, figure in drawn.items() if figure is not None}
+    known = {key: run.result[key] for key in ("experiment", "versions") if run.result.get(key)}
+    return _Section(run.name, figures_of, _notes(run), _tables(run), _as_text(known) if known else "", _as_text(run.result))
+
+
+def _as_text(value: Any) -> str:
+    """JSON for people; without its end where it is very long."""
+    text = json.dumps(value, indent=1)
+    return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n... {len(text) - MOST_JSON:,} more characters"
+
+
+def _notes(run: Run) -> list[str]:
+    """What was found about a run, and what its figures leave out."""
+    notes = [str(each["message"]) for each in run.result.get("audit", ()) if isinstance(each, Mapping) and "message" in each]
+    of_layers = sum(row[key] for row in layer_rows(run) for key in EXPOSED)
+    of_none = run.result["exposed_comm_ns"] - of_layers
+    if run.result["layers"] and of_none > 0.001 * run.result["finish_ns"]:
+        notes.append(f"{in_unit(of_none)} of exposed communication are of no layer, such as waiting for the last collectives at the end.")
+    if run.timeline is None:
+        notes.append("There is no timeline in the folder of this run: astra run --output DIR --report timeline writes one.")
+    else:
+        if run.timeline.joined_ns:
+            near = in_unit(run.timeline.joined_ns)
+            notes.append(f"In the timeline, things of one kind that last no longer than {near} and are no further apart are drawn as one.")
+        if run.timeline.left_out:
+            notes.append(f"The timeline leaves out the {run.timeline.left_out:,} shortest intervals.")
+    if run.timeline is not None and len(run.timeline.rows) > charts.MOST_ROWS:
+        notes.append(f"The timeline shows the first {charts.MOST_ROWS} of its {len(run.timeline.rows):,} rows.")
+    if not run.utilisation:
+        notes.append("There is no utilisation in time in the folder of this run: the reports astra1 and timeline write it.")
+    return notes
+
+
+def _tables(run: Run) -> list[_Table]:
+    tables = []
+    worst = sorted(layer_rows(run), key=lambda row: -sum(row[key] for key in EXPOSED))[:_WORST_LAYERS]
+    exposing = [(row["layer"], sum(row[key] for key in EXPOSED)) for row in worst]
+    exposing = [(layer, ns) for layer, ns in exposing if ns]
+    if exposing:
+        rows = [(layer, in_unit(ns), f"{100 * ns / run.result['finish_ns']:.1f} %") for layer, ns in exposing]
+        tables.append(_Table("Layers that expose most communication", ("layer", "exposed", "of the run"), rows))
+    if run.result["dimensions"]:
+        header = ("", "topology", "NPUs", "utilisation", "mean chunk latency", "sent by NPU 0")
+        rows_of_dimensions = [
+            (
+                str(place),
+                str(each["topology"]),
+                str(each["size"]),
+                f"{100 * each['utilisation']:.1f} %",
+                "-" if each["average_chunk_latency_ns"] is None else in_unit(each["average_chunk_latency_ns"]),
+                in_bytes(each["bytes"]),
+            )
+            for place, each in enumerate(run.result["dimensions"])
+        ]
+        tables.append(_Table("Dimensions", header, rows_of_dimensions))
+    return tables + _tables_of_explanation(run)
+
+
+def _tables_of_explanation(run: Run) -> list[_Table]:
+    """What would change a run that was explained, and what it cannot be faster than."""
+    explanation = run.result.get("explanation")
+    if not isinstance(explanation, Mapping):
+        return []
+    tables = []
+    most = sorted(explanation.get("sensitivities", ()), key=lambda each: -abs(each.get("percent", 0)))[:_MOST_SENSITIVITIES]
+    if most:
+        header = ("", "dimension", "layer", "1 % more changes the time by", "method")
+        rows = [
+            (*(_cell(each.get(key)) for key in ("parameter", "dimension", "layer")), f"{each['percent']:+.4f} %", _cell(each.get("method")))
+            for each in most
+        ]
+        tables.append(_Table("What changes the time most", header, rows))
+    if explanation.get("bounds"):
+        bounds = [(_cell(each.get("kind")), _cell(each.get("dimension")), in_unit(each["ns"])) for each in explanation["bounds"]]
+        tables.append(_Table("Lower bounds", ("", "dimension", "time"), bounds))
+    return tables
+
+
+def _cell(value: Any) -> str:
+    return "-" if value in (None, "") else str(value)

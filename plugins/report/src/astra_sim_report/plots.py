@@ -1,0 +1,204 @@
+"""Figures for papers, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from astra_sim.errors import InputError
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from astra_sim_report.figures import COMPUTE, EXPOSED, PALETTE, breakdown, colour, layer_rows, parts_of, unit_of
+from astra_sim_report.kinds import MOST_PANELS
+from astra_sim_report.runs import Run
+
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.hashsalt": "astra",  # the same figure gives the same file
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+_MOST_LABELS = 60
+
+
+def draw(kind: str | None, runs: Sequence[Run], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
+    """A figure of runs, as a file. `kind` is one of `kinds.KINDS`; None: layers of one run that has some, else the breakdown.
+
+    Raises InputError where the runs lack what is drawn, or `labels` are not as many as runs.
+    """
+    if labels and len(labels) != len(runs):
+        raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each run")
+    if kind is None:
+        kind = "layers" if len(runs) == 1 and runs[0].result["layers"] else "breakdown"
+    names = [name.replace("\\n", "\n") for name in labels] or [run.name for run in runs]
+    with mpl.rc_context(_STYLE):
+        figure = _DRAWN[kind](runs, names)
+        if title is not None:
+            figure.suptitle(title, x=0.01, ha="left")
+        out = io.BytesIO()
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        figure.savefig(out, format=form, dpi=200, metadata=metadata, bbox_inches="tight")
+    return out.getvalue()
+
+
+def _panels(runs: Sequence[Run], names: Sequence[str], width: float, height: float, has: Callable[[Run], bool], what: str) -> Any:
+    """A figure with a panel for each run, one below the other."""
+    if len(runs) > MOST_PANELS:
+        raise InputError(f"{len(runs)} runs would be as many panels; expected at most {MOST_PANELS}")
+    for run in runs:
+        if not has(run):
+            raise InputError(f"{run.name} {what}")
+    figure = Figure(figsize=(width, height * len(runs)), layout="constrained")
+    axes = figure.subplots(len(runs), squeeze=False)[:, 0]
+    if len(runs) > 1:
+        for each, name in zip(axes, names, strict=True):
+            each.set_title(name, loc="left", fontsize=9)
+    return figure, axes
+
+
+def _legend(figure: Any) -> None:
+    """A legend of what the panels of a figure have, each once, outside of them."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        entries |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name not in entries}
+    if entries:
+        figure.legend(entries.values(), entries.keys(), loc="outside right upper", fontsize=8)
+
+
+def _head_room(axes: Any, tops: Sequence[float]) -> None:
+    """Let bars end below the top."""
+    axes.set_ylim(0, 1.05 * max(tops) or 1)
+
+
+def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
+    widest = max(len(run.result["layers"]) for run in runs)
+    figure, panels = _panels(runs, names, min(14, max(6, 3 + 0.28 * widest)), 3.2, lambda run: bool(run.result["layers"]), has)
+    parts = [(key, key.removesuffix("_ns").replace("_comm", "").replace("_", " ")) for key in (*COMPUTE, *EXPOSED)]
+    colours = ("#0072B2", "#56B4E9", "#A6D5F0", "#D55E00", "#E69F00", "#F5D08A")
+    for run, axes in zip(runs, panels, strict=True):
+        rows = layer_rows(run)
+        unit = unit_of(max(sum(row[key] for key in (*COMPUTE, *EXPOSED)) for row in rows))
+        bottom = [0.0] * len(rows)
+        for (key, name), shade in zip(parts, colours, strict=True):
+            heights = [row[key] / unit.ns for row in rows]
+            if any(heights):
+                axes.bar(range(len(rows)), heights, bottom=bottom, color=shade, label=name, width=0.8)
+                bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+        if len(rows) <= _MOST_LABELS:
+            axes.set_xticks(range(len(rows)), [row["layer"] for row in rows], rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
+        else:
+            axes.set_xlabel("layer")
+        axes.set_xlim(-0.6, len(rows) - 0.4)
+        axes.set_ylabel(f"time ({unit.name})")
+        _head_room(axes, bottom)
+    _legend(figure)
+    return figure
+
+
+def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    figure = Figure(figsize=(max(4.6, 2.8 + 0.75 * len(runs)), 3.2), layout="constrained")
+    axes = figure.subplots()
+    each = [breakdown(run) for run in runs]
+    unit = unit_of(max(sum(own.values()) for own in each))
+    bottom = [0.0] * len(runs)
+    for place, part in enumerate(parts_of(runs)):
+        heights = [own.get(part, 0.0) / unit.ns for own in each]
+        axes.bar(range(len(runs)), heights, bottom=bottom, color=colour(part, place), label=part, width=0.7)
+        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    crowded = sum(max(map(len, name.split("\n"))) for name in names) > 12 * len(names)
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    axes.set_xticks(range(len(runs)), names, **turned)
+    axes.set_ylabel(f"time ({unit.name})")
+    _head_room(axes, bottom)
+    _legend(figure)
+    return figure
+
+
+def _labelled(names: Sequence[str], runs: Sequence[Run], texts: Sequence[str]) -> list[str]:
+    """What to call runs on an axis: by the names that were given, or else by texts."""
+    return [text if name == run.name else name for name, run, text in zip(names, runs, texts, strict=True)]
+
+
+def _by_npus(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    order = sorted(range(len(runs)), key=lambda place: runs[place].result["npus"])
+    chosen = [runs[place] for place in order]
+    figure = _bars(chosen, _labelled([names[place] for place in order], chosen, [f"{run.result['npus']:,}" for run in chosen]))
+    figure.axes[0].set_xlabel("NPUs")
+    return figure
+
+
+def _by_compute_power(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    if not all(run.result["compute_ns"] for run in runs):
+        raise InputError("a run computes nothing; expected runs that differ in how fast they compute")
+    slowest = max(run.result["compute_ns"] for run in runs)
+    order = sorted(range(len(runs)), key=lambda place: -runs[place].result["compute_ns"])
+    chosen = [runs[place] for place in order]
+    speeds = [f"{slowest / run.result['compute_ns']:.3g}x" for run in chosen]
+    figure = _bars(chosen, _labelled([names[place] for place in order], chosen, speeds))
+    figure.axes[0].set_xlabel("speed of computing, against the slowest")
+    return figure
+
+
+def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    has = "has no utilisation in time beside its result.json; expected a folder with the report astra1 or timeline"
+    figure, panels = _panels(runs, names, 6.5, 2.4, lambda run: bool(run.utilisation), has)
+    for run, axes in zip(runs, panels, strict=True):
+        unit = unit_of(run.result["finish_ns"])
+        for place, series in enumerate(run.utilisation[:MOST_PANELS]):
+            times = [time / unit.ns for time in series.times_ns]
+            shade = PALETTE[place % len(PALETTE)]
+            axes.step(times, series.percent, where="post", label=series.name, color=shade, linewidth=1)
+        axes.set_ylim(0, 105)
+        axes.set_xlim(0, run.result["finish_ns"] / unit.ns or 1)
+        axes.set_xlabel(f"time ({unit.name})")
+        axes.set_ylabel("busy (%)")
+    _legend(figure)
+    return figure
+
+
+def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    if len({run.result["npus"] for run in runs}) < 2:
+        raise InputError(f"all runs have {runs[0].result['npus']} NPUs; expected runs on different numbers of them")
+    chosen = sorted(runs, key=lambda run: run.result["npus"])
+    npus = [run.result["npus"] for run in chosen]
+    figure = Figure(figsize=(4.5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    tokens: list[Any] = [run.result.get("tokens_per_s") for run in chosen]
+    if all(isinstance(each, (int, float)) for each in tokens):
+        axes.plot(npus, tokens, marker="o", color=PALETTE[0], label="tokens a second")
+        ideal = [tokens[0] * count / npus[0] for count in npus]
+        axes.plot(npus, ideal, linestyle="--", color="#999999", label="in proportion to NPUs")
+        axes.set_ylabel("tokens a second")
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.set_ylim(min(*tokens, *ideal) / 1.4, max(*tokens, *ideal) * 1.4)
+    else:
+        unit = unit_of(max(run.result["finish_ns"] for run in chosen))
+        for place, (key, name) in enumerate((("finish_ns", "total"), ("compute_ns", "compute"), ("exposed_comm_ns", "exposed"))):
+            times = [run.result[key] / unit.ns for run in chosen]
+            axes.plot(npus, times, marker="o", color=("#222222", PALETTE[0], "#D55E00")[place], label=name)
+        axes.set_ylabel(f"time ({unit.name})")
+        axes.set_ylim(bottom=0)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(npus, [f"{count:,}" for count in npus])
+    axes.minorticks_off()
+    axes.set_xlabel("NPUs")
+    axes.legend()
+    return figure
+
+
+_DRAWN: dict[str, Callable[[Sequence[Run], Sequence[str]], Any]] = {
+    "layers": _layers,
+    "breakdown": _bars,
+    "npus": _by_npus,
+    "compute-power": _by_compute_power,
+    "utilisation": _utilisation,
+    "scaling": _scaling,
+}
