@@ -59,9 +59,10 @@ def _headline(explanation: Explanation, unit: Unit) -> Iterator[str]:
     if not total:
         yield "  nothing takes time."
         return
-    kinds = explanation.by(lambda row: row.kind)
-    shares = [f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds.items() if ps >= total / 1000]
-    yield from _filled("  ", "; ".join(shares[:5]))
+    kinds = [(kind, ps) for kind, ps in explanation.by(lambda row: row.kind).items() if ps >= total / 1000][:5]
+    with_times = "  " + "; ".join(f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds)
+    shares = "; ".join(f"{kind} {_percent(ps, total)}" for kind, ps in kinds)
+    yield from [with_times] if len(with_times) <= WIDTH else _filled("  ", shares)
     contributors = explanation.by(lambda row: (row.collective or row.kind, row.group, row.dimension))
     for number, (what, ps) in enumerate(list(contributors.items())[:3], 1):
         words, most = _contributor(what, explanation)
