@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import subprocess
 import sys
@@ -153,4 +152,5 @@ def test_reports_show_the_load_of_links(folder: Path) -> None:
     picture = (folder / "out" / "links.txt").read_text().splitlines()
     assert picture[0].startswith("domain 0: load of links by router, ' ' for none to '@' for 0.5")
     assert picture[1] == "    0  1:@"
-    assert (folder / "out" / "links.svg").exists() == (importlib.util.find_spec("matplotlib") is not None)
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert {name for name in names if name.startswith("links")} == {"links.csv", "links.txt"}  # a picture would take longer than the run

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
 from astra_sim.errors import InputError
 from astra_sim_report import plots
 from astra_sim_report.figures import COMPUTE, EXPOSED, layer_rows
 from astra_sim_report.kinds import FORMATS, KINDS, kind_of
-from astra_sim_report.runs import Run, load_runs
+from astra_sim_report.runs import Link, Run, load_runs
 from support import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
@@ -117,12 +118,34 @@ def test_utilisation_is_a_line_of_each_dimension(three: list[Run], folders: list
     assert sum(percent) / len(percent) == pytest.approx(mean, rel=0.02)
 
 
+def test_links_are_cells_from_router_to_router(tmp_path: Path) -> None:
+    platform = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+    result = astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=platform, network="plugin:packet", run_name="packet")
+    astra_sim.write_reports(result, tmp_path)
+    (run,) = load_runs([str(tmp_path)])
+    (image,) = drawn("links", [run]).axes[0].images
+    percent = image.get_array().tolist()
+    busy = {(source, sink): value for source, row in enumerate(percent) for sink, value in enumerate(row) if value}
+    assert busy == {(link.source, link.sink): 100 * link.utilisation for link in run.links if link.utilisation}
+    assert set(busy) == {(0, 1), (1, 2), (2, 3), (3, 0)}
+
+
+def test_cells_of_many_routers_show_the_busiest_link(three: list[Run]) -> None:
+    links = [Link(2400, 0, 0.25), Link(2399, 1, 0.75), Link(0, 2400, 0.5)]
+    (image,) = drawn("links", [attrs.evolve(three[0], links=links)]).axes[0].images
+    percent = image.get_array()
+    assert percent.shape == (801, 801)
+    assert (percent[800, 0], percent[799, 0], percent[0, 800], percent.max()) == (25, 75, 50, 75)
+    assert image.get_extent() == [-0.5, 2402.5, 2402.5, -0.5]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_figure_in_every_format_is_the_same_twice(kind: str, form: str, three: list[Run]) -> None:
-    picture = plots.draw(kind, three, form, "A title")
+    runs = [attrs.evolve(run, links=[Link(0, 1, 0.25), Link(1, 0, 0.5)]) for run in three]
+    picture = plots.draw(kind, runs, form, "A title")
     assert picture.startswith(BEGINNINGS[form])
-    assert picture == plots.draw(kind, three, form, "A title")
+    assert picture == plots.draw(kind, runs, form, "A title")
 
 
 def test_a_title_and_names_stand_in_the_picture(three: list[Run]) -> None:
@@ -155,6 +178,8 @@ def test_what_runs_lack_is_told(three: list[Run]) -> None:
         plots.draw("layers", [without(three[0], layers=[])], "svg")
     with pytest.raises(InputError, match=r"small has no utilisation in time beside its result\.json"):
         plots.draw("utilisation", [without(three[0])], "svg")
+    with pytest.raises(InputError, match=r"small has no loads of links beside its result\.json"):
+        plots.draw("links", three[:1], "svg")
     with pytest.raises(InputError, match="all runs have 4 NPUs"):
         plots.draw("scaling", three[:1], "svg")
     with pytest.raises(InputError, match="a run computes nothing"):

@@ -70,17 +70,11 @@ def draw_curve(loads: Sequence[Load]) -> bytes | None:
     axes.plot([load.accepted_rate for load in stable], [load.packet_latency for load in stable], marker="o")
     axes.set_xlabel("accepted flits per node and cycle")
     axes.set_ylabel("packet latency (cycles)")
-    return _picture(pyplot, figure, "png")
+    return _picture(pyplot, figure)
 
 
-def svg(links: Sequence[LoadedLink], unit: str) -> str | None:
-    """Load from router to router, as an SVG picture; None if matplotlib is not installed."""
-    picture = draw_links(links, unit, "svg")
-    return None if picture is None else picture.decode()
-
-
-def draw_links(links: Sequence[LoadedLink], unit: str = "flits per cycle", form: str = "png") -> bytes | None:
-    """Load from router to router, as a picture; None if matplotlib is not installed, or there is no link."""
+def draw_links(links: Sequence[LoadedLink]) -> bytes | None:
+    """Load from router to router, as a PNG picture; None if matplotlib is not installed, or there is no link."""
     pyplot = _pyplot()
     if pyplot is None or not links:
         return None
@@ -92,14 +86,13 @@ def draw_links(links: Sequence[LoadedLink], unit: str = "flits per cycle", form:
     image = axes.imshow(cells, interpolation="nearest")
     axes.set_xlabel("to router")
     axes.set_ylabel("from router")
-    figure.colorbar(image, label=unit)
-    return _picture(pyplot, figure, form)
+    figure.colorbar(image, label="flits per cycle")
+    return _picture(pyplot, figure)
 
 
-def _picture(pyplot: Any, figure: Any, form: str) -> bytes:
-    """A figure as the bytes of a file: the same for the same figure, without the date and random names that matplotlib gives an SVG."""
+def _picture(pyplot: Any, figure: Any) -> bytes:
+    """A figure as the bytes of a PNG file."""
     out = io.BytesIO()
-    with pyplot.rc_context({"svg.hashsalt": "astra"}):
-        figure.savefig(out, format=form, metadata={"Date": None} if form == "svg" else None)
+    figure.savefig(out, format="png")
     pyplot.close(figure)
     return out.getvalue()

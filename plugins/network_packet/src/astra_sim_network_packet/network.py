@@ -129,13 +129,11 @@ class PacketNetwork(EventNetwork):
         ]
 
     def reports(self) -> dict[str, str]:
-        """Files for a run's output folder, by name: `links.csv`, a heat map `links.txt`, and `links.svg` if matplotlib is installed."""
+        """Files for a run's output folder, by name: `links.csv` and a heat map `links.txt`."""
         links = self.link_loads()
         header = ",".join(field.name for field in attrs.fields(LinkUse))
         rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in links]
-        reports = {"links.csv": "\n".join([header, *rows]) + "\n", "links.txt": _heat_map(links)}
-        picture = heat_map.svg(_side_by_side(links), _UNIT)
-        return reports if picture is None else {**reports, "links.svg": picture}
+        return {"links.csv": "\n".join([header, *rows]) + "\n", "links.txt": _heat_map(links)}
 
 
 class VcRange(NamedTuple):
@@ -168,12 +166,6 @@ class LinkUse:
     def load(self) -> float:
         """The same as `utilisation`."""
         return self.utilisation
-
-
-def _side_by_side(links: Sequence[LinkUse]) -> list[LinkUse]:
-    """The same links, with routers numbered over all domains."""
-    routers = 1 + max((max(link.source, link.sink) for link in links), default=0)
-    return [attrs.evolve(link, source=link.source + link.domain * routers, sink=link.sink + link.domain * routers) for link in links]
 
 
 def _heat_map(links: Sequence[LinkUse]) -> str:

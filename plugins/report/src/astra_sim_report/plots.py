@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from astra_sim.errors import InputError
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
@@ -25,6 +26,7 @@ _STYLE: Any = {
     "pdf.fonttype": 42,
 }
 _MOST_LABELS = 60
+_MOST_CELLS = 1000
 
 
 def draw(kind: str | None, runs: Sequence[Run], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
@@ -163,6 +165,23 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
+def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    has = "has no loads of links beside its result.json; expected a folder of a run on the packet network"
+    figure, panels = _panels(runs, names, 5.0, 4.2, lambda run: bool(run.links), has)
+    for run, axes in zip(runs, panels, strict=True):
+        routers = 1 + max(max(link.source, link.sink) for link in run.links)
+        width = -(-routers // _MOST_CELLS)  # routers of a cell, which shows the busiest of their links
+        percent = np.zeros((-(-routers // width),) * 2)
+        places = np.array([(link.source // width, link.sink // width) for link in run.links]).T
+        np.maximum.at(percent, tuple(places), [100 * link.utilisation for link in run.links])
+        end = width * len(percent) - 0.5
+        image = axes.imshow(percent, interpolation="nearest", vmin=0, extent=(-0.5, end, end, -0.5))
+        figure.colorbar(image, ax=axes, label="busy (%)")
+        axes.set_xlabel("to router")
+        axes.set_ylabel("from router")
+    return figure
+
+
 def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
     if len({run.result["npus"] for run in runs}) < 2:
         raise InputError(f"all runs have {runs[0].result['npus']} NPUs; expected runs on different numbers of them")
@@ -200,5 +219,6 @@ _DRAWN: dict[str, Callable[[Sequence[Run], Sequence[str]], Any]] = {
     "npus": _by_npus,
     "compute-power": _by_compute_power,
     "utilisation": _utilisation,
+    "links": _links,
     "scaling": _scaling,
 }
