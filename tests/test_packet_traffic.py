@@ -25,7 +25,7 @@ BOOKSIM = PacketOptions(preset="booksim")
 def run(*arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(traffic, ["--platform", MESH, "--json", *arguments], catch_exceptions=False)
     assert done.exit_code == 0
-    answer: dict[str, Any] = json.loads(done.output)
+    answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 

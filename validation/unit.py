@@ -11,9 +11,11 @@ from astra_sim_llm import counts, schedules
 from astra_sim_llm.in_flight import even_stages
 from astra_sim_llm.memory import memory_of, state_bytes
 from astra_sim_llm.models import MODELS, Model
-from astra_sim_llm.operations import Block, Exchange, Work
+from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.products import Work
 from astra_sim_llm.schedules import PassKind
+from astra_sim_llm.steps import Exchange
 from astra_sim_llm.training_setup import TrainingSetup
 
 from validation.iterations import Line, experiment, lines

@@ -1,8 +1,8 @@
 // Causes: which event has brought about which, where a run is to be explained.
 //
-// What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the time
-// from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an event
-// had to wait for several others, the last of them has scheduled it. A chain that leads to nothing any more is forgotten.
+// What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the
+// time from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an
+// event had to wait for several others, the last of them has scheduled it. A chain that leads to nothing any more is forgotten.
 #pragma once
 
 #include <cstdint>
@@ -63,9 +63,7 @@ class Causes {
   };
 
   struct HashKey {
-    std::size_t operator()(const EventKey& key) const {
-      return (pair_key(key.npu, key.order) * 2 + key.is_end) * 0x9e3779b97f4a7c15u >> 7;
-    }
+    std::size_t operator()(const EventKey& key) const { return (pair_key(key.npu, key.order) * 2 + key.is_end) * 0x9e3779b97f4a7c15u >> 7; }
   };
 
   // A link from what happens now, held once.

@@ -10,8 +10,10 @@ from astra_sim.graph import Compute, Pass
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Elementwise
 from astra_sim_llm.models import MODELS
-from astra_sim_llm.operations import Block, Exchange, Run, Step, Work
+from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.products import Work
+from astra_sim_llm.steps import Exchange, Run, Step
 from astra_sim_llm.templates import FREE, Compiler, Kinds
 
 KERNEL_PS, EXCHANGE_PS = 1000, 800

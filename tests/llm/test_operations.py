@@ -11,8 +11,10 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Attention
 from astra_sim_llm import counts
 from astra_sim_llm.models import LatentAttention, Model
-from astra_sim_llm.operations import Block, Exchange, Run, Step, Work, join, weight_steps
+from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.products import Work
+from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
 
 from llm.runs import EXPERTS, MODEL, platform, run
 
@@ -41,19 +43,17 @@ def core_flops(steps: Iterable[Step]) -> int:
     return sum(step.shape.operations for step in steps if isinstance(step, Run) and isinstance(step.shape, Attention))
 
 
-def forward(block: Block) -> list[Step]:
-    model = block.model
+def forward(model: Model, block: Block) -> list[Step]:
     layers = [block.forward(model.kind(layer)) for layer in range(model.layers)]
-    predicted = [join(block.predictor(), block.forward(model.kind(model.layers)), block.head()) for _ in range(model.mtp_layers)]
-    return join(block.embedding(), *layers, block.head(), *predicted)
+    predicted = [join(block.ends.predictor(), block.forward(model.kind(model.layers)), block.ends.head()) for _ in range(model.mtp_layers)]
+    return join(block.ends.embedding(), *layers, block.ends.head(), *predicted)
 
 
-def backward(block: Block) -> list[Step]:
-    model = block.model
+def backward(model: Model, block: Block) -> list[Step]:
     layers = [block.backward(model.kind(layer)) for layer in range(model.layers)]
     kind = model.kind(model.layers)
-    predicted = [join(block.head_back(), block.backward(kind), block.predictor_back()) for _ in range(model.mtp_layers)]
-    return join(*predicted, block.head_back(), *layers, block.embedding_back())
+    predicted = [join(block.ends.head_back(), block.backward(kind), block.ends.predictor_back()) for _ in range(model.mtp_layers)]
+    return join(*predicted, block.ends.head_back(), *layers, block.ends.embedding_back())
 
 
 @pytest.mark.parametrize("flash", [True, False])
@@ -69,7 +69,7 @@ def test_kernels_have_the_flops_of_the_model(name: str, split: str, flash: bool)
     block = Block(model, parallel, Work(2, SEQUENCE, flash=flash))
     tokens, ranks = 2 * SEQUENCE, parallel.tensor
     expected = tokens * counts.forward_flops(model, SEQUENCE, causal=flash)
-    there, back = forward(block), backward(block)
+    there, back = forward(model, block), backward(model, block)
     if model.mla is not None and not parallel.sequence:  # products down to low ranks are done by each tensor rank
         expected += (ranks - 1) * tokens * model.layers * 2 * model.hidden * (32 + 16 + 8)
     assert ranks * flops(there) == expected

@@ -6,9 +6,9 @@ from astra_sim.graph import Operation, Pass, Receive, Send, Unit
 from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, shift
 
-from astra_sim_llm.operations import Exchange, Step, join
 from astra_sim_llm.plan import Plan
 from astra_sim_llm.program import TOKEN_TAG
+from astra_sim_llm.steps import Exchange, Step, join
 from astra_sim_llm.templates import BEFORE, Compiler, Kinds, ProgramRows, Template
 
 TOKEN_BYTES = 4
@@ -41,12 +41,12 @@ class TokenWriter:
         keys = (plan.options.kv_length or plan.sequence) + token + 1 if plan.options.mode == "decode" else None
         block = plan.block(keys)
         first, last = self._stage == 0, self._stage == p.pipeline - 1
-        steps: list[Step] = block.embedding() if first else []
+        steps: list[Step] = block.ends.embedding() if first else []
         size = max(1, 2 * block.tokens * plan.model.hidden // p.tensor)
         if not first and p.tensor > 1 and not p.sequence:
             steps.append(Exchange("activations", "tp", Collective.ALL_GATHER, size))
         steps = join(steps, *(block.forward(plan.model.kind(layer)) for layer in plan.layers_of_stage(self._stage)))
-        inner = self._compiler.compile(join(steps, block.head() if last else []), Pass.FORWARD, "forward")
+        inner = self._compiler.compile(join(steps, block.ends.head() if last else []), Pass.FORWARD, "forward")
         receives, sends = [], []
         if not first:
             receives.append(self._message("receive", self._stage - 1, 0, size))

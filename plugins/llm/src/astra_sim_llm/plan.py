@@ -12,9 +12,10 @@ from astra_sim.errors import suggestion
 from astra_sim_llm import hugging_face, schedules
 from astra_sim_llm.layout import Chunk, split_layers
 from astra_sim_llm.models import MODELS, Model
-from astra_sim_llm.operations import Block, Work
+from astra_sim_llm.operations import Block
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.products import Work
 from astra_sim_llm.training_setup import TrainingSetup
 from astra_sim_llm.unused import check_all_used
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import attrs
@@ -12,43 +12,17 @@ from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import schedules
+from astra_sim_llm.data_parallel import DataParallel
+from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Chunk
-from astra_sim_llm.models import Model
-from astra_sim_llm.operations import Block, Exchange, Run, Step, join, weight_steps
-from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.operations import Block
 from astra_sim_llm.schedules import PassKind
+from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
 from astra_sim_llm.templates import BEFORE, FREE, Compiler, Kinds, ProgramRows, Template
 
 TIED_TAG = 1 << 20
 TOKEN_TAG = TIED_TAG + 1
 """Tags of messages that are not between neighbouring virtual stages."""
-
-BUCKET = 40_000_000
-"""Parameters of which gradients are reduced together, at least; or a million for each replica (Megatron-core)."""
-
-
-@attrs.frozen
-class Iteration:
-    """What one iteration does, beside the passes of blocks: choices of `options.LlmOptions`, and parameters of ranks.
-
-    `stage_parameters` are those of a stage's rank with embedding and head: (of experts, others); `layer_parameters` those of a layer.
-    """
-
-    model: Model
-    parallel: Parallelism
-    schedule: str
-    micro_batches: int
-    recompute: str
-    recompute_layers: int | None
-    gradient_bytes: int
-    optimizer_bytes: float
-    dp_overlap: bool
-    p2p_overlap: bool
-    ep_overlap: bool
-    training: bool
-    stage_parameters: Sequence[tuple[int, int]]
-    layer_parameters: Callable[[int], tuple[int, int]]
-    passes: int = 1
 
 
 class StageWriter:
@@ -64,6 +38,7 @@ class StageWriter:
         self._compiler = compiler
         self._kinds = kinds
         self._rows = ProgramRows(kinds)
+        self._data_parallel = DataParallel(iteration)
         self._templates: dict[object, Template] = {}
         self._virtual_stages = len(chunks)
 
@@ -82,10 +57,10 @@ class StageWriter:
         """
         templates, chunks = self._passes(order)
         place = 0
-        if self._gathers_ahead and self._virtual(chunks[0][0]) == 0:
+        if self._data_parallel.gathers_ahead and self._virtual(chunks[0][0]) == 0:
             place, chunks = 1, chunks[1:]
             self._rows.write(templates[:place])
-        gathers = [self._gather_ahead(chunk) for chunk, _ in chunks] if self._gathers_ahead else []
+        gathers = [self._gather_ahead(chunk) for chunk, _ in chunks] if self._data_parallel.gathers_ahead else []
         for (_, begin), gather in zip(chunks, gathers, strict=False):
             self._rows.write(templates[place:begin])
             self._rows.wait_for(gather)
@@ -160,26 +135,26 @@ class StageWriter:
         parts = weights if kind is PassKind.WEIGHT else inputs
         sharded = self._iteration.parallel.zero == 3
         if sharded:
-            return self._sharded_backward(parts)
+            return self._data_parallel.sharded_backward(parts)
         reduces = edge and self._iteration.dp_overlap and kind is not PassKind.INPUT
-        return self._with_reduction(parts) if reduces else join(*(part for part, _ in parts))
+        return self._data_parallel.with_reduction(parts) if reduces else join(*(part for part, _ in parts))
 
     def _forward(self, chunk: int, first: bool) -> list[Step]:
         """Embedding, layers, and head."""
         own, block = self._chunk(chunk), self._block
-        parts: list[tuple[list[Step], int]] = [(block.embedding(), -1)] if own.embedding else []
+        parts: list[tuple[list[Step], int]] = [(block.ends.embedding(), -1)] if own.embedding else []
         parts += [(block.forward(self._iteration.model.kind(layer)), layer) for layer in own.layers]
         if own.head:
-            parts.append((block.head(), -1))
+            parts.append((block.ends.head(), -1))
             if self._iteration.training:
                 for number in range(self._iteration.model.mtp_layers):
                     layer = self._iteration.model.layers + number
-                    parts.append((join(block.predictor(), block.forward(self._iteration.model.kind(layer)), block.head()), layer))
+                    parts.append((join(block.ends.predictor(), block.forward(self._iteration.model.kind(layer)), block.ends.head()), layer))
         it = self._iteration
         if it.training and it.parallel.zero == 3:
-            return self._sharded(parts)
-        if first and self._gathers_ahead and self._virtual(chunk) == 0:
-            return self._with_gather(parts)
+            return self._data_parallel.sharded(parts)
+        if first and self._data_parallel.gathers_ahead and self._virtual(chunk) == 0:
+            return self._data_parallel.with_gather(parts)
         return join(*(part for part, _ in parts))
 
     def _backward_parts(self, chunk: int) -> list[tuple[list[Step], int]]:
@@ -190,12 +165,14 @@ class StageWriter:
             for number in reversed(range(it.model.mtp_layers)):
                 layer = it.model.layers + number
                 kind = it.model.kind(layer)
-                parts.append((join(block.head_back(), self._again(layer, 0), block.backward(kind), block.predictor_back()), layer))
-            parts.append((block.head_back(), -1))
+                parts.append(
+                    (join(block.ends.head_back(), self._again(layer, 0), block.backward(kind), block.ends.predictor_back()), layer)
+                )
+            parts.append((block.ends.head_back(), -1))
         for place, layer in reversed(list(enumerate(own.layers))):
             parts.append((join(self._again(layer, place), block.backward(it.model.kind(layer))), layer))
         if own.embedding:
-            parts.append((block.embedding_back(), -1))
+            parts.append((block.ends.embedding_back(), -1))
         return parts
 
     def _again(self, layer: int, place: int) -> list[Step]:
@@ -205,114 +182,16 @@ class StageWriter:
             return self._block.recompute(it.model.kind(layer), "full" if place < it.recompute_layers else "none")
         return self._block.recompute(it.model.kind(layer), it.recompute)
 
-    # -- data parallelism ----------------------------------------------------------------------------------------------------
-
-    def _gathered(self, layer: int) -> list[tuple[str, int]]:
-        """The axes over which the 16-bit weights of a layer are gathered, with the bytes that each rank has."""
-        experts, others = self._iteration.layer_parameters(layer)
-        return [("edp", 2 * experts // self._iteration.parallel.expert_data), ("dp", 2 * others // self._iteration.parallel.shards)]
-
-    def _gathers(self, layer: int, beside: int) -> list[Step]:
-        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self._gathered(layer) if size]
-
-    def _reduces(self, layer: int, beside: int) -> list[Step]:
-        """The reduction of a layer's gradients over its replicas."""
-        return self._reductions(*self._iteration.layer_parameters(layer), beside)
-
-    def _reductions(self, experts: int, others: int, beside: int) -> list[Step]:
-        it = self._iteration
-        collective = Collective.REDUCE_SCATTER if it.parallel.zero else Collective.ALL_REDUCE
-        return [
-            Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
-            for axis, size in (("edp", experts), ("dp", others))
-            if size
-        ]
-
-    def _buckets(self, layers: Sequence[int]) -> list[list[int]]:
-        """Layers whose gradients are reduced together, in the order given."""
-        least = max(BUCKET, 1_000_000 * self._iteration.parallel.data)
-        buckets: list[list[int]] = []
-        size = least
-        for layer in layers:
-            if size >= least:
-                buckets.append([])
-                size = 0
-            buckets[-1].append(layer)
-            size += sum(self._iteration.layer_parameters(layer))
-        return buckets
-
-    def _with_reduction(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """The last backward pass: gradients of a bucket are reduced when all of them are there, beside what follows."""
-        last = {bucket[-1]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
-        steps: list[Step] = []
-        for part, layer in parts:
-            steps += part
-            if layer in last:
-                total = [sum(each) for each in zip(*(self._iteration.layer_parameters(one) for one in last[layer]), strict=True)]
-                steps += self._reductions(total[0], total[1], FREE)
-        return steps
-
-    def _with_gather(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """The first forward pass: each bucket of weights is gathered beside what comes before it."""
-        first = {bucket[0]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
-        gathers: list[Step] = []
-        kernels = 0
-        for part, layer in parts:
-            for axis in ("edp", "dp") if layer in first else ():
-                size = sum(size for one in first[layer] for name, size in self._gathered(one) if name == axis)
-                gathers.append(Exchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
-            kernels += sum(isinstance(step, Run) for step in part)
-        return join(gathers, *(part for part, _ in parts))
-
-    @property
-    def _gathers_ahead(self) -> bool:
-        """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
-        return self._iteration.training and self._iteration.dp_overlap and self._iteration.parallel.zero in (1, 2)
-
     def _gather_ahead(self, chunk: int) -> list[int]:
         """Begin to gather the weights of a chunk; the rows that do."""
         own: dict[str, int] = {}
         for layer in self._layers_of(self._chunk(chunk)):
-            for axis, size in self._gathered(layer):
+            for axis, size in self._data_parallel.gathered(layer):
                 own[axis] = own.get(axis, 0) + size
         steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FREE) for axis, size in own.items()]
         before = len(self._rows.free())
         self._rows.write([self._compiler.compile(steps, Pass.FORWARD, "parameters")])
         return self._rows.free()[before:]
-
-    def _sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""
-        return self._around(parts, self._gathers, lambda layer, beside: [])
-
-    def _sharded_backward(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """Weights are gathered again, and gradients reduced and scattered beside the layer that follows. The last layer is still there."""
-        kept = next((layer for _, layer in parts if layer >= 0), -1)
-        return self._around(parts, lambda layer, beside: self._gathers(layer, beside) if layer != kept else [], self._reduces)
-
-    def _around(
-        self,
-        parts: Sequence[tuple[list[Step], int]],
-        gather: Callable[[int, int], list[Step]],
-        reduce: Callable[[int, int], list[Step]],
-    ) -> list[Step]:
-        """Parts, where the next weights are gathered and the last gradients reduced beside each, or before and after it."""
-        steps: list[Step] = []
-        if not self._iteration.dp_overlap:
-            for part, layer in parts:
-                steps += join(gather(layer, 0), part, reduce(layer, 0)) if layer >= 0 else part
-            return steps
-        for place, (part, layer) in enumerate(parts):
-            kernels = sum(isinstance(step, Run) for step in part)
-            if place == 0 and layer >= 0:
-                steps += gather(layer, 0)
-            if place and parts[place - 1][1] >= 0:
-                steps += reduce(parts[place - 1][1], kernels)
-            if place + 1 < len(parts) and parts[place + 1][1] >= 0:
-                steps += gather(parts[place + 1][1], kernels)
-            steps += part
-        if parts and parts[-1][1] >= 0:
-            steps += reduce(parts[-1][1], 0)
-        return steps
 
     # -- the end of an iteration -----------------------------------------------------------------------------------------------
 
@@ -325,9 +204,9 @@ class StageWriter:
         if p.zero == 3 or it.dp_overlap:
             inner = [it.layer_parameters(layer) for chunk in self._own_chunks() for layer in self._layers_of(chunk)]
             experts_done, others_done = (sum(each) for each in zip(*inner, strict=True)) if inner else (0, 0)
-            steps += self._reductions(experts - experts_done, others - others_done, 0)
+            steps += self._data_parallel.reductions(experts - experts_done, others - others_done, 0)
         else:
-            steps += self._reductions(experts, others, 0)
+            steps += self._data_parallel.reductions(experts, others, 0)
         if p.zero and p.shards < p.data * p.context:
             steps.append(Exchange("gradients", "replicas", Collective.ALL_REDUCE, others * it.gradient_bytes // p.shards))
         self._write(steps, "gradients")

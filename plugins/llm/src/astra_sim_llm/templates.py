@@ -14,7 +14,7 @@ import numpy as np
 from astra_sim.graph import Communicate, Compute, Operation, Pass, Unit, Wait
 from astra_sim.rows import Column, Dependencies, Rows, view
 
-from astra_sim_llm.operations import Exchange, Run, Step
+from astra_sim_llm.steps import Exchange, Run, Step
 
 BEFORE = -1
 """Among what a row waits for: the end of the pass before."""

@@ -17,11 +17,12 @@ from astra_sim.units import GIB, PS_PER_NS, picoseconds
 from astra_sim_llm import counts, memory
 from astra_sim_llm.figures import Facts, Figures
 from astra_sim_llm.inference import TokenWriter
+from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Axes
-from astra_sim_llm.operations import Exchange, Run, Step
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.plan import Plan, make_plan, order_of
-from astra_sim_llm.program import Iteration, StageWriter
+from astra_sim_llm.program import StageWriter
+from astra_sim_llm.steps import Exchange, Run, Step
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.templates import Compiler, Kinds, communicate
 
@@ -91,8 +92,8 @@ class Durations:
         passes: dict[str, Callable[[], list[Step]]] = {
             "dense": lambda: [*block.forward("dense"), *block.recompute("dense", plan.recompute), *block.backward("dense")],
             "moe": lambda: [*block.forward("moe"), *block.recompute("moe", plan.recompute), *block.backward("moe")],
-            "embedding": lambda: [*block.embedding(), *block.embedding_back()],
-            "head": lambda: [*block.head(), *block.head_back()],
+            "embedding": lambda: [*block.ends.embedding(), *block.ends.embedding_back()],
+            "head": lambda: [*block.ends.head(), *block.ends.head_back()],
         }
         return float(sum(map(self.of_run, _runs(passes[kind]()))))
 

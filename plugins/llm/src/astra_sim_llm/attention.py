@@ -1,0 +1,136 @@
+"""The attention half of a block: queries, keys and values, its core, and the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from astra_sim.schedule import Collective
+from astra_sim.shapes import Attention, Elementwise
+
+from astra_sim_llm.products import Products
+from astra_sim_llm.steps import Exchange, Run, Step
+
+
+class AttentionHalf:
+    """The kernels and exchanges of attention."""
+
+    def __init__(self, products: Products) -> None:
+        self._products = products
+
+    def forward(self) -> Iterator[Step]:
+        """The forward pass."""
+        m = self._products.model
+        yield self._products.elements("norm", 4, self._products.local * m.hidden)
+        if m.mla is None:
+            yield from self._products.enter(
+                "qkv", (m.heads // self._products.parallel.tensor + 2 * self._products.key_heads) * m.head_size, m.hidden
+            )
+        else:
+            yield from self._latent()
+        if not m.learned_positions:
+            yield self._products.elements(
+                "rotary", 4, self._products.tokens * (self._products.heads + self._products.key_heads) * m.head_size
+            )
+        yield from self.core()
+        yield from self._products.leave("projection", m.hidden, self._products.heads * m.value_size)
+        yield self._products.residual()
+
+    def backward(self) -> Iterator[Step]:
+        """The gradients of `forward`."""
+        m = self._products.model
+        yield from self._products.residual_back()
+        yield from self._products.leave_back("projection", m.hidden, self._products.heads * m.value_size)
+        yield from self.core(backward=True)
+        if not m.learned_positions:
+            yield self._products.elements(
+                "rotary", 4, self._products.tokens * (self._products.heads + self._products.key_heads) * m.head_size
+            )
+        outputs = (self._products.heads + 2 * self._products.key_heads) * m.head_size
+        if m.mla is None:
+            yield from self._products.enter_back("qkv", outputs, m.hidden)
+        else:
+            yield from self._latent_back()
+        yield self._products.elements("norm", 10, self._products.local * m.hidden)
+        if m.biases:
+            inner = outputs + m.width // self._products.parallel.tensor
+            yield Run(
+                "biases", Elementwise(read_bytes=2 * self._products.tokens * inner + 4 * self._products.tokens * m.hidden), weight=True
+            )
+
+    def _latent(self) -> Iterator[Step]:
+        """Queries, keys and values through low ranks; those of the low ranks are not shared by tensor ranks."""
+        m, mla = self._products.model, self._products.model.mla
+        assert mla is not None
+        low = mla.query_rank + mla.key_value_rank + mla.rope
+        yield from self._products.multiply("latent down", self._products.local, low, m.hidden)
+        yield self._products.elements("latent norm", 4, self._products.local * low)
+        if self._products.parallel.sequence and self._products.parallel.tensor > 1:
+            yield self._products.gather(self._products.tokens * low)
+        yield from self._products.multiply("query up", self._products.tokens, self._products.heads * (mla.nope + mla.rope), mla.query_rank)
+        yield from self._products.multiply(
+            "key value up", self._products.tokens, self._products.heads * (mla.nope + mla.value), mla.key_value_rank
+        )
+
+    def _latent_back(self) -> Iterator[Step]:
+        m, mla = self._products.model, self._products.model.mla
+        assert mla is not None
+        low = mla.query_rank + mla.key_value_rank + mla.rope
+        yield from self._products.gradients(
+            "key value up", self._products.tokens, self._products.heads * (mla.nope + mla.value), mla.key_value_rank
+        )
+        yield from self._products.gradients("query up", self._products.tokens, self._products.heads * (mla.nope + mla.rope), mla.query_rank)
+        if self._products.parallel.tensor > 1:
+            yield self._products.reduce(self._products.tokens * low)
+        yield self._products.elements("latent norm", 10, self._products.local * low)
+        yield from self._products.gradients("latent down", self._products.local, low, m.hidden)
+
+    def core(self, backward: bool = False) -> Iterator[Step]:
+        """Scores, softmax and values."""
+        w, c = self._products.work, self._products.parallel.context
+        keys = w.keys if w.keys is not None else w.sequence
+        if c == 1:
+            yield Run("attention", self._kernel(self._products.queries, keys, True, backward))
+        elif w.ulysses:
+            sizes = (
+                (self._products.heads + 2 * self._products.key_heads) * self._products.model.head_size,
+                self._products.heads * self._products.model.value_size,
+            )
+            before, after = reversed(sizes) if backward else sizes
+            yield self._products.all_to_all("cp", "heads", self._products.tokens * before)
+            yield Run("attention", self._kernel(w.sequence, keys, True, backward, c))
+            yield self._products.all_to_all("cp", "heads", self._products.tokens * after)
+        else:
+            yield from self._ring(keys, backward)
+        if not w.flash and w.training:
+            yield self._products.elements("transpose", 4, self._products.tokens * self._products.heads * self._products.model.value_size)
+
+    def _ring(self, keys: int, backward: bool) -> Iterator[Step]:
+        """Keys and values go round while others are used. Ranks have places of a sequence such that each has as much to do.
+
+        Of the c parts the last comes after the c - 1 exchanges, each beside one of the others; the backward pass exchanges gradients, too.
+        """
+        c = self._products.parallel.context
+        held = self._products.tokens * self._products.key_heads * (self._products.model.head_size + self._products.model.value_size) * 2
+        seen = max(c, keys // 2)  # half of all, by the causal mask
+        if backward:
+            yield Exchange("keys", "cp", Collective.REDUCE_SCATTER, held * c, beside=1)
+        yield Exchange("keys", "cp", Collective.ALL_GATHER, held, beside=1)
+        yield Run("attention", self._kernel(self._products.queries, seen - seen // c, False, backward))
+        yield Run("attention", self._kernel(self._products.queries, seen // c, False, backward))
+
+    def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1) -> Attention:
+        w, m = self._products.work, self._products.model
+        heads = max(1, self._products.heads // share)
+        return Attention(
+            heads=w.micro_batch * heads,
+            query_length=queries,
+            key_length=keys,
+            head_size=m.head_size,
+            value_size=m.value_size,
+            key_heads=w.micro_batch * (self._products.key_heads // share if self._products.key_heads >= share else 1),
+            causal=causal and w.flash,
+            flash=w.flash,
+            backward=backward,
+            dropout=m.dropout and w.training,
+            element_type=self._products.half,
+        )

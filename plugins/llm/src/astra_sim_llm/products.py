@@ -1,0 +1,177 @@
+"""Products of matrices on a rank, the exchanges that they need, and kernels beside them.
+
+Sizes follow from the products: with T tokens of a micro-batch on a rank, products are (T x K) times (K x N). A backward pass has for each
+an input-gradient product (N and K swapped) and a weight-gradient product (N x K x T), which adds to fp32 gradients in memory. Bytes of
+other kernels are counted by element: what is read and written once, in 16 bits, with masks of a byte (as in arXiv 2205.05198, appendix A).
+
+Tensor parallelism (arXiv 1909.08053) has an all-reduce after each half of a block and of its gradient; with sequence parallelism (arXiv
+2205.05198) they are an all-gather before and a reduce-scatter after, and the backward pass gathers the saved input once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+from astra_sim.schedule import Collective
+from astra_sim.shapes import Cast, Elementwise, Gemm, GroupedGemm
+
+from astra_sim_llm.models import Model
+from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.steps import Exchange, Run, Step
+
+USERBUFFERS_HIDDEN = 0.8
+"""Share of a tensor-parallel collective that runs beside its product, chunk by chunk (Transformer Engine's user buffers)."""
+
+
+@attrs.frozen
+class Work:
+    """What a rank works on: tokens of a micro-batch, and the choices that decide which kernels there are."""
+
+    micro_batch: int
+    sequence: int
+    precision: str = "bf16"
+    fp32_gradients: bool = True
+    fused_gradients: bool = True
+    flash: bool = True
+    ulysses: bool = False
+    tp_overlap: str = "none"
+    training: bool = True
+    keys: int | None = None
+    expert_skew: float = 1.0
+    capacity_factor: float | None = None
+    node_copies: int | None = None
+
+
+def scaled(size: int, share: float) -> int:
+    """A share of a size, at least 1."""
+    return max(1, round(size * share))
+
+
+class Products:
+    """The products of a model on a rank, with what follows from sizes: tokens, heads and vocabulary of the rank.
+
+    `local` are the tokens of what lies between products, which sequence parallelism shares; `half` is the 16-bit type, `element_type` that
+    of the inputs of products.
+    """
+
+    def __init__(self, model: Model, parallel: Parallelism, work: Work) -> None:
+        self.model, self.parallel, self.work = model, parallel, work
+        self.queries = work.sequence // parallel.context
+        self.tokens = work.micro_batch * self.queries
+        self.half = "fp16" if work.precision == "fp16" else "bf16"
+        self.element_type = "fp8" if work.precision in ("fp8", "mxfp8") else self.half
+        self.heads = model.heads // parallel.tensor
+        self.key_heads = max(1, model.key_heads // parallel.tensor)
+        self.local = self.tokens // parallel.tensor if parallel.sequence else self.tokens
+        self.vocab = -(-model.vocab // parallel.tensor)
+
+    def enter(self, name: str, n: int, k: int) -> Iterator[Step]:
+        """A product whose outputs are shared by tensor ranks; with sequence parallelism its input is gathered first."""
+        if self.parallel.sequence and self.parallel.tensor > 1:
+            yield from self._beside(self.gather(self.tokens * k), before=True)
+        yield from self.multiply(name, self.tokens, n, k)
+
+    def leave(self, name: str, n: int, k: int) -> Iterator[Step]:
+        """A product whose inputs are shared by tensor ranks, which add their outputs."""
+        if self.parallel.tensor == 1:
+            yield from self.multiply(name, self.tokens, n, k)
+            return
+        first, *rest = self._beside(self.reduce(self.tokens * n), before=False)
+        if rest:
+            yield from (*self.cast(self.tokens * k), first, self._gemm(name, self.tokens, n, k), *rest)
+        else:
+            yield from (*self.multiply(name, self.tokens, n, k), first)
+
+    def enter_back(self, name: str, n: int, k: int) -> Iterator[Step]:
+        """The gradients of `enter`: that of the input is added over tensor ranks; for the weights the input is gathered again."""
+        cast = list(self.cast(self.tokens * n))
+        weights = list(self._weight_gradient(name, self.tokens, n, k))
+        inputs = self._gemm(name, self.tokens, k, n)
+        if self.parallel.tensor == 1:
+            yield from (*cast, inputs, *weights)
+            return
+        early = self.work.tp_overlap != "none"
+        gather = [attrs.evolve(self.gather(self.tokens * k), weight=not early, beside=int(early))] if self.parallel.sequence else []
+        reduce = attrs.evolve(self.reduce(self.tokens * k), beside=int(self.work.tp_overlap in ("backward", "userbuffers")))
+        if early:
+            yield from (*cast, *gather, inputs, reduce, *weights)
+        else:
+            yield from (*cast, inputs, reduce, *gather, *weights)
+
+    def leave_back(self, name: str, n: int, k: int) -> Iterator[Step]:
+        """The gradients of `leave`; with sequence parallelism that of the output is gathered first."""
+        if self.parallel.sequence and self.parallel.tensor > 1:
+            yield from self._beside(self.gather(self.tokens * n), before=True)
+        yield from self.gradients(name, self.tokens, n, k)
+
+    def _beside(self, exchange: Exchange, before: bool) -> list[Step]:
+        """A collective of user buffers in the part that is hidden beside the next product, and the other."""
+        if self.work.tp_overlap != "userbuffers":
+            return [exchange]
+        hidden = attrs.evolve(exchange, bytes=scaled(exchange.bytes, USERBUFFERS_HIDDEN), beside=1)
+        shown = attrs.evolve(exchange, bytes=scaled(exchange.bytes, 1 - USERBUFFERS_HIDDEN))
+        return [shown, hidden] if before else [hidden, shown]
+
+    def gather(self, elements: int) -> Exchange:
+        """An all-gather over tensor ranks of so many elements in all."""
+        return Exchange("activations", "tp", Collective.ALL_GATHER, 2 * elements // self.parallel.tensor)
+
+    def reduce(self, elements: int) -> Exchange:
+        """The sum over tensor ranks of so many elements, of which each keeps all, or its part with sequence parallelism."""
+        collective = Collective.REDUCE_SCATTER if self.parallel.sequence else Collective.ALL_REDUCE
+        return Exchange("activations", "tp", collective, 2 * elements)
+
+    def all_to_all(self, axis: str, name: str, elements: int) -> Exchange:
+        """An exchange of so many elements that each rank of an axis has for all of them."""
+        return Exchange(name, axis, Collective.ALL_TO_ALL, 2 * elements)
+
+    def multiply(self, name: str, m: int, n: int, k: int) -> Iterator[Step]:
+        """An (m x k) by (k x n) product, with the cast of its input."""
+        yield from self.cast(m * k)
+        yield self._gemm(name, m, n, k)
+
+    def _gemm(self, name: str, m: int, n: int, k: int) -> Run:
+        return Run(name, Gemm(m=m, n=n, k=k, element_type=self.element_type))
+
+    def gradients(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
+        """The products for the gradients of the input and of the weights of an (m x k) by (k x n) product."""
+        kept = element_type or self.element_type
+        if kept == "fp8":
+            yield from self.cast(m * n)
+        yield Run(name, Gemm(m=m, n=k, k=n, element_type=kept))
+        yield from self._weight_gradient(name, m, n, k, kept)
+
+    def _weight_gradient(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
+        product = Gemm(m=n, n=k, k=m, element_type=element_type or self.element_type, accumulate_fp32=self.adds_fp32)
+        yield from self.weight_product(name, product, n * k)
+
+    def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
+        """A product that makes the gradients of so many weights, and the sum with those that are there where it is not fused."""
+        yield Run(name, product, weight=True)
+        if not self.work.fused_gradients:
+            yield Run("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
+
+    @property
+    def adds_fp32(self) -> bool:
+        """Whether products add to fp32 gradients in memory."""
+        return self.work.fp32_gradients and self.work.fused_gradients
+
+    def cast(self, elements: int) -> Iterator[Step]:
+        """FP8: the input of a product is cast before it, in training with a transposed copy for the gradients."""
+        if self.element_type == "fp8":
+            yield Run("cast", Cast(elements=elements, from_type=self.half, to_type="fp8", transposed=self.work.training))
+
+    def residual(self) -> Run:
+        """Bias, dropout and residual."""
+        dropout = self.model.dropout and self.work.training
+        return self.elements("residual", 7 if dropout else 6, self.local * self.model.hidden)
+
+    def residual_back(self) -> Iterator[Step]:
+        """The gradient of dropout, and the sum with that of the residual."""
+        yield self.elements("residual", 6 + (5 if self.model.dropout else 0), self.local * self.model.hidden)
+
+    @staticmethod
+    def elements(name: str, bytes_per_element: int, elements: int) -> Run:
+        """A kernel that is bound by memory; of its bytes two an element are written."""
+        return Run(name, Elementwise(read_bytes=(bytes_per_element - 2) * elements, write_bytes=2 * elements))

@@ -1,0 +1,46 @@
+"""What a pass is made of: kernels that a rank runs, and exchanges with other ranks."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import attrs
+from astra_sim.schedule import Collective
+from astra_sim.shapes import Kernel
+
+
+@attrs.frozen
+class Run:
+    """A kernel that a rank runs. `weight`: it makes weight gradients, which a zero-bubble schedule may put off."""
+
+    name: str
+    shape: Kernel
+    weight: bool = False
+
+
+@attrs.frozen
+class Exchange:
+    """A collective over the ranks of an axis (`tp`, `cp`, `ep`, `etp`), of the bytes that each rank puts in.
+
+    It runs beside the next `beside` kernels, which begin with it; what follows them waits for it, too.
+    """
+
+    name: str
+    axis: str
+    collective: Collective
+    bytes: int
+    beside: int = 0
+    weight: bool = False
+
+
+Step = Run | Exchange
+
+
+def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
+    """A backward pass as two: what makes input gradients, and what makes weight gradients, which may come later."""
+    return [step for step in steps if not step.weight], [step for step in steps if step.weight]
+
+
+def join(*parts: list[Step]) -> list[Step]:
+    """Steps one after another."""
+    return list(chain.from_iterable(parts))
