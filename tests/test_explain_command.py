@@ -152,6 +152,15 @@ def test_queueing_is_what_an_empty_network_does_not_take() -> None:
     assert -bandwidth.derivative_ns > 1.2 * known.totals()["kind"]["bandwidth"]
 
 
+def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
+    """The chunks of Themis are as large as bandwidths make them: links are re-runs, what is not links is told by the path."""
+    torus, flex = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50", ["system.inter_dimension_scheduling=offline_greedy_flex"]
+    found = astra_sim.simulate(workload=ALL_REDUCE, platform=torus, set=flex, explain=True).explanation
+    assert found is not None
+    methods = {each.parameter: each.method.split(",")[0] for each in found.sensitivities}
+    assert methods == {"compute speed": "path", "endpoint delay": "path", "bandwidth": "re-runs", "latency": "re-runs"}
+
+
 def test_re_runs_are_left_out_on_request() -> None:
     aware = "plugin:analytical?congestion=aware"
     short = astra_sim.simulate(workload=ALL_TO_ALL, platform=RING, network=aware, explain="path").explanation

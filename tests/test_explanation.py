@@ -99,8 +99,8 @@ class Change:
 STEP = 0.01
 
 
-def changes(options: dict[str, Any], components: Components) -> Iterator[Change]:
-    """What of an experiment can be changed by a factor."""
+def changes(options: dict[str, Any], components: Components, cut_by_bandwidth: bool) -> Iterator[Change]:
+    """What of an experiment can be changed by a factor, and is told by the path."""
     platform = components.platform
 
     def linked(number: int, bandwidth: float, latency: float) -> Components:
@@ -113,7 +113,7 @@ def changes(options: dict[str, Any], components: Components) -> Iterator[Change]
         return attrs.evolve(components, system=system)
 
     scales = [number for number in range(len(platform.dimensions)) if scaled_platform(platform, number, 1.0, 1.0) is not None]
-    for number in scales:
+    for number in () if cut_by_bandwidth else scales:
         yield Change("bandwidth", lambda factor, number=number: linked(number, factor, 1.0), number)  # type: ignore[misc]
         yield Change("latency", lambda factor, number=number: linked(number, 1.0, factor), number)  # type: ignore[misc]
     graph = components.graph
@@ -178,7 +178,7 @@ def test_sensitivities_are_finite_differences(seed: int) -> None:
         assume(record.path.exact)  # a shared bus, or a port of remote memory
         # Each part of the path is rounded by half a picosecond.
         error_ps = 0.5 * len(record.path.parts) / STEP
-        for change in changes(options, components):
+        for change in changes(options, components, record.path.cut_by_bandwidth):
             derivative = told(components, record, change)
             found = finite_difference(change, record, derivative, error_ps)
             event("kink" if found is None else change.parameter)

@@ -108,7 +108,7 @@ def _run(
     record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed)
     if explain is not None:
         empty = explain.empty_network() if isinstance(network, EventNetwork) else None
-        record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, empty)
+        record.path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
     return record
 
 
