@@ -161,6 +161,11 @@ def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
     assert methods == {"compute speed": "path", "endpoint delay": "path", "bandwidth": "re-runs", "latency": "re-runs"}
 
 
+def test_explain_is_yes_no_or_path() -> None:
+    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False or 'path'"):
+        astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")  # type: ignore[arg-type]
+
+
 def test_re_runs_are_left_out_on_request() -> None:
     aware = "plugin:analytical?congestion=aware"
     short = astra_sim.simulate(workload=ALL_TO_ALL, platform=RING, network=aware, explain="path").explanation

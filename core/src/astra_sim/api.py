@@ -68,6 +68,8 @@ def simulate(
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
+    if explain not in (True, False, "path"):
+        raise InputError(f"explain is {explain!r}; expected True, False or 'path'")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
