@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,11 +13,13 @@ from astra_sim.engine import PhaseStepRecords
 from astra_sim.errors import InputError, suggestion
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
-from astra_sim.report.explanation import Explanation
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.report.explanation import Explanation
 
 
 def to_ns(picoseconds: int) -> int | float:
