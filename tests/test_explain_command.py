@@ -11,14 +11,15 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim.command.cli import astra
-from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Send, Unit
-from astra_sim.network import RouteDelayNetwork
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive, Send, Unit
+from astra_sim.network import DelayParts, RouteDelayNetwork
 from astra_sim.platform import Platform
 from astra_sim.report.explanation import compute_bound_ps, wire_bounds
 from astra_sim.report.explanation_text import difference, explanation_text
 from astra_sim.report.what_if import scaled_compute, scaled_platform
 from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import shift
+from astra_sim.testing.deliveries import check_delays
 from click.testing import CliRunner
 from support import ROOT
 from support.components import components_of
@@ -125,6 +126,17 @@ def test_nothing_else_changes(engine: str, symmetry: bool) -> None:
     assert pickle.loads(pickle.dumps(result)).explanation == result.explanation
 
 
+@pytest.mark.parametrize("network", ["plugin:analytical?congestion=aware", "plugin:packet"])
+def test_messages_on_an_empty_network_leave_no_trace(network: str) -> None:
+    """They and the other runs are on networks of their own: statistics and reports are those of the run."""
+    inputs: dict[str, Any] = {"workload": "plugin:collective?bytes=65536", "platform": RING, "network": network}
+    plain, result = astra_sim.simulate(**inputs), astra_sim.simulate(**inputs, explain=True)
+    assert result.explanation is not None
+    assert {"latency", "bandwidth"} <= result.explanation.totals()["kind"].keys()
+    assert result.network == plain.network
+    assert result.network_reports() == plain.network_reports()
+
+
 def test_both_engines_explain_alike() -> None:
     inputs: dict[str, Any] = {"workload": ALL_TO_ALL, "platform": RING, "system": "plugin:astra1?splits=4", "rendezvous": True}
     for symmetry in (True, False):
@@ -151,6 +163,20 @@ def test_queueing_is_what_an_empty_network_does_not_take() -> None:
     assert bandwidth.method == "re-runs"
     # Waiting for others grows with their bytes, too: more than the path's own bandwidth follows it.
     assert -bandwidth.derivative_ns > 1.2 * known.totals()["kind"]["bandwidth"]
+
+
+def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
+    """The chunks of Themis are as large as bandwidths make them: links are re-runs, what is not links is told by the path."""
+    torus, flex = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50", ["system.inter_dimension_scheduling=offline_greedy_flex"]
+    found = astra_sim.simulate(workload=ALL_REDUCE, platform=torus, set=flex, explain=True).explanation
+    assert found is not None
+    methods = {each.parameter: each.method.split(",")[0] for each in found.sensitivities}
+    assert methods == {"compute speed": "path", "endpoint delay": "path", "bandwidth": "re-runs", "latency": "re-runs"}
+
+
+def test_explain_is_yes_no_or_path() -> None:
+    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False or 'path'"):
+        astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")  # type: ignore[arg-type]
 
 
 def test_re_runs_are_left_out_on_request() -> None:
@@ -205,6 +231,43 @@ def test_recorded_and_remote_time_have_kinds() -> None:
 
     recorded = Compute((0,), 2000, unit=Unit.COMMUNICATION)
     assert run(Compute((), 1000, idle=True), recorded, Compute((1,), 3000)) == {"idle": 1, "recorded": 2, "compute": 3}
+
+
+class Wrong(Slow):
+    """A network whose parts are not what a message takes."""
+
+    def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts:
+        """Nothing for the bytes."""
+        return DelayParts(1_000_000, 0.0)
+
+
+def test_parts_of_a_delay_add_up_to_it() -> None:
+    platform = components_of(workload=ALL_REDUCE, platform=RING).platform
+    check_delays(Slow(platform))
+    with pytest.raises(AssertionError, match=r"their parts are .*; expected parts that add up to that"):
+        check_delays(Wrong(platform))
+
+
+@pytest.mark.parametrize("rendezvous", [False, True])
+def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
+    """7 ns of compute, then 1000 bytes over a link of 1 byte/ns and 500 ns; a request of 8192 bytes goes before under rendezvous."""
+    line = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=500"
+    platform = components_of(workload=ALL_REDUCE, platform=line).platform
+    sender = (Compute((), 7000, name="begin"), Send((0,), shift(1), 1000, name="activations"))
+    receiver = NpuProgram((Receive((), shift(-1), 1000),), (1,))
+    graph = ExecutionGraph(sender, platform.logical_dimensions(), (), None, (receiver,))
+    found = astra_sim.simulate(workload=graph, platform=platform, rendezvous=rendezvous, explain=True).explanation
+    assert found is not None
+    rows = {(row.kind, row.layer, row.collective, row.dimension, row.group): row.ns for row in found.path}
+    # The request is on its way for longer than the sender computes.
+    before = ("rendezvous", "activations", "send", 0, "pp") if rendezvous else ("compute", "begin", "", None, "")
+    assert rows == {
+        ("bandwidth", "activations", "send", 0, "pp"): 1000,
+        ("latency", "activations", "send", 0, "pp"): 500,
+        before: 8692 if rendezvous else 7,
+    }
+    derivatives = {each.parameter: each.derivative_ns for each in found.sensitivities if each.dimension == 0}
+    assert derivatives == {"bandwidth": -9192 if rendezvous else -1000, "latency": 1000 if rendezvous else 500}
 
 
 # -- bounds and changed machines ---------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from typing import Any
 import attrs
 import pytest
 from astra_sim import AstraError
+from astra_sim.network import Network
 from astra_sim.report.explanation import explain, of_path
 from astra_sim.report.what_if import scaled_compute, scaled_platform
+from astra_sim.run.critical_path import PartKind
 from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.setup.components import Components
@@ -24,11 +26,11 @@ from support.experiment_checks import components_of
 from support.random_experiments import Experiment
 
 
-def explained(components: Components) -> RunRecord:
-    """A run that has kept its critical path."""
+def explained(components: Components, empty: Network | None = None) -> RunRecord:
+    """A run that has kept its critical path; messages are taken apart on an empty network, if there is one."""
     run = components.run
     return simulate_graph(
-        components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain()
+        components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain(lambda: empty)
     )
 
 
@@ -44,8 +46,8 @@ def test_parts_add_up_to_the_makespan(first: int, tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         try:
-            components = components_of(Experiment(seed, folder).options, ("compiled", "python")[seed % 2], symmetry=seed % 4 < 2)
-            record = explained(components)
+            how = Experiment(seed, folder).options, ("compiled", "python")[seed % 2], seed % 4 < 2
+            record = explained(components_of(*how), components_of(*how).network)
         except AstraError:
             continue
         assert record.path is not None
@@ -55,6 +57,7 @@ def test_parts_add_up_to_the_makespan(first: int, tmp_path: Path) -> None:
             assert part.ps >= 0, f"seed {seed}: {part}"
             at += part.ps
         assert at == record.finish_ps, f"seed {seed}"
+        assert PartKind.NETWORK not in {part.kind for part in record.path.parts}
         count += 1
     assert count > BLOCK // 2
 
@@ -99,8 +102,8 @@ class Change:
 STEP = 0.01
 
 
-def changes(options: dict[str, Any], components: Components) -> Iterator[Change]:
-    """What of an experiment can be changed by a factor."""
+def changes(options: dict[str, Any], components: Components, cut_by_bandwidth: bool) -> Iterator[Change]:
+    """What of an experiment can be changed by a factor, and is told by the path."""
     platform = components.platform
 
     def linked(number: int, bandwidth: float, latency: float) -> Components:
@@ -113,7 +116,7 @@ def changes(options: dict[str, Any], components: Components) -> Iterator[Change]
         return attrs.evolve(components, system=system)
 
     scales = [number for number in range(len(platform.dimensions)) if scaled_platform(platform, number, 1.0, 1.0) is not None]
-    for number in scales:
+    for number in () if cut_by_bandwidth else scales:
         yield Change("bandwidth", lambda factor, number=number: linked(number, factor, 1.0), number)  # type: ignore[misc]
         yield Change("latency", lambda factor, number=number: linked(number, 1.0, factor), number)  # type: ignore[misc]
     graph = components.graph
@@ -178,7 +181,7 @@ def test_sensitivities_are_finite_differences(seed: int) -> None:
         assume(record.path.exact)  # a shared bus, or a port of remote memory
         # Each part of the path is rounded by half a picosecond.
         error_ps = 0.5 * len(record.path.parts) / STEP
-        for change in changes(options, components):
+        for change in changes(options, components, record.path.cut_by_bandwidth):
             derivative = told(components, record, change)
             found = finite_difference(change, record, derivative, error_ps)
             event("kink" if found is None else change.parameter)

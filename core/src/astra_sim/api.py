@@ -8,20 +8,21 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from astra_sim._boundary import staying
 from astra_sim.errors import InputError, RunError
-from astra_sim.report.explanation import explain as explain_run
 from astra_sim.report.result import Result, make_result
-from astra_sim.report.what_if import WhatIf
 from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.setup.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from astra_sim.report.what_if import WhatIf
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
@@ -71,6 +72,8 @@ def simulate(
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
+    if explain not in (True, False, "path"):
+        raise InputError(f"explain is {explain!r}; expected True, False or 'path'")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
@@ -83,7 +86,7 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        what_if = WhatIf(made, plugins, reruns=explain != "path") if explain else None
+        what_if = _what_if(made, plugins, explain) if explain else None
         return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines)
 
 
@@ -97,6 +100,13 @@ def _without_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _what_if(experiment: Experiment, plugins: Plugins, explain: bool | Literal["path"]) -> WhatIf:
+    """What explains a run; imported when it is asked for."""
+    from astra_sim.report.what_if import WhatIf
+
+    return WhatIf(experiment, plugins, reruns=explain != "path")
 
 
 def run_components(
@@ -121,6 +131,8 @@ def run_components(
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:
+        from astra_sim.report.explanation import explain as explain_run
+
         result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
     if components.run.strict and result.audit:
         raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))

@@ -85,11 +85,13 @@ class DimensionOrder(abc.ABC):
     """In which order chunks pass through the dimensions, and how large they are: a scheduler plugin, made anew for every run.
 
     `all_reduces_last`: an all-reduce of several dimensions does the last of them in one phase, not as reduce-scatter and all-gather.
-    `has_memory`: what `chunk` answers depends on what was before, not on its arguments alone.
+    `has_memory`: what `chunk` answers depends on what was before, not on its arguments alone. `cuts_by_bandwidth`: chunks have other sizes
+    where the bandwidths of the platform are a little other ones.
     """
 
     all_reduces_last: bool = True
     has_memory: bool = True
+    cuts_by_bandwidth: bool = False
 
     def begin(self, collective: Collective, now_ps: int) -> None:
         """A collective is issued now, at `now_ps` picoseconds; its chunks follow."""
@@ -130,10 +132,12 @@ class SystemSession(abc.ABC):
     """The system layer during one run. It may keep state; all NPUs that run one program share it.
 
     `later_first`: of chunks without a priority of their own those of later collectives go first, else those of earlier ones.
+    `cuts_by_bandwidth`: see `DimensionOrder`.
     """
 
     queues: Sequence[QueuePlan]
     later_first: bool = True
+    cuts_by_bandwidth: bool = False
 
     @abc.abstractmethod
     def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:

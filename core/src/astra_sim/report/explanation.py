@@ -231,7 +231,7 @@ def sensitivity(
 
 
 def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[Sensitivity]:
-    """What the path tells: everything where it is exact, but for the links where the network prices collectives."""
+    """What the path tells: everything where it is exact, but for the links where prices or plans follow them."""
     plain: Method = "path" if path.exact else "estimate"
     spent: dict[PartKind, int] = defaultdict(int)
     layers: dict[str, int] = defaultdict(int)
@@ -251,7 +251,7 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
     if path.exact:
         made.append(sensitivity("compute speed", -spent[PartKind.COMPUTE], finish_ps, "path"))
         made.append(sensitivity("endpoint delay", spent[PartKind.ENDPOINT], finish_ps, "path"))
-    if path.exact and not spent[PartKind.COLLECTIVE]:
+    if path.exact and not spent[PartKind.COLLECTIVE] and not path.cut_by_bandwidth:
         method: Method = "unrounded path" if path.rounded else "path"
         for number in range(len(latency)):
             made.append(sensitivity("bandwidth", -bandwidth[number], finish_ps, method, number))

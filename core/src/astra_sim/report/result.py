@@ -6,7 +6,7 @@ import os
 import pickle
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
@@ -16,7 +16,6 @@ from astra_sim.errors import RunError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.audit import Finding, audit
-from astra_sim.report.explanation import Explanation
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
@@ -25,6 +24,9 @@ from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.report.explanation import Explanation
 
 
 def to_ns(picoseconds: int) -> int | float:

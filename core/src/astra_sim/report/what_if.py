@@ -50,7 +50,7 @@ class WhatIf:
         if not path.exact:
             ways.append(("compute speed", None, lambda factor: self._with_compute(components, 1 / factor)))
             ways.append(("endpoint delay", None, lambda factor: self._with_endpoint(components, factor)))
-        if not path.exact or collectives:
+        if not path.exact or collectives or path.cut_by_bandwidth:
             for number in range(len(components.platform.dimensions)):
                 ways.append(("bandwidth", number, lambda factor, number=number: self._with_links(number, factor, 1.0, components)))  # type: ignore[misc]
                 ways.append(("latency", number, lambda factor, number=number: self._with_links(number, 1.0, factor, components)))  # type: ignore[misc]

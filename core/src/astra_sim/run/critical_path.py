@@ -20,6 +20,7 @@ from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteD
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
+from astra_sim.system import SystemSession
 
 
 class PartKind(enum.StrEnum):
@@ -90,12 +91,14 @@ class CriticalPath:
     """The parts of a path.
 
     `exact`: a small change makes each as much longer as it says, for messages tell how they follow from bandwidths and latencies, and
-    nothing has waited for what the path does not lead through. `rounded`: but for whole nanoseconds of messages.
+    nothing has waited for what the path does not lead through. `rounded`: but for whole nanoseconds of messages. `cut_by_bandwidth`: with
+    other bandwidths chunks would have other sizes.
     """
 
     parts: Sequence[Part]
     exact: bool
     rounded: bool
+    cut_by_bandwidth: bool = False
 
 
 class _Piece(NamedTuple):
@@ -170,6 +173,7 @@ def _alone(network: EventNetwork, source: int, destination: int, size: int) -> i
 
 def make_path(
     inputs: RunInputs,
+    session: SystemSession,
     links: Sequence[Link],
     programs: Sequence[NpuProgram],
     collectives: CollectiveLowering,
@@ -186,7 +190,7 @@ def make_path(
             if piece.ps or piece.latency_ps or piece.bandwidth_ps:
                 parts.append(Part(piece.kind, begin, piece.ps, link.npu, place, *piece[2:]))
                 begin += piece.ps
-    return CriticalPath(parts, messages.exact and not made.waited, messages.rounded)
+    return CriticalPath(parts, messages.exact and not made.waited, messages.rounded, session.cuts_by_bandwidth)
 
 
 class _Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -13,11 +13,13 @@ from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
 from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, operation_rows, peer_of
 from astra_sim.rows import column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
-from astra_sim.run.critical_path import CriticalPath
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import Choice
 from astra_sim.system import PhasePlan
+
+if TYPE_CHECKING:
+    from astra_sim.run.critical_path import CriticalPath
 
 
 class PhaseRecord(NamedTuple):

@@ -16,7 +16,6 @@ from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
 from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
 from astra_sim.run.communicators import Communicators
-from astra_sim.run.critical_path import make_path
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
@@ -110,8 +109,10 @@ def _run(
     check_finished(inputs, programs, names, engine, start_ps)
     record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, timelines)
     if explain is not None:
+        from astra_sim.run.critical_path import make_path
+
         empty = explain.empty_network() if isinstance(network, EventNetwork) else None
-        record.path = make_path(inputs, engine.critical_path(), programs, collectives, start_ps, empty)
+        record.path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
     return record
 
 

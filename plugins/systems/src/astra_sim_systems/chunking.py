@@ -131,6 +131,7 @@ class Session(SystemSession):
         self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._queues.directions for _ in ways]
         self._stages = {kind: self._make_stages(system.algorithms[kind], system.across[kind], dimensions) for kind in Collective}
         self._order = system.dimension_order()
+        self.cuts_by_bandwidth = self._order.cuts_by_bandwidth
         self.later_first = system.options.scheduling_policy == "lifo"
         self._instances: dict[tuple[Collective, int], int] = {}
         self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}

@@ -94,6 +94,8 @@ class OfflineGreedy(Themis):
 class OfflineGreedyFlex(Themis):
     """Chunks as large as the gap they fill, if that is more than the size asked for."""
 
+    cuts_by_bandwidth = True
+
     def _decide(self, rest: int, size: int, gap: int) -> tuple[int, int, bool]:
         if gap < size:
             return min(rest, size), min(rest, size), True
