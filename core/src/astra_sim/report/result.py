@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 from array import array
@@ -22,7 +23,7 @@ from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
 from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
-from astra_sim.setup.provenance import Provenance
+from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
 
@@ -96,8 +97,8 @@ class _Details:
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
     _words: tuple[list[str], list[str], list[str]]
-    _begin_ns: list[float]
-    _end_ns: list[float]
+    _begin_ps: Sequence[int]
+    _end_ps: Sequence[int]
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -105,7 +106,7 @@ class _Details:
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0."""
-        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+        return map(Interval, *self._words, map(to_ns, self._begin_ps), map(to_ns, self._end_ps))
 
 
 @attrs.frozen(eq=False)
@@ -118,14 +119,10 @@ class _RunDetails:
 
     def __reduce__(self) -> tuple[Any, ...]:
         known: dict[str, str] = {}  # equal texts are one object, which is pickled once
-        words: tuple[list[str], list[str], list[str]] = ([], [], [])
-        begins, ends = [], []
-        for interval in self.timeline():
-            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
-                column.append(known.setdefault(word, word))
-            begins.append(interval.begin_ns)
-            ends.append(interval.end_ns)
-        return _Details, (array("q", self.npu_end_ps), self.network_reports(), words, begins, ends)
+        rows = list(self._rows())
+        kinds, names, lanes, begins, ends = zip(*rows, strict=True) if rows else ((),) * 5
+        words = tuple([known.setdefault(word, word) for word in column] for column in (kinds, names, lanes))
+        return _Details, (array("q", self.npu_end_ps), self.network_reports(), words, array("q", begins), array("q", ends))
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
@@ -138,43 +135,89 @@ class _RunDetails:
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0."""
-        run, graph = self._run, self._graph
-        for index, operation in enumerate(graph.operations):
-            if run.end_ps[index] > run.begin_ps[index] and not getattr(operation, "idle", False):
-                layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, layer, lane, to_ns(run.begin_ps[index]), to_ns(run.end_ps[index]))
-        for record in run.phases:
-            operation = graph.operations[record.operation]
-            layer = graph.layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-            name = f"{layer} chunk {record.chunk} phase {record.phase + 1}"
-            lane = "dimension " + " and ".join(map(str, record.dimensions or (record.plan.dimension,)))
-            yield Interval(record.plan.collective.value, name, lane, to_ns(record.started_ps), to_ns(record.ended_ps))
+        for kind, name, lane, begin_ps, end_ps in self._rows():
+            yield Interval(kind, name, lane, to_ns(begin_ps), to_ns(end_ps))
+
+    def _rows(self) -> Iterator[tuple[str, str, str, int, int]]:
+        """The intervals: kind, name, lane, begin and end (picoseconds)."""
+        run, layers = self._run, self._graph.layers
+        labels = []
+        for operation, begin_ps, end_ps in zip(self._graph.operations, run.begin_ps, run.end_ps, strict=True):
+            label = layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+            labels.append(label)
+            if end_ps > begin_ps and not getattr(operation, "idle", False):
+                if isinstance(operation, Communicate):
+                    yield operation.collective.value, label, "collectives", begin_ps, end_ps
+                else:
+                    yield _kind(operation), label, "program", begin_ps, end_ps
+        places: dict[int, tuple[str, str, str]] = {}
+        records = run.phases.records
+        for task, step, begin_ps, end_ps in zip(records.task, records.step, records.started_at, records.ended_at, strict=True):
+            if step not in places:
+                planned = run.phases.planned[step]
+                lane = "dimension " + " and ".join(map(str, tuple(planned.sent) or (planned.plan.dimension,)))
+                places[step] = f" chunk {planned.chunk} phase {planned.phase + 1}", planned.plan.collective.value, lane
+            place, kind, lane = places[step]
+            yield kind, labels[task] + place, lane, begin_ps, end_ps
 
 
 @attrs.frozen(eq=False)
 class _Spool:
-    """A file with what is large in a result: its busy times and details."""
+    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
 
     _path: str
 
-    def write(self, busy: Sequence[Spans], details: Any) -> None:
+    def write(self, provenance: Any, busy: Any, details: Any) -> None:
         """Fill the file. Raises RunError."""
         try:
             with open(self._path, "wb") as file:
-                pickle.dump((busy, details), file)
+                for part in (provenance, busy, details):
+                    pickle.dump(part, file)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
 
-    def read(self) -> tuple[list[Spans], _Details]:
-        """What the file holds. Raises RunError."""
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        provenance: Provenance = self._part(0)
+        return provenance.origin
+
+    @property
+    def busy(self) -> list[Spans]:
+        """When dimensions have something to do."""
+        busy: list[Spans] = self._part(1)
+        return busy
+
+    @property
+    def details(self) -> _Details:
+        """What a result gives on request."""
+        details: _Details = self._part(2)
+        return details
+
+    def _part(self, number: int) -> Any:
+        """A part of the file. Raises RunError."""
         try:
             with open(self._path, "rb") as file:
-                held: tuple[list[Spans], _Details] = pickle.load(file)
+                for _ in range(number):
+                    pickle.load(file)
+                return pickle.load(file)
         except OSError as error:
             raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
-        return held
+
+
+@attrs.frozen(eq=False)
+class _SpooledProvenance:
+    """Provenance that is read whenever it is asked for."""
+
+    _spool: _Spool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownProvenance, (self.origin,)
+
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        return self._spool.origin
 
 
 @attrs.frozen(eq=False)
@@ -192,13 +235,13 @@ class _SpooledBusy(Sequence[Spans]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Spans]: ...
     def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
-        return self._spool.read()[0][place]
+        return self._spool.busy[place]
 
     def __iter__(self) -> Iterator[Spans]:
-        return iter(self._spool.read()[0])
+        return iter(self._spool.busy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._spool.read()[0],)
+        return list, (self._spool.busy,)
 
 
 @attrs.frozen(eq=False)
@@ -208,20 +251,20 @@ class _SpooledDetails:
     _spool: _Spool
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _itself, (self._spool.read()[1],)
+        return _itself, (self._spool.details,)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
         """When each simulated NPU had done its last operation."""
-        return self._spool.read()[1].npu_end_ps
+        return self._spool.details.npu_end_ps
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
-        return self._spool.read()[1].network_reports()
+        return self._spool.details.network_reports()
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0."""
-        return self._spool.read()[1].timeline()
+        return self._spool.details.timeline()
 
 
 def _itself(thing: Any) -> Any:
@@ -253,7 +296,7 @@ class Result:
     dimensions: list[DimensionFigures]
     audit: list[Finding]
     figures: dict[str, Any]
-    _provenance: Provenance | None = attrs.field(repr=False, eq=False)
+    _provenance: Provenance | KnownProvenance | _SpooledProvenance | None = attrs.field(repr=False, eq=False)
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
     _details: _Details | _RunDetails | _SpooledDetails = attrs.field(repr=False, eq=False)
 
@@ -267,8 +310,12 @@ class Result:
 
     def _figures(self) -> dict[str, Any]:
         """All figures, in plain Python."""
-        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name != "figures") | self.figures
-        table["audit"] = [each | {"message": finding.message} for each, finding in zip(table["audit"], self.audit, strict=True)]
+        names = [name for name in _names(Result) if not name.startswith("_") and name != "figures"]
+        table: dict[str, Any] = {name: getattr(self, name) for name in names} | self.figures
+        table["network"] = dict(self.network)
+        table["layers"] = [_plain(layer) | {each.value: _plain(layer.of(each)) for each in Pass} for layer in self.layers]
+        table["dimensions"] = [_plain(dimension) for dimension in self.dimensions]
+        table["audit"] = [_plain(finding) | {"message": finding.message} for finding in self.audit]
         return table
 
     @property
@@ -321,14 +368,27 @@ class Result:
         write_rows(choose(self.tables(), table), path)
 
     def spooled(self, path: str) -> Result:
-        """The same result, whose busy times, timeline and files of the network are in a file, which must stay. Raises RunError."""
+        """The same result, with its experiment, busy times, timeline and files of the network in a file that must stay. Raises RunError."""
         spool = _Spool(path)
-        spool.write(self._busy, self._details)
-        return attrs.evolve(self, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
+        spool.write(self._provenance, self._busy, self._details)
+        provenance = None if self._provenance is None else _SpooledProvenance(spool)
+        return attrs.evolve(self, provenance=provenance, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
 
     def timeline(self) -> Iterator[Interval]:
         """Operations and phases of chunks on NPU 0, in the order of the program."""
         return iter(self._details.timeline())
+
+
+@functools.cache
+def _names(cls: Any) -> list[str]:
+    """The names of the fields of a class."""
+    return [field.name for field in attrs.fields(cls)]
+
+
+def _plain(figures: Any) -> dict[str, Any]:
+    """The fields of an object as a table."""
+    cls: Any = type(figures)
+    return {name: getattr(figures, name) for name in _names(cls)}
 
 
 def _computes(operation: Compute) -> bool:
