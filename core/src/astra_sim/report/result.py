@@ -429,7 +429,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        audit(components, run, busy, network),
+        audit(components, run, busy, [dimension.bytes for dimension in dimensions], network),
         dict(run.figures),
         components.provenance,
         busy,
