@@ -145,6 +145,21 @@ def test_networks_with_contention_and_packets_are_never_accused(seed: int) -> No
         assert math.isfinite(finding.ratio)
 
 
+def test_what_is_found_takes_as_long_as_said_on_links_that_carry_one_message_at_a_time(tmp_path: Path) -> None:
+    compared = 0
+    for seed in range(20_000, 20_120):
+        experiment = Experiment(seed, tmp_path)
+        aware = {"plugin": "analytical", "congestion": "aware", "switching": "cut_through", "rounding": "picosecond"}
+        try:
+            if experiment.network == "unaware" and (findings := astra_sim.simulate(**experiment.options).audit):
+                finish_ns = astra_sim.simulate(**{**experiment.options, "network": aware}).finish_ns
+                assert all(finish_ns >= finding.wire_ns * (1 - TOLERANCE) for finding in findings)
+                compared += 1
+        except AstraError:
+            continue  # memory behind the links, say, which congestion does not have
+    assert compared > 5
+
+
 class Instant(EventNetwork):
     """Delivers every message a picosecond after it was sent, and says that its links were used twice over."""
 
