@@ -27,7 +27,7 @@ RING = "plugin:ring?size=16&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=5
 SIZE = 64_000_000
 
 
-def simulate(algorithm: str = "direct", platform: str = SWITCH, network: str = "plugin:analytical", **more: Any) -> astra_sim.Result:
+def simulate(algorithm: str = "direct", platform: Any = SWITCH, network: str = "plugin:analytical", **more: Any) -> astra_sim.Result:
     more.setdefault("workload", f"plugin:collective?bytes={SIZE}")
     system = more.pop("system", "astra1")
     return astra_sim.simulate(platform=platform, network=network, system=f"plugin:{system}?all_reduce={algorithm}", **more)
@@ -79,6 +79,25 @@ def test_chunks_beside_each_other_share_the_links_of_a_dimension() -> None:
     assert finding.ratio == pytest.approx(alone.finish_ns / beside.finish_ns, rel=0.05)
 
 
+def test_messages_between_stages_are_no_reason() -> None:
+    # The dimensions of this program are those of its groups, in which messages between stages do not count.
+    for parts, stages in ((4, 2), (1, 4), (2, 2)):
+        result = astra_sim.simulate(
+            workload="plugin:llm?model=llama2-7b&sequence=512&global_batch=8&check_memory=false&precision=fp16&detail=pass"
+            f"&tensor_parallel={parts}&pipeline_parallel={stages}",
+            platform="plugin:dgx_a100?nodes=1",
+            system="plugin:astra2?all_reduce=ring&reduce_scatter=ring&all_gather=ring",
+            compute="plugin:roofline?peak_tera_ops_per_s=30000&memory_bandwidth_gb_per_s=200000",
+        )
+        assert result.audit == []
+
+
+@pytest.mark.parametrize("algorithm", ["one_ring", "one_direct?window=1", "one_halving_doubling"])
+def test_an_algorithm_over_all_dimensions_is_no_reason(algorithm: str) -> None:
+    platform = [{"topology": "switch", "size": 4, "link_bandwidth_gb_per_s": bandwidth, "link_latency_ns": 500} for bandwidth in (50, 10)]
+    assert simulate(algorithm, {"dimensions": platform}).audit == []
+
+
 def test_a_short_phase_is_found_in_a_long_run() -> None:
     layer = {
         "name": "one",
@@ -124,6 +143,21 @@ def test_networks_with_contention_and_packets_are_never_accused(seed: int) -> No
     for finding in result.audit:
         assert finding.ratio > 1
         assert math.isfinite(finding.ratio)
+
+
+def test_what_is_found_takes_as_long_as_said_on_links_that_carry_one_message_at_a_time(tmp_path: Path) -> None:
+    compared = 0
+    for seed in range(20_000, 20_120):
+        experiment = Experiment(seed, tmp_path)
+        aware = {"plugin": "analytical", "congestion": "aware", "switching": "cut_through", "rounding": "picosecond"}
+        try:
+            if experiment.network == "unaware" and (findings := astra_sim.simulate(**experiment.options).audit):
+                finish_ns = astra_sim.simulate(**{**experiment.options, "network": aware}).finish_ns
+                assert all(finish_ns >= finding.wire_ns * (1 - TOLERANCE) for finding in findings)
+                compared += 1
+        except AstraError:
+            continue  # memory behind the links, say, which congestion does not have
+    assert compared > 5
 
 
 class Instant(EventNetwork):

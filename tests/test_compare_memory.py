@@ -51,6 +51,7 @@ def test_a_result_in_a_file_is_the_same(tmp_path: Path, network: str) -> None:
     for again in (spooled, pickle.loads(pickle.dumps(spooled)), copy.deepcopy(spooled)):
         assert again == result
         assert figures(again) == figures(result)
+        assert (again.experiment, again.versions) == (result.experiment, result.versions)
         assert again.busy_ns == result.busy_ns
         assert again.tables() == result.tables()
         assert again.npu_finish_ns == result.npu_finish_ns

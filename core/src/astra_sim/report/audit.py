@@ -65,10 +65,13 @@ class Finding:
         )
 
 
-def audit(components: Components, run: RunRecord, busy: Sequence[Spans], figures: Mapping[str, Any]) -> list[Finding]:
+def audit(
+    components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], figures: Mapping[str, Any]
+) -> list[Finding]:
     """The findings of a run, for each dimension the worst.
 
-    `busy` says when each dimension of the program has something to do; `figures` are those of the network.
+    `busy` says when each dimension of the program has something to do, `counted` the bytes that NPU 0 sends then; `figures` are those of
+    the network.
     """
     network = components.network
     found = list(_of_links(figures, network.remedy))
@@ -77,7 +80,7 @@ def audit(components: Components, run: RunRecord, busy: Sequence[Spans], figures
     else:
         loads = _Loads(components, network)
         found += _of_phases(components, run, loads)
-        found += _of_dimensions(components, run, busy, loads)
+        found += _of_dimensions(components, run, busy, counted, loads)
     worst: dict[tuple[int, str], Finding] = {}
     for finding in found:
         place = finding.dimension if finding.dimension is not None else -1, finding.topology
@@ -191,7 +194,9 @@ def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
                 yield phase, use.spent // count
 
 
-def _of_dimensions(components: Components, run: RunRecord, busy: Sequence[Spans], loads: _Loads) -> Iterator[Finding]:
+def _of_dimensions(
+    components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], loads: _Loads
+) -> Iterator[Finding]:
     """Dimensions in which NPU 0 sends more than fits into the time in which they have something to do.
 
     Prices of whole collectives say what they take, not what they send in which dimension: runs with some are left out.
@@ -200,8 +205,8 @@ def _of_dimensions(components: Components, run: RunRecord, busy: Sequence[Spans]
     if any(phase.plan.counted is not None for phase in planned):
         return
     for number, dimension in enumerate(components.platform.dimensions):
-        spans = [each for each, logical in zip(busy, components.graph.dimensions, strict=True) if logical.physical in (number, None)]
-        time_ps = sum(each.covered for each in spans)
+        spans = _spans_of(components, run, busy, counted, number)
+        time_ps = sum(each.covered for each in spans) if spans else run_ps
         if not _exceeds(run.payload[number], _bandwidth(dimension), min(time_ps, run_ps)):
             continue
         sent = [each[number] for each in _loads_of_records(run, loads) if number in each]
@@ -211,6 +216,18 @@ def _of_dimensions(components: Components, run: RunRecord, busy: Sequence[Spans]
         scope = "dimension" if time_ps < run_ps else "run"
         remedy = components.network.remedy
         yield from _finding(components, number, run.payload[number], min(time_ps, run_ps), longest_ps, scope, None, remedy)
+
+
+def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], number: int) -> Sequence[Spans]:
+    """When NPU 0 sends in a dimension of the platform; empty where that is not known.
+
+    An algorithm over several dimensions counts in one of them, and messages between dimensions of the program in none: when what is
+    counted is not what is sent, others may be busy with it.
+    """
+    own = [place for place, logical in enumerate(components.graph.dimensions) if logical.physical == number]
+    if sum(counted[place] for place in own) == run.payload[number]:
+        return [busy[place] for place in own]
+    return busy if sum(counted) == sum(run.payload) else ()
 
 
 def _loads_of_records(run: RunRecord, loads: _Loads) -> Iterator[dict[int, _Load]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 from array import array
@@ -22,7 +23,7 @@ from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
 from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
-from astra_sim.setup.provenance import Provenance
+from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -207,26 +208,61 @@ class _RunDetails:
 
 @attrs.frozen(eq=False)
 class _Spool:
-    """A file with what is large in a result: its busy times and details."""
+    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
 
     _path: str
 
-    def write(self, busy: Sequence[Spans], details: Any) -> None:
+    def write(self, provenance: Any, busy: Any, details: Any) -> None:
         """Fill the file. Raises RunError."""
         try:
             with open(self._path, "wb") as file:
-                pickle.dump((busy, details), file)
+                for part in (provenance, busy, details):
+                    pickle.dump(part, file)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
 
-    def read(self) -> tuple[list[Spans], _Details]:
-        """What the file holds. Raises RunError."""
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        provenance: Provenance = self._part(0)
+        return provenance.origin
+
+    @property
+    def busy(self) -> list[Spans]:
+        """When dimensions have something to do."""
+        busy: list[Spans] = self._part(1)
+        return busy
+
+    @property
+    def details(self) -> _Details:
+        """What a result gives on request."""
+        details: _Details = self._part(2)
+        return details
+
+    def _part(self, number: int) -> Any:
+        """A part of the file. Raises RunError."""
         try:
             with open(self._path, "rb") as file:
-                held: tuple[list[Spans], _Details] = pickle.load(file)
+                for _ in range(number):
+                    pickle.load(file)
+                return pickle.load(file)
         except OSError as error:
             raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
-        return held
+
+
+@attrs.frozen(eq=False)
+class _SpooledProvenance:
+    """Provenance that is read whenever it is asked for."""
+
+    _spool: _Spool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownProvenance, (self.origin,)
+
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        return self._spool.origin
 
 
 @attrs.frozen(eq=False)
@@ -244,13 +280,13 @@ class _SpooledBusy(Sequence[Spans]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Spans]: ...
     def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
-        return self._spool.read()[0][place]
+        return self._spool.busy[place]
 
     def __iter__(self) -> Iterator[Spans]:
-        return iter(self._spool.read()[0])
+        return iter(self._spool.busy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._spool.read()[0],)
+        return list, (self._spool.busy,)
 
 
 @attrs.frozen(eq=False)
@@ -260,21 +296,21 @@ class _SpooledDetails:
     _spool: _Spool
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _itself, (self._spool.read()[1],)
+        return _itself, (self._spool.details,)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
         """When each simulated NPU had done its last operation."""
-        return self._spool.read()[1].npu_end_ps
+        return self._spool.details.npu_end_ps
 
     @property
     def timelines(self) -> Sequence[Timeline | _RunTimeline]:
         """What happened on the NPUs that were observed, NPU 0 first."""
-        return self._spool.read()[1].timelines
+        return self._spool.details.timelines
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
-        return self._spool.read()[1].network_reports()
+        return self._spool.details.network_reports()
 
 
 def _itself(thing: Any) -> Any:
@@ -382,8 +418,9 @@ class Result:
     def spooled(self, path: str) -> Result:
         """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
         spool = _Spool(path)
-        spool.write(self._busy, self._details)
-        return attrs.evolve(self, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
+        spool.write(self._provenance, self._busy, self._details)
+        provenance = None if self._provenance is None else _SpooledProvenance(spool)
+        return attrs.evolve(self, provenance=provenance, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
 
     def timeline(self) -> Iterator[Interval]:
         """Operations on NPU 0 in the order of the program, phases of its chunks, and its messages."""
@@ -392,6 +429,18 @@ class Result:
     def timelines(self) -> Sequence[Timeline | _RunTimeline]:
         """The timelines of the NPUs that were observed: NPU 0, and with `simulate(..., timelines=True)` the first of each other program."""
         return self._details.timelines
+
+
+@functools.cache
+def _names(cls: Any) -> list[str]:
+    """The names of the fields of a class."""
+    return [field.name for field in attrs.fields(cls)]
+
+
+def _plain(figures: Any) -> dict[str, Any]:
+    """The fields of an object as a table."""
+    cls: Any = type(figures)
+    return {name: getattr(figures, name) for name in _names(cls)}
 
 
 def _computes(operation: Compute) -> bool:

@@ -90,7 +90,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
-    return Components(graph, platform, system, network, compute, memory, run, names, provenance(experiment, plugins))
+    return Components(graph, platform, system, network, compute, memory, run, names, provenance(experiment, plugins, maker.options))
 
 
 def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:
@@ -114,11 +114,12 @@ def _shape(platform: Platform) -> str:
 
 @attrs.frozen
 class _Maker:
-    """Makes the components that the sections of an experiment describe; `names` gets the name of each."""
+    """Makes the components that the sections of an experiment describe; `names` gets the name of each, `options` its options, if any."""
 
     experiment: Experiment
     plugins: Plugins
     names: dict[str, str]
+    options: dict[str, Any] = attrs.field(factory=dict)
 
     def given(self, kind: str, classes: Any) -> Any:
         """The object that was given for a section in Python, or None."""
@@ -167,7 +168,7 @@ class _Maker:
         table: Table = dict(self.experiment.sections.get(kind, {}))
         table.pop("plugin", None)
         self.names[kind] = provider.name
-        options = options_of(provider, table, where)
+        options = self.options[kind] = options_of(provider, table, where)
         try:
             made = provider.create(options, *context)
         except AstraError as error:

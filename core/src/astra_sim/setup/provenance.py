@@ -33,37 +33,38 @@ class Origin(NamedTuple):
 class Provenance:
     """Says where the result of a run comes from. It is worked out when it is asked for; a pickled one is worked out before.
 
-    `folder` is the working directory of the run, to which paths of options are relative.
+    `options` are those of components, by section; `folder` is the working directory of the run, to which paths in them are relative.
     """
 
     _experiment: Experiment
     _plugins: Plugins
+    _options: Mapping[str, Any]
     _folder: str
-    _engine: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Known, (self.origin,)
+        return KnownProvenance, (self.origin,)
 
     @functools.cached_property
     def origin(self) -> Origin:
         """The experiment and the versions."""
-        return Origin(resolved(self._experiment, self._plugins, self._folder), versions(self._plugins, self._engine))
+        tables = resolved(self._experiment, self._plugins, self._options, self._folder)
+        return Origin(tables, versions(self._plugins, tables["run"]["engine"]))
 
 
 @attrs.frozen(eq=False)
-class _Known:
+class KnownProvenance:
     """Provenance that was worked out before."""
 
     origin: Origin
 
 
-def provenance(experiment: Experiment, plugins: Plugins) -> Provenance:
-    """The provenance of a run that is made now."""
+def provenance(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any]) -> Provenance:
+    """The provenance of a run that is made now, of components with these options."""
     try:
         folder = os.getcwd()
     except OSError:  # it has been deleted: then no relative path has been read either
         folder = ""
-    return Provenance(experiment, plugins, folder, experiment.run_options().engine)
+    return Provenance(experiment, plugins, options, folder)
 
 
 def versions(plugins: Plugins, engine: str) -> Table:
@@ -81,7 +82,7 @@ def _version(distribution: str) -> str:
     return importlib.metadata.version(distribution)
 
 
-def resolved(experiment: Experiment, plugins: Plugins, folder: str) -> Table:
+def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any], folder: str) -> Table:
     """All sections of an experiment with all options as a run uses them; paths of options are absolute.
 
     What a file of a component held is in the tables. A component that was given as an object is `{"object": its class}`, and is all that
@@ -98,7 +99,7 @@ def resolved(experiment: Experiment, plugins: Plugins, folder: str) -> Table:
         elif kind == "platform":
             tables[kind] = resolver.platform(given)
         else:
-            tables[kind] = resolver.component(kind, given.get("plugin", DEFAULTS[kind]), given, "plugin")
+            tables[kind] = {"plugin": str(given.get("plugin", DEFAULTS[kind])), **resolver.options(options[kind])}
     tables["run"] = resolver.options(experiment.run_options())
     return tables
 
@@ -110,29 +111,32 @@ class _Resolver:
     plugins: Plugins
     folder: str
 
-    def component(self, kind: str, name: Any, table: Mapping[str, Any], key: str) -> Table:
-        """The table of a component, whose name stands under `key`."""
-        provider = self.plugins.get(kind, str(name))
-        options = options_of(provider, {option: value for option, value in table.items() if option != key}, kind)
-        return {key: str(name)} | ({} if options is None else self.options(options))
-
     def platform(self, table: Mapping[str, Any]) -> Table:
         """The section `platform`: a component, or a list of dimensions."""
         told = {key: str(table[key]) for key in ("name", "device") if key in table}
         rest = {key: value for key, value in table.items() if key not in told}
         for key in ("plugin", "topology"):
             if key in rest:
-                return told | self.component("platform", rest[key], rest, key)
-        return told | {"dimensions": [self.component("platform", each["topology"], each, "topology") for each in rest["dimensions"]]}
+                return told | self._part(rest, key)
+        return told | {"dimensions": [self._part(each, "topology") for each in rest["dimensions"]]}
+
+    def _part(self, table: Mapping[str, Any], key: str) -> Table:
+        """The table of dimensions, whose plugin stands under `key`."""
+        provider = self.plugins.get("platform", str(table[key]))
+        options = options_of(provider, {option: value for option, value in table.items() if option != key}, "platform")
+        return {key: str(table[key]), **self.options(options)}
 
     def options(self, options: Any, brief: bool = False) -> Table:
-        """The fields of an options object that are not None; `brief`: and have another value than the default."""
+        """The fields of an options object, if any, that are not None; `brief`: and have another value than the default."""
         table: Table = {}
-        for field in attrs.fields(type(options)):
-            value = getattr(options, field.name)
-            default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
-            if value is not None and not (brief and value == default):
-                table[field.name] = self.plain(self._named(value, field.metadata))
+        cls: Any = type(options)
+        for name, default, metadata in () if options is None else _fields(cls):
+            value = getattr(options, name)
+            if value is None or (brief and value == default):
+                continue
+            if metadata is not None:
+                value = self._named(value, metadata)
+            table[name] = value if type(value) in (str, int, float, bool) else self.plain(value)
         return table
 
     def plain(self, value: Any) -> Any:
@@ -176,6 +180,17 @@ class _Resolver:
         paths = {field.name: field.metadata["path"] for field in attrs.fields(options) if field.metadata.get("path")} if options else {}
         parts = [f"{key}={self._absolute(value, paths[key]) if key in paths else value}" for key, value in table.items()]
         return f"{name}?{'&'.join(parts)}"
+
+
+@functools.cache
+def _fields(cls: Any) -> list[tuple[str, Any, Mapping[str, Any] | None]]:
+    """The names of the fields of an options class, with defaults, and with what is said of those that name files."""
+    found = []
+    for field in attrs.fields(cls):
+        default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+        names_files = field.metadata.get("path") or field.metadata.get("specs")
+        found.append((field.name, default, field.metadata if names_files else None))
+    return found
 
 
 def _each_text(value: Any, change: Any) -> Any:
