@@ -14,7 +14,7 @@ import pytest
 from astra_sim import RunError
 from astra_sim.command import compare as compare_module
 from astra_sim.command.compare import compare
-from astra_sim.report.result import _RunDetails
+from astra_sim.report.details import RunDetails
 from click.testing import CliRunner
 from support import ROOT, figures
 
@@ -30,7 +30,7 @@ def test_no_run_keeps_its_graph_and_record(monkeypatch: pytest.MonkeyPatch, tmp_
         gc.collect()
         assert [ref for ref in over[:-1] if ref() is not None] == []  # the last one may still have a name
         result = astra_sim.simulate(*arguments, **options)
-        assert isinstance(result._details, _RunDetails)
+        assert isinstance(result._details, RunDetails)
         over.append(weakref.ref(result._details))
         return result
 

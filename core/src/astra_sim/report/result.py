@@ -17,6 +17,7 @@ from astra_sim.errors import RunError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.audit import Finding, audit
+from astra_sim.report.details import Details, Interval, RunDetails, RunTimeline, Spool, SpooledBusy, SpooledDetails, SpooledProvenance, Timeline, computes, to_ns
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
@@ -28,12 +29,6 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.explanation import Explanation
-
-
-def to_ns(picoseconds: int) -> int | float:
-    """Picoseconds as nanoseconds; whole where they are whole."""
-    whole, rest = divmod(picoseconds, PS_PER_NS)
-    return picoseconds / PS_PER_NS if rest else whole
 
 
 @attrs.define
@@ -83,242 +78,6 @@ class DimensionFigures:
 
 
 @attrs.define
-class Interval:
-    """Something on an NPU that began and ended (nanoseconds): an operation, a phase of a chunk, or a message that an operation sends.
-
-    Operations are in the lanes `program` and `collectives`, what is on its way in that of a dimension.
-    """
-
-    kind: str
-    name: str
-    lane: str
-    begin_ns: float
-    end_ns: float
-
-
-@attrs.frozen(eq=False)
-class Timeline:
-    """What happened on an NPU: iterate over it for its `Interval`s, those of operations first, in the order of the program.
-
-    The NPU is the first of `npus` NPUs that run the same program. The intervals are kept in columns, so that even a million are small.
-    """
-
-    npu: int
-    npus: int
-    _words: tuple[list[str], list[str], list[str]]
-    _begin_ns: Sequence[float]
-    _end_ns: Sequence[float]
-
-    def __iter__(self) -> Iterator[Interval]:
-        return map(Interval, *self._words, self._begin_ns, self._end_ns)
-
-
-@attrs.frozen(eq=False)
-class _RunTimeline:
-    """The same, made from the record of the run while somebody iterates. A pickled or deep copy is a `Timeline`, without the graph."""
-
-    _layers: Sequence[str]
-    _record: NpuRecord
-
-    @property
-    def npu(self) -> int:
-        """The NPU."""
-        return self._record.npu
-
-    @property
-    def npus(self) -> int:
-        """How many NPUs run the same program."""
-        return self._record.npus
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
-        words: tuple[list[str], list[str], list[str]] = ([], [], [])
-        begins, ends = [], []
-        for interval in self:
-            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
-                column.append(known.setdefault(word, word))
-            begins.append(interval.begin_ns)
-            ends.append(interval.end_ns)
-        return Timeline, (self.npu, self.npus, words, begins, ends)
-
-    def __iter__(self) -> Iterator[Interval]:
-        record, operations = self._record, self._record.operations
-        for index, operation in enumerate(operations):
-            begin, end = record.begin_ps[index], record.end_ps[index]
-            if isinstance(operation, Compute):
-                begin = max(begin, end - operation.duration_ps)  # it was ready earlier where it had to wait for its unit
-            if end > begin and not getattr(operation, "idle", False):
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, self._name(operation), lane, to_ns(begin), to_ns(end))
-        for phase in record.phases:
-            name = f"{self._name(operations[phase.operation])} chunk {phase.chunk} phase {phase.phase + 1}"
-            lane = "dimension " + " and ".join(map(str, phase.dimensions or (phase.plan.dimension,)))
-            yield Interval(phase.plan.collective.value, name, lane, to_ns(phase.started_ps), to_ns(phase.ended_ps))
-        kind_of = operation_rows(operations).kind_of
-        for index, begun in zip(record.sends.operation, record.sends.begun_ps, strict=True):
-            for dimension in record.sends.sent[kind_of[index]]:
-                name = f"{self._name(operations[index])} message".strip()
-                yield Interval("message", name, f"dimension {dimension}", to_ns(begun), to_ns(record.end_ps[index]))
-
-    def _name(self, operation: Operation) -> str:
-        """The layer of an operation, or its own name."""
-        name: str = self._layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-        return name
-
-
-@attrs.frozen(eq=False)
-class _Details:
-    """What a result gives on request."""
-
-    npu_end_ps: Sequence[int]
-    _reports: dict[str, str]
-    timelines: Sequence[Timeline | _RunTimeline]
-
-    def network_reports(self) -> dict[str, str]:
-        """Files of the network, by name."""
-        return dict(self._reports)
-
-
-@attrs.frozen(eq=False)
-class _RunDetails:
-    """The same, computed from the run on request. A pickled or deep copy is `_Details`, without the graph and the network."""
-
-    _graph: ExecutionGraph
-    _run: RunRecord
-    _backend: Network
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines)
-
-    @property
-    def npu_end_ps(self) -> Sequence[int]:
-        """When each simulated NPU had done its last operation."""
-        return self._run.npu_end_ps
-
-    @property
-    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
-        """What happened on the NPUs that were observed, NPU 0 first."""
-        return [_RunTimeline(self._graph.layers, record) for record in self._run.observed]
-
-    def network_reports(self) -> dict[str, str]:
-        """Files of the network, by name."""
-        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
-
-
-@attrs.frozen(eq=False)
-class _Spool:
-    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
-
-    _path: str
-
-    def write(self, provenance: Any, busy: Any, details: Any) -> None:
-        """Fill the file. Raises RunError."""
-        try:
-            with open(self._path, "wb") as file:
-                for part in (provenance, busy, details):
-                    pickle.dump(part, file)
-        except OSError as error:
-            raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
-
-    @property
-    def origin(self) -> Origin:
-        """The experiment and the versions."""
-        provenance: Provenance = self._part(0)
-        return provenance.origin
-
-    @property
-    def busy(self) -> list[Spans]:
-        """When dimensions have something to do."""
-        busy: list[Spans] = self._part(1)
-        return busy
-
-    @property
-    def details(self) -> _Details:
-        """What a result gives on request."""
-        details: _Details = self._part(2)
-        return details
-
-    def _part(self, number: int) -> Any:
-        """A part of the file. Raises RunError."""
-        try:
-            with open(self._path, "rb") as file:
-                for _ in range(number):
-                    pickle.load(file)
-                return pickle.load(file)
-        except OSError as error:
-            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
-
-
-@attrs.frozen(eq=False)
-class _SpooledProvenance:
-    """Provenance that is read whenever it is asked for."""
-
-    _spool: _Spool
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KnownProvenance, (self.origin,)
-
-    @property
-    def origin(self) -> Origin:
-        """The experiment and the versions."""
-        return self._spool.origin
-
-
-@attrs.frozen(eq=False)
-class _SpooledBusy(Sequence[Spans]):
-    """Busy times that are read whenever they are asked for."""
-
-    _spool: _Spool
-    _count: int
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> Spans: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Spans]: ...
-    def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
-        return self._spool.busy[place]
-
-    def __iter__(self) -> Iterator[Spans]:
-        return iter(self._spool.busy)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._spool.busy,)
-
-
-@attrs.frozen(eq=False)
-class _SpooledDetails:
-    """Details that are read whenever they are asked for."""
-
-    _spool: _Spool
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _itself, (self._spool.details,)
-
-    @property
-    def npu_end_ps(self) -> Sequence[int]:
-        """When each simulated NPU had done its last operation."""
-        return self._spool.details.npu_end_ps
-
-    @property
-    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
-        """What happened on the NPUs that were observed, NPU 0 first."""
-        return self._spool.details.timelines
-
-    def network_reports(self) -> dict[str, str]:
-        """Files of the network, by name."""
-        return self._spool.details.network_reports()
-
-
-def _itself(thing: Any) -> Any:
-    """What a pickle of something spooled becomes: what the file held."""
-    return thing
-
-
-@attrs.define
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
@@ -344,9 +103,9 @@ class Result:
     audit: list[Finding]
     figures: dict[str, Any]
     shown: dict[str, Figure]
-    _provenance: Provenance | None = attrs.field(repr=False, eq=False)
+    _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
-    _details: _Details | _RunDetails | _SpooledDetails = attrs.field(repr=False, eq=False)
+    _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -417,16 +176,16 @@ class Result:
 
     def spooled(self, path: str) -> Result:
         """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
-        spool = _Spool(path)
+        spool = Spool(path)
         spool.write(self._provenance, self._busy, self._details)
-        provenance = None if self._provenance is None else _SpooledProvenance(spool)
-        return attrs.evolve(self, provenance=provenance, busy=_SpooledBusy(spool, len(self._busy)), details=_SpooledDetails(spool))
+        provenance = None if self._provenance is None else SpooledProvenance(spool)
+        return attrs.evolve(self, provenance=provenance, busy=SpooledBusy(spool, len(self._busy)), details=SpooledDetails(spool))
 
     def timeline(self) -> Iterator[Interval]:
         """Operations on NPU 0 in the order of the program, phases of its chunks, and its messages."""
         return iter(self._details.timelines[0])
 
-    def timelines(self) -> Sequence[Timeline | _RunTimeline]:
+    def timelines(self) -> Sequence[Timeline | RunTimeline]:
         """The timelines of the NPUs that were observed: NPU 0, and with `simulate(..., timelines=True)` the first of each other program."""
         return self._details.timelines
 
@@ -443,22 +202,12 @@ def _plain(figures: Any) -> dict[str, Any]:
     return {name: getattr(figures, name) for name in _names(cls)}
 
 
-def _computes(operation: Compute) -> bool:
-    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
-    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
-
-
-def _kind(operation: Operation) -> str:
-    """What to call an operation in the timeline."""
-    return "communicate" if isinstance(operation, Compute) and not _computes(operation) else type(operation).__name__.lower()
-
-
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
     """The result of a run: its figures are added up from the run record."""
     graph = components.graph
     layers = _layers(graph, run)
     rows = operation_rows(graph.operations)
-    durations = [kind.duration_ps if isinstance(kind, Compute) and _computes(kind) else -1 for kind in rows.kinds]
+    durations = [kind.duration_ps if isinstance(kind, Compute) and computes(kind) else -1 for kind in rows.kinds]
     compute_ps, computing_ps = computing(rows, durations, run.end_ps)
     dimensions, busy = _dimensions(components, run)
     network = {
@@ -481,12 +230,12 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        audit(components, run, busy, network),
+        audit(components, run, busy, [dimension.bytes for dimension in dimensions], network),
         {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
         {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
         components.provenance,
         busy,
-        _RunDetails(graph, run, components.network),
+        RunDetails(graph, run, components.network),
     )
 
 

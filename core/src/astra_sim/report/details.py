@@ -1,0 +1,274 @@
+"""What a result gives on request: timelines, files of the network, ends of NPUs; from the run, from a pickle, or from a file."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.errors import RunError
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit
+from astra_sim.network import EventNetwork, Network
+from astra_sim.report.spans import Spans
+from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
+from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
+from astra_sim.units import PS_PER_NS
+
+
+def to_ns(picoseconds: int) -> int | float:
+    """Picoseconds as nanoseconds; whole where they are whole."""
+    whole, rest = divmod(picoseconds, PS_PER_NS)
+    return picoseconds / PS_PER_NS if rest else whole
+
+
+@attrs.define
+class Interval:
+    """Something on an NPU that began and ended (nanoseconds): an operation, a phase of a chunk, or a message that an operation sends.
+
+    Operations are in the lanes `program` and `collectives`, what is on its way in that of a dimension.
+    """
+
+    kind: str
+    name: str
+    lane: str
+    begin_ns: float
+    end_ns: float
+
+
+@attrs.frozen(eq=False)
+class Timeline:
+    """What happened on an NPU: iterate over it for its `Interval`s, those of operations first, in the order of the program.
+
+    The NPU is the first of `npus` NPUs that run the same program. The intervals are kept in columns, so that even a million are small.
+    """
+
+    npu: int
+    npus: int
+    _words: tuple[list[str], list[str], list[str]]
+    _begin_ns: Sequence[float]
+    _end_ns: Sequence[float]
+
+    def __iter__(self) -> Iterator[Interval]:
+        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+
+
+@attrs.frozen(eq=False)
+class RunTimeline:
+    """The same, made from the record of the run while somebody iterates. A pickled or deep copy is a `Timeline`, without the graph."""
+
+    _layers: Sequence[str]
+    _record: NpuRecord
+
+    @property
+    def npu(self) -> int:
+        """The NPU."""
+        return self._record.npu
+
+    @property
+    def npus(self) -> int:
+        """How many NPUs run the same program."""
+        return self._record.npus
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
+        words: tuple[list[str], list[str], list[str]] = ([], [], [])
+        begins, ends = [], []
+        for interval in self:
+            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
+                column.append(known.setdefault(word, word))
+            begins.append(interval.begin_ns)
+            ends.append(interval.end_ns)
+        return Timeline, (self.npu, self.npus, words, begins, ends)
+
+    def __iter__(self) -> Iterator[Interval]:
+        record, operations = self._record, self._record.operations
+        for index, operation in enumerate(operations):
+            begin, end = record.begin_ps[index], record.end_ps[index]
+            if isinstance(operation, Compute):
+                begin = max(begin, end - operation.duration_ps)  # it was ready earlier where it had to wait for its unit
+            if end > begin and not getattr(operation, "idle", False):
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
+                lane = "collectives" if isinstance(operation, Communicate) else "program"
+                yield Interval(kind, self._name(operation), lane, to_ns(begin), to_ns(end))
+        for phase in record.phases:
+            name = f"{self._name(operations[phase.operation])} chunk {phase.chunk} phase {phase.phase + 1}"
+            lane = "dimension " + " and ".join(map(str, phase.dimensions or (phase.plan.dimension,)))
+            yield Interval(phase.plan.collective.value, name, lane, to_ns(phase.started_ps), to_ns(phase.ended_ps))
+        kind_of = operation_rows(operations).kind_of
+        for index, begun in zip(record.sends.operation, record.sends.begun_ps, strict=True):
+            for dimension in record.sends.sent[kind_of[index]]:
+                name = f"{self._name(operations[index])} message".strip()
+                yield Interval("message", name, f"dimension {dimension}", to_ns(begun), to_ns(record.end_ps[index]))
+
+    def _name(self, operation: Operation) -> str:
+        """The layer of an operation, or its own name."""
+        name: str = self._layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
+        return name
+
+
+@attrs.frozen(eq=False)
+class Details:
+    """What a result gives on request."""
+
+    npu_end_ps: Sequence[int]
+    _reports: dict[str, str]
+    timelines: Sequence[Timeline | RunTimeline]
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return dict(self._reports)
+
+
+@attrs.frozen(eq=False)
+class RunDetails:
+    """The same, computed from the run on request. A pickled or deep copy is `Details`, without the graph and the network."""
+
+    _graph: ExecutionGraph
+    _run: RunRecord
+    _backend: Network
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines)
+
+    @property
+    def npu_end_ps(self) -> Sequence[int]:
+        """When each simulated NPU had done its last operation."""
+        return self._run.npu_end_ps
+
+    @property
+    def timelines(self) -> Sequence[Timeline | RunTimeline]:
+        """What happened on the NPUs that were observed, NPU 0 first."""
+        return [RunTimeline(self._graph.layers, record) for record in self._run.observed]
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
+
+
+@attrs.frozen(eq=False)
+class Spool:
+    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
+
+    _path: str
+
+    def write(self, provenance: Any, busy: Any, details: Any) -> None:
+        """Fill the file. Raises RunError."""
+        try:
+            with open(self._path, "wb") as file:
+                for part in (provenance, busy, details):
+                    pickle.dump(part, file)
+        except OSError as error:
+            raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
+
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        provenance: Provenance = self._part(0)
+        return provenance.origin
+
+    @property
+    def busy(self) -> list[Spans]:
+        """When dimensions have something to do."""
+        busy: list[Spans] = self._part(1)
+        return busy
+
+    @property
+    def details(self) -> Details:
+        """What a result gives on request."""
+        details: Details = self._part(2)
+        return details
+
+    def _part(self, number: int) -> Any:
+        """A part of the file. Raises RunError."""
+        try:
+            with open(self._path, "rb") as file:
+                for _ in range(number):
+                    pickle.load(file)
+                return pickle.load(file)
+        except OSError as error:
+            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
+
+
+@attrs.frozen(eq=False)
+class SpooledProvenance:
+    """Provenance that is read whenever it is asked for."""
+
+    _spool: Spool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownProvenance, (self.origin,)
+
+    @property
+    def origin(self) -> Origin:
+        """The experiment and the versions."""
+        return self._spool.origin
+
+
+@attrs.frozen(eq=False)
+class SpooledBusy(Sequence[Spans]):
+    """Busy times that are read whenever they are asked for."""
+
+    _spool: Spool
+    _count: int
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Spans: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Spans]: ...
+    def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
+        return self._spool.busy[place]
+
+    def __iter__(self) -> Iterator[Spans]:
+        return iter(self._spool.busy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self._spool.busy,)
+
+
+@attrs.frozen(eq=False)
+class SpooledDetails:
+    """Details that are read whenever they are asked for."""
+
+    _spool: Spool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self._spool.details,)
+
+    @property
+    def npu_end_ps(self) -> Sequence[int]:
+        """When each simulated NPU had done its last operation."""
+        return self._spool.details.npu_end_ps
+
+    @property
+    def timelines(self) -> Sequence[Timeline | RunTimeline]:
+        """What happened on the NPUs that were observed, NPU 0 first."""
+        return self._spool.details.timelines
+
+    def network_reports(self) -> dict[str, str]:
+        """Files of the network, by name."""
+        return self._spool.details.network_reports()
+
+
+def _itself(thing: Any) -> Any:
+    """What a pickle of something spooled becomes: what the file held."""
+    return thing
+
+
+def computes(operation: Compute) -> bool:
+    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
+    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+
+
+def _kind(operation: Operation) -> str:
+    """What to call an operation in the timeline."""
+    return "communicate" if isinstance(operation, Compute) and not computes(operation) else type(operation).__name__.lower()
+
+
