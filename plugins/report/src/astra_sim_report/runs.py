@@ -161,6 +161,7 @@ class _TimelineReader:
         self._open: dict[int, Slice] = {}
         self._slices: list[Slice] = []
         self._joined_ns = 0.0
+        self._join_at = 8 * most
 
     def take(self, packet: Any) -> None:
         """Take a packet. Raises KeyError where it speaks of what was not described."""
@@ -177,8 +178,9 @@ class _TimelineReader:
             self._open[track] = Slice(self._row_of[track], name, kind, packet.timestamp, 0)
         elif event.type == EventType.SLICE_END:
             self._slices.append(self._open.pop(track)._replace(end_ns=packet.timestamp))
-            if len(self._slices) > 8 * self._most:
+            if len(self._slices) > self._join_at:
                 self._join()
+                self._join_at = max(self._join_at, 2 * len(self._slices))  # where few could be joined, not again for each slice
         elif event.type == EventType.COUNTER:
             series = self._series[track]
             series.times_ns.append(packet.timestamp)  # type: ignore[attr-defined]
