@@ -28,7 +28,7 @@ from astra_sim.engine import CONTROL_BYTES
 from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group
-from astra_sim.report.result import _RunDetails
+from astra_sim.report.details import RunDetails
 from astra_sim.schedule import Schedule
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment as Sections
@@ -97,7 +97,7 @@ def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:
     first member.
     """
     messages = size = 0
-    assert isinstance(result._details, _RunDetails)
+    assert isinstance(result._details, RunDetails)
     for record in result._details._run.phases:
         if not isinstance(record.plan.logical, Group):
             count, amount = _of_phase(record.plan)

@@ -17,7 +17,8 @@ from astra_sim.errors import PluginError
 from astra_sim.files import FileSet
 
 if TYPE_CHECKING:
-    from astra_sim.report.result import DimensionFigures, Interval, LayerFigures, PassFigures, Result, Timeline
+    from astra_sim.report.details import Interval, Timeline
+    from astra_sim.report.result import DimensionFigures, LayerFigures, PassFigures, Result
 
 __all__ = [
     "DimensionFigures",
@@ -32,7 +33,7 @@ __all__ = [
     "file_name",
 ]
 
-__getattr__ = lazy_names(__name__, {"report.result": ("DimensionFigures", "Interval", "LayerFigures", "PassFigures", "Result", "Timeline")})
+__getattr__ = lazy_names(__name__, {"report.details": ("Interval", "Timeline"), "report.result": ("DimensionFigures", "LayerFigures", "PassFigures", "Result")})
 
 Series = Literal["limited", "all", "none"]
 """How much of a series in time is written: a small file, in wider steps where need be; all; or nothing."""

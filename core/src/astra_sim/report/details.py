@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from array import array
 from collections.abc import Iterator, Sequence
@@ -12,10 +11,10 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.errors import RunError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit, operation_rows
 from astra_sim.network import EventNetwork, Network
 from astra_sim.report.spans import Spans
-from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
+from astra_sim.run.record import NpuRecord, RunRecord
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
@@ -270,5 +269,3 @@ def computes(operation: Compute) -> bool:
 def _kind(operation: Operation) -> str:
     """What to call an operation in the timeline."""
     return "communicate" if isinstance(operation, Compute) and not computes(operation) else type(operation).__name__.lower()
-
-

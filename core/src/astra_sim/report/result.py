@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import functools
 import os
-import pickle
-from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
-from astra_sim.errors import RunError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Unit, Wait, operation_rows
-from astra_sim.network import EventNetwork, Network
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, operation_rows
 from astra_sim.report.audit import Finding, audit
-from astra_sim.report.details import Details, Interval, RunDetails, RunTimeline, Spool, SpooledBusy, SpooledDetails, SpooledProvenance, Timeline, computes, to_ns
+from astra_sim.report.details import (
+    Details,
+    Interval,
+    RunDetails,
+    RunTimeline,
+    Spool,
+    SpooledBusy,
+    SpooledDetails,
+    SpooledProvenance,
+    Timeline,
+    computes,
+    to_ns,
+)
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
-from astra_sim.run.record import NpuRecord, PhaseRecord, RunRecord
+from astra_sim.run.record import PhaseRecord, RunRecord
 from astra_sim.setup.components import Components
-from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
+from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
