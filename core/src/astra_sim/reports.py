@@ -33,7 +33,9 @@ __all__ = [
     "file_name",
 ]
 
-__getattr__ = lazy_names(__name__, {"report.details": ("Interval", "Timeline"), "report.result": ("DimensionFigures", "LayerFigures", "PassFigures", "Result")})
+__getattr__ = lazy_names(
+    __name__, {"report.details": ("Interval", "Timeline"), "report.result": ("DimensionFigures", "LayerFigures", "PassFigures", "Result")}
+)
 
 Series = Literal["limited", "all", "none"]
 """How much of a series in time is written: a small file, in wider steps where need be; all; or nothing."""
