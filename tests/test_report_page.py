@@ -20,7 +20,7 @@ from astra_sim.report.result import Result
 from astra_sim_report import runs
 from astra_sim_report.figures import COMPUTE, EXPOSED, in_unit
 from astra_sim_report.page import page
-from astra_sim_report.runs import Slice, load_runs
+from astra_sim_report.runs import Slice, load_runs, longest
 from support import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -306,3 +306,13 @@ def test_a_run_that_takes_no_time_has_a_page(tmp_path: Path) -> None:
     found, complaints = browse(page(load_runs([str(output(tmp_path / "out", result))])), tmp_path)
     assert complaints == []
     assert found["figures"] == 1
+
+
+def test_each_row_of_a_long_timeline_keeps_its_longest_intervals() -> None:
+    slices = [Slice(row, "compute", "compute", 100 * place, 100 * place + 1 + place % 7) for row in (0, 1) for place in range(500)]
+    few = [Slice(2, "send", "send", 5, 6)]
+    kept = longest([*slices, *few], 201)
+    assert [sum(each.row == row for each in kept) for row in (0, 1, 2)] == [100, 100, 1]
+    assert min(each.end_ns - each.begin_ns for each in kept if each.row < 2) >= 6
+    assert kept == sorted(kept, key=lambda each: (each.row, each.begin_ns))
+    assert longest(few, 10) == few

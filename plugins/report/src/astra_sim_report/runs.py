@@ -198,8 +198,13 @@ class _TimelineReader:
             self._rows.append((self._groups[track.parent_uuid], track.name))
 
     def _join(self) -> None:
-        """Join slices that are close, for longer and longer distances, until there are few; up to a distance that one could see."""
+        """Join slices that are close, for longer and longer distances, until there are few; up to a distance that one could see.
+
+        Those that came since the last time are joined for the distance of then first.
+        """
         end = max(each.end_ns for each in self._slices)
+        if self._joined_ns:
+            self._slices = _joined(self._slices, self._joined_ns)
         for parts in (4096, 2048, 1024, 512):
             if len(self._slices) > self._most and end / parts > self._joined_ns:
                 self._joined_ns = end / parts
@@ -209,9 +214,21 @@ class _TimelineReader:
         """What has come."""
         if len(self._slices) > self._most:
             self._join()
-        longest = sorted(self._slices, key=lambda each: each.begin_ns - each.end_ns)[: self._most]
-        kept = sorted(longest, key=lambda each: (each.row, each.begin_ns))
+        kept = longest(self._slices, self._most)
         return TimelineFile(self._rows, kept, self._of_first, self._joined_ns, len(self._slices) - len(kept))
+
+
+def longest(slices: Sequence[Slice], most: int) -> list[Slice]:
+    """At most so many slices, in order of rows and time: where there are more, the longest of each row, all rows alike."""
+    rows: dict[int, list[Slice]] = {}
+    for each in slices:
+        rows.setdefault(each.row, []).append(each)
+    room, kept = most, list[Slice]()
+    for left, own in zip(range(len(rows), 0, -1), sorted(rows.values(), key=len), strict=True):
+        chosen = sorted(own, key=lambda each: each.begin_ns - each.end_ns)[: room // left]
+        room -= len(chosen)
+        kept += chosen
+    return sorted(kept, key=lambda each: (each.row, each.begin_ns))
 
 
 def _joined(slices: Sequence[Slice], distance_ns: float) -> list[Slice]:
