@@ -27,7 +27,8 @@ def test_an_event_network_with_the_same_delays_gives_the_same_answer(algorithm: 
     assert isinstance(inner, RouteDelayNetwork)
     replayed = astra_sim.simulate(**{**experiment, "platform": None}, network=Replayed(inner))
     expected, got = figures(analytical), figures(replayed)
-    expected.pop("network"), got.pop("network")
+    for name in ("network", "audit"):  # an audit asks less of networks on which messages may wait
+        del expected[name], got[name]
     assert got == expected
     assert replayed.simulated_npus == 4
 

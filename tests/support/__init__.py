@@ -11,6 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def figures(result: Any) -> dict[str, Any]:
     """Everything a result says of the simulated system, without what it says of the simulation."""
     table: dict[str, Any] = result.to_dict()
-    for name in ("wall_s", "simulated_npus", "events", "experiment", "versions"):
+    for name in ("wall_s", "simulated_npus", "events", "experiment", "versions", "units"):
         del table[name]
     return table
