@@ -14,12 +14,13 @@ import astra_sim
 import pytest
 from astra_sim import AstraError, RunError
 from astra_sim.api import run_components
-from astra_sim.network import EventNetwork, Message
+from astra_sim.network import EventNetwork
 from astra_sim.report.audit import TOLERANCE
 from astra_sim.testing.bench import PLATFORM as BENCH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.experiment_checks import components_of
+from support.networks import Later
 from support.random_experiments import Experiment
 
 SWITCH = "plugin:switch?size=64&link_bandwidth_gb_per_s=50&link_latency_ns=0"
@@ -160,23 +161,8 @@ def test_what_is_found_takes_as_long_as_said_on_links_that_carry_one_message_at_
     assert compared > 5
 
 
-class Instant(EventNetwork):
+class Instant(Later):
     """Delivers every message a picosecond after it was sent, and says that its links were used twice over."""
-
-    def begin(self) -> int:
-        self._under_way: list[tuple[int, int]] = []
-        return 0
-
-    def inject(self, time: int, messages: Any) -> None:
-        self._under_way += [(time + 1, Message(*message).number) for message in messages]
-
-    def advance(self, until: int | None) -> Any:
-        if not self._under_way or (until is not None and self._under_way[0][0] > until):
-            return None
-        time = self._under_way[0][0]
-        arrived = [number for at, number in self._under_way if at == time]
-        self._under_way = self._under_way[len(arrived) :]
-        return time, arrived
 
     def statistics(self) -> dict[str, object]:
         return {"highest_link_utilisation": 2.0}

@@ -13,12 +13,12 @@ import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, Result, hookimpl, option, write_reports
 from astra_sim.command.cli import astra
 from astra_sim.command.compare import compare
-from astra_sim.network import EventNetwork, Message
 from astra_sim.reports import ReportFolder
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.testing.bench import PLATFORM as BENCH
 from astra_sim.testing.contracts import run_contract
 from click.testing import CliRunner
+from support.networks import Later
 
 WORKLOAD = "plugin:collective?bytes=4096"
 PLATFORM = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
@@ -140,25 +140,11 @@ def test_other_arguments_are_refused(tmp_path: Path) -> None:
         write_reports(result(), tmp_path, wrong)
 
 
-class Reporting(EventNetwork):
+class Reporting(Later):
     """Delivers a message 1 ns after it was sent, and has a file to write."""
 
     file = "links.csv"
-
-    def begin(self) -> int:
-        self._under_way: list[tuple[int, int]] = []
-        return 0
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        self._under_way += [(time + 1000, message[0]) for message in messages]
-
-    def advance(self, until: int | None) -> Any:
-        if not self._under_way or (until is not None and self._under_way[0][0] > until):
-            return None
-        time = self._under_way[0][0]
-        arrived = [number for at, number in self._under_way if at == time]
-        self._under_way = self._under_way[len(arrived) :]
-        return time, arrived
+    delay_ps = 1000
 
     def reports(self) -> dict[str, str]:
         return {self.file: "of the network\n"}

@@ -57,3 +57,24 @@ class Lossy(Replayed):
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         super().inject(time, [message for message in messages if message.number != 6])
+
+
+class Later(EventNetwork):
+    """Delivers every message so many picoseconds after it was sent, whatever its bytes."""
+
+    delay_ps = 1
+
+    def begin(self) -> int:
+        self._under_way: list[tuple[int, int]] = []
+        return 0
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        self._under_way += [(time + self.delay_ps, Message(*message).number) for message in messages]
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        if not self._under_way or (until is not None and self._under_way[0][0] > until):
+            return None
+        time = self._under_way[0][0]
+        arrived = [number for at, number in self._under_way if at == time]
+        self._under_way = self._under_way[len(arrived) :]
+        return time, arrived

@@ -23,6 +23,18 @@ def to_toml(table: Mapping[str, Any], comment: str = "") -> str:
     return "\n".join(part for part in parts if part)
 
 
+def write_toml(table: Mapping[str, Any], path: str, comment: str = "") -> None:
+    """Write a table to a file as `to_toml` has it.
+
+    Raises InputError where TOML has no word for a value, RunError where the file cannot be written.
+    """
+    from astra_sim.files import FileSet
+
+    text = to_toml(table, comment)
+    with FileSet() as files, files.open(path) as file:
+        file.write(text)
+
+
 def _is_block(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 

@@ -92,9 +92,7 @@ def _print(title: str, found: Fit) -> None:
 
 
 def _write(changed: dict[str, Any], output: str) -> None:
-    from astra_sim.files import FileSet
-    from astra_sim.toml_text import to_toml
+    from astra_sim.toml_text import write_toml
 
-    with FileSet() as files, files.open(output) as file:
-        file.write(to_toml(changed, "A device of the gpu compute model of astra, fitted by astra calibrate"))
+    write_toml(changed, output, "A device of the gpu compute model of astra, fitted by astra calibrate")
     click.echo(f"written: {output}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from astra_sim.graph import Operation, Pass, Receive, Send, Unit
+from astra_sim.graph import Operation, Pass
 from astra_sim.rows import Rows
-from astra_sim.schedule import Collective, shift
+from astra_sim.schedule import Collective, Peer, shift
 
+from astra_sim_llm import messages
 from astra_sim_llm.plan import Plan
 from astra_sim_llm.program import TOKEN_TAG
 from astra_sim_llm.steps import Exchange, Step, join
-from astra_sim_llm.templates import BEFORE, Compiler, Kinds, ProgramRows, Template
+from astra_sim_llm.templates import Compiler, Kinds, ProgramRows, Template
 
 TOKEN_BYTES = 4
 """Bytes of a token's number."""
@@ -49,23 +50,14 @@ class TokenWriter:
         inner = self._compiler.compile(join(steps, block.ends.head() if last else []), Pass.FORWARD, "forward")
         receives, sends = [], []
         if not first:
-            receives.append(self._message("receive", self._stage - 1, 0, size))
+            receives.append(messages.receive(self._kinds, self._far(self._stage - 1), size, 0))
         elif token and p.pipeline > 1:
-            receives.append(self._message("receive", p.pipeline - 1, TOKEN_TAG, TOKEN_BYTES * plan.options.micro_batch))
+            receives.append(messages.receive(self._kinds, self._far(p.pipeline - 1), TOKEN_BYTES * plan.options.micro_batch, TOKEN_TAG))
         if not last:
-            sends.append(self._message("send", self._stage + 1, 0, size))
+            sends.append(messages.send(self._kinds, self._far(self._stage + 1), size, 0))
         elif token + 1 < tokens and p.pipeline > 1:
-            sends.append(self._message("send", 0, TOKEN_TAG, TOKEN_BYTES * plan.options.micro_batch))
-        shifted = len(receives)
-        start = [0] if receives else [BEFORE]
-        waits = [[BEFORE]] * shifted
-        for each in inner.waits:
-            waits.append([row for one in each for row in (start if one == BEFORE else [shifted + one])])
-        end = shifted + inner.end
-        return Template([*receives, *inner.kinds, *sends], [*waits, *([end] for _ in sends)], end, [])
+            sends.append(messages.send(self._kinds, self._far(0), TOKEN_BYTES * plan.options.micro_batch, TOKEN_TAG))
+        return messages.between(self._kinds, inner, receives, sends, blocking=False)
 
-    def _message(self, what: str, stage: int, tag: int, size: int) -> int:
-        far = shift((stage - self._stage) * self._plan.parallel.stage_ranks)
-        if what == "send":
-            return self._kinds.number((what, tag, size, far), "pp", lambda: Send((), far, size, tag, -1, "activations", Unit.NONE))
-        return self._kinds.number((what, tag, size, far), "pp", lambda: Receive((), far, size, tag, -1, "activations"))
+    def _far(self, stage: int) -> Peer:
+        return shift((stage - self._stage) * self._plan.parallel.stage_ranks)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import attrs
-from astra_sim.graph import Operation, Pass, Receive, Send, Unit
+from astra_sim.graph import Operation, Pass
 from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
 
-from astra_sim_llm import schedules
+from astra_sim_llm import messages, schedules
 from astra_sim_llm.data_parallel import DataParallel
 from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Chunk
@@ -238,10 +237,7 @@ class StageWriter:
             return
         size = -(-it.model.vocab // p.tensor) * it.model.hidden * it.gradient_bytes // 2
         far = shift((ends[self._stage] - self._stage) * p.stage_ranks)
-        kinds = [
-            self._kinds.number(("send", TIED_TAG, size), "pp", lambda: Send((), far, size, TIED_TAG, -1, "tied embedding", Unit.NONE)),
-            self._kinds.number(("receive", TIED_TAG, size), "pp", lambda: Receive((), far, size, TIED_TAG, -1, "tied embedding")),
-        ]
+        kinds = [make(self._kinds, far, size, TIED_TAG, "tied embedding") for make in (messages.send, messages.receive)]
         half = Template([*kinds, self._kinds.join()], [[BEFORE], [BEFORE], [0, 1]], 2, [])
         self._rows.write([half, half])
 
@@ -251,25 +247,7 @@ class StageWriter:
         """A pass between the message that it waits for and the one that it sends; both of each of two that are joined."""
         receives = [kind for one in passes for kind in self._messages(*one, sends=False)]
         sends = [kind for one in passes for kind in self._messages(*one, sends=True)]
-        first = len(receives)
-        start: list[int] = list(range(first)) or [BEFORE]
-        kinds = [*receives, *inner.kinds]
-        waits: list[list[int]] = [[BEFORE] for _ in receives]
-        waits += (sorted({*chain.from_iterable(start if row == BEFORE else [first + row] for row in each)}) for each in inner.waits)
-        end = first + inner.end
-        sent = []
-        for kind in sends:
-            sent.append(len(kinds))
-            kinds.append(kind)
-            waits.append([end])
-        if sent and not self._iteration.p2p_overlap:
-            if len(sent) == 1:
-                end = sent[0]
-            else:
-                kinds.append(self._kinds.join())
-                waits.append(sent)
-                end = len(kinds) - 1
-        return Template(kinds, waits, end, [first + row for row in inner.free])
+        return messages.between(self._kinds, inner, receives, sends, blocking=not self._iteration.p2p_overlap)
 
     def _messages(self, kind: PassKind, chunk: int, sends: bool) -> list[int]:
         """The kinds of the messages that a pass sends, or waits for."""
@@ -288,12 +266,7 @@ class StageWriter:
         # Tensor ranks hold the same: each sends its part, and those of a stage gather them where each needs all.
         size = max(1, 2 * self._block.tokens * it.model.hidden // p.tensor)
         far = shift((stage - self._stage) * p.stage_ranks)
-        key = "send" if sends else "receive", tag, size, far
-        if sends:
-            kinds = [self._kinds.number(key, "pp", lambda: Send((), far, size, tag, -1, "activations", Unit.NONE))]
-        else:
-            kinds = [self._kinds.number(key, "pp", lambda: Receive((), far, size, tag, -1, "activations"))]
-        return kinds
+        return [(messages.send if sends else messages.receive)(self._kinds, far, size, tag)]
 
 
 def stage_of(schedule: str, virtual: int, chunk: int, stages: int) -> int:

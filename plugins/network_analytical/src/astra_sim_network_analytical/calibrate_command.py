@@ -86,9 +86,7 @@ def _print(operation: Collective, found: Calibration) -> None:
 
 
 def _write(table: dict[str, Any], output: str) -> None:
-    from astra_sim.files import FileSet
-    from astra_sim.toml_text import to_toml
+    from astra_sim.toml_text import write_toml
 
-    with FileSet() as files, files.open(output) as file:
-        file.write(to_toml(table, "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"))
+    write_toml(table, output, "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)")
     click.echo(f"written: {output}")
