@@ -85,7 +85,7 @@ class Context:
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
     _time_graph: Callable[[ExecutionGraph], int] | None = None
     _times: dict[Hashable, int] = attrs.field(factory=dict)
-    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
+    _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""
@@ -130,16 +130,19 @@ class Context:
 
     def algorithm(self, spec: str, where: str) -> Algorithm:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
-        provider, options = self.component("collective", spec, where)
-        try:
-            hash((provider, options))
-        except TypeError:  # what cannot be hashed cannot be remembered
-            return _algorithm(provider, options)
-        if isinstance(provider, CollectiveProvider) and provider.pure:
-            return _pure_algorithm(provider, options)
-        if (provider, options) not in self._algorithms:
-            self._algorithms[provider, options] = _algorithm(provider, options)
-        return self._algorithms[provider, options]
+        if spec not in self._algorithms:
+            provider, options = self.component("collective", spec, where)
+            kept = isinstance(provider, CollectiveProvider) and provider.pure and _can_be_hashed(options)
+            self._algorithms[spec] = _pure_algorithm(provider, options) if kept else _algorithm(provider, options)
+        return self._algorithms[spec]
+
+
+def _can_be_hashed(options: Any) -> bool:
+    try:
+        hash(options)
+    except TypeError:
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=64)

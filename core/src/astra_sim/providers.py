@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if isinstance(reference, str):
         module, _, attribute = reference.partition(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            found = getattr(sys.modules.get(module) or importlib.import_module(module), attribute)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import overload
 
 import attrs
@@ -18,6 +17,7 @@ from astra_sim.engine.interface import (
     Issue,
     Link,
     LinkKind,
+    PhaseStep,
     PhaseStepRecords,
     RankState,
     Task,
@@ -370,15 +370,19 @@ class CompiledEngine:
 
     def _issue(self, program: int, task: int, now: int) -> list[list[tuple[int, int, int, int, int, int, History]]]:
         chunks = self._issuers[program](task, now)
-        for step in chain.from_iterable(chunks):
-            if step.delay > MAX_PICOSECONDS:
-                raise too_long(now)
-            if abs(step.job.priority) > MAX_PRIORITY:
-                raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
-        return [
-            [(self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history) for step in steps]
-            for steps in chunks
-        ]
+        lowered: dict[int, list[tuple[int, int, int, int, int, int, History]]] = {}  # chunks that are alike share their steps
+        for steps in chunks:
+            if id(steps) not in lowered:
+                lowered[id(steps)] = [self._lowered(step, now) for step in steps]
+        return [lowered[id(steps)] for steps in chunks]
+
+    def _lowered(self, step: PhaseStep, now: int) -> tuple[int, int, int, int, int, int, History]:
+        """A phase step as the machine takes it. Raises InputError for a time that is too long, PluginError for such a priority."""
+        if step.delay > MAX_PICOSECONDS:
+            raise too_long(now)
+        if abs(step.job.priority) > MAX_PRIORITY:
+            raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
+        return self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history
 
     def _standing(self, queue: int, job_class: int) -> Standing:
         order = self._orders[queue]

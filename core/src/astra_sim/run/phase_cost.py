@@ -82,10 +82,10 @@ class PhaseTimer:
         """The sum of the steps, where every send waits for the message before it."""
         if not _is_chain(schedule):
             return None
-        program = schedule.programs[0]
         duration, delay_sum, received = endpoint, 0, 0
-        history: History = (0,)
-        for step in program.steps:
+        history: list[int] = []  # picoseconds back from the end, so the last message comes first
+        back = 0
+        for step in reversed(schedule.programs[0].steps):
             assert step.send_to is not None
             assert step.receive_from is not None
             delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
@@ -94,16 +94,16 @@ class PhaseTimer:
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             delay_sum += step.times * (request + delay)
             received += step.times
-            # What came before the last few messages is beyond the length of a history.
-            traced = min(step.times, HISTORY_LENGTH)
-            duration += (step.times - traced) * (request + delay + endpoint + memory)
-            for _ in range(traced):
-                sent, arrived = duration + request, duration + request + delay
-                handled = (arrived + endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
-                asked = (duration,) if self._rendezvous else ()
-                history = (*handled, sent, *asked, *history)[:HISTORY_LENGTH]
-                duration = arrived + endpoint + memory
-        return PhaseCost(duration, tuple(duration - time for time in history), delay_sum, received)
+            each = request + delay + endpoint + memory
+            duration += step.times * each
+            for number in range(step.times):
+                if len(history) >= HISTORY_LENGTH:
+                    break
+                arrived = back + number * each + memory + endpoint
+                history += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
+                history += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
+            back += step.times * each
+        return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
 
     def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[Link]:
         """The links of the critical path of a phase whose cost is known, each from 0 on, and how many there are like it.

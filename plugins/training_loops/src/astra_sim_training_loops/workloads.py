@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -55,8 +56,12 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
 
 def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
     """One collective over all NPUs, issued once per pass at time 0."""
-    exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
-    layer = LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
-    program = LayeredProgram([layer], context, Pass.WEIGHT_GRADIENT, smallest_collective=0)
+    program = LayeredProgram([_only_layer(options)], context, Pass.WEIGHT_GRADIENT, smallest_collective=0)
     micro(program)
     return program.build()
+
+
+@functools.lru_cache(maxsize=256)
+def _only_layer(options: CollectiveOptions) -> LayerOptions:
+    exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
+    return LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
