@@ -351,7 +351,7 @@ class CompiledEngine:
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
-            return self._machine.run(events or 0, self._issue, self._standing, self._place, self._delay, self._inject, self._advance)
+            left = self._machine.run(events or 0, self._issue, self._standing, self._place, self._delay, self._inject, self._advance)
         except _compiled.TooLong:
             raise too_long(self.now) from None
         except _compiled.UnlikeCollectives as error:
@@ -360,6 +360,9 @@ class CompiledEngine:
             raise not_under_way(self._network, error.number) from None
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
+        if not left:
+            self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
+        return left
 
     def _job_class(self, job: Job) -> int:
         """The number of what a job is, but for its priority."""

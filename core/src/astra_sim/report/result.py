@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
-from astra_sim.run.record import PhaseRecord, RunRecord
+from astra_sim.run.record import RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
@@ -90,9 +89,9 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had. `audit` lists where the result is faster than the wires allow. `figures` are those
-    that the workload adds, by name; each is an attribute, too. `shown` has those that tables show, with what they are called and their
-    units. `explanation` says what the run spends its time on, where it was asked for.
+    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
+    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
+    where it was asked for.
     """
 
     run_name: str
@@ -108,7 +107,6 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
-    audit: list[Finding]
     figures: dict[str, Any]
     shown: dict[str, Figure]
     _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
@@ -127,11 +125,17 @@ class Result:
     def _figures(self) -> dict[str, Any]:
         """All figures, in plain Python."""
         apart = ("figures", "shown", "explanation")
-        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name not in apart) | self.figures
+        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name not in apart)
+        table["audit"] = [attrs.asdict(finding) | {"message": finding.message} for finding in self.audit]
+        table |= self.figures
         if self.explanation is not None:
             table["explanation"] = self.explanation.to_dict()
-        table["audit"] = [each | {"message": finding.message} for each, finding in zip(table["audit"], self.audit, strict=True)]
         return table
+
+    @property
+    def audit(self) -> list[Finding]:
+        """Where the result is faster than the wires allow."""
+        return self._details.findings
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -198,18 +202,6 @@ class Result:
         return self._details.timelines
 
 
-@functools.cache
-def _names(cls: Any) -> list[str]:
-    """The names of the fields of a class."""
-    return [field.name for field in attrs.fields(cls)]
-
-
-def _plain(figures: Any) -> dict[str, Any]:
-    """The fields of an object as a table."""
-    cls: Any = type(figures)
-    return {name: getattr(figures, name) for name in _names(cls)}
-
-
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
     """The result of a run: its figures are added up from the run record."""
     graph = components.graph
@@ -238,12 +230,11 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        audit(components, run, busy, [dimension.bytes for dimension in dimensions], network),
         {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
         {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
         components.provenance,
         busy,
-        RunDetails(graph, run, components.network),
+        RunDetails(graph, run, components.network, lambda: audit(components, run, busy, [each.bytes for each in dimensions], network)),
     )
 
 
@@ -277,13 +268,19 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
     A phase that a collective does not have counts as one without delay. So the means of a layer's phases add up to the mean over its
     collectives of what they wait in all.
     """
-    by_operation: dict[int, list[list[PhaseRecord]]] = {}
-    for record in run.phases:
-        phases = by_operation.setdefault(record.operation, [])
-        if record.phase == len(phases):
-            phases.append([])
-        phases[record.phase].append(record)
-    by_layer: dict[int, list[list[list[PhaseRecord]]]] = {}
+    by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # what chunks wait in a phase, and the mean delay of their messages
+    planned = run.phases.planned
+    for task, step, queued, started, _, delay_sum, received in run.phases.records:
+        phase = planned[step]
+        if phase.cost is not None:
+            delay_sum, received = phase.cost.delay_sum, phase.cost.received
+        phases = by_operation.setdefault(task, [])
+        if phase.phase == len(phases):
+            phases.append(([], []))
+        waits, delays = phases[phase.phase]
+        waits.append(started - queued)
+        delays.append(delay_sum / received if received else 0.0)
+    by_layer: dict[int, list[list[tuple[list[int], list[float]]]]] = {}
     for operation, phases in by_operation.items():
         by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
     found: list[tuple[list[float], list[float]]] = []
@@ -293,10 +290,9 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
         queueing = [0.0] * (count + 1 if collectives else 0)
         network = [0.0] * count
         for phases in collectives:
-            for number, records in enumerate(phases):
-                queueing[number + 1] += sum(r.started_ps - r.queued_ps for r in records) / len(records) / PS_PER_NS
-                delays = [r.delay_sum / r.received if r.received else 0.0 for r in records]
-                network[number] += sum(delays) / len(records) / PS_PER_NS
+            for number, (waits, delays) in enumerate(phases):
+                queueing[number + 1] += sum(waits) / len(waits) / PS_PER_NS
+                network[number] += sum(delays) / len(delays) / PS_PER_NS
         divisor = max(1, len(collectives))
         found.append(([v / divisor for v in queueing], [v / divisor for v in network]))
     return found
