@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
 from astra_sim._boundary import call
@@ -26,6 +24,7 @@ class RunInputs:
     network: Network
     memory: Memory
     prices: Prices = attrs.field(init=False)
+    _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "prices", Prices(self.network, self.graph.dimensions))
@@ -35,10 +34,12 @@ class RunInputs:
         """The platform of the network."""
         return self.network.platform
 
-    @property
-    def reduce_ps(self) -> Callable[[int], int]:
-        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model."""
-        return self.system.reduce_ps or self.memory.reduce_ps
+    def reduce_ps(self, size: int) -> int:
+        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model. It is remembered."""
+        time = self._reduced.get(size)
+        if time is None:
+            time = self._reduced[size] = (self.system.reduce_ps or self.memory.reduce_ps)(size)
+        return time
 
     def session(self) -> SystemSession:
         """A new session of the system layer."""

@@ -157,7 +157,7 @@ class PhaseTimer:
 def _is_chain(schedule: Schedule) -> bool:
     """Whether every send of a schedule that all ranks share waits for the message before it."""
     program = schedule.programs[0]
-    return program.starts == 1 and not any(step.after is not None or step.after_arrivals for step in program.steps)
+    return program.starts == 1 and all(step.after is None and not step.after_arrivals for step in program.steps)
 
 
 def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> Link:

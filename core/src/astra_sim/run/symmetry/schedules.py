@@ -19,6 +19,7 @@ class ScheduleSymmetry:
         self._network = network
         self._rendezvous = rendezvous
         self._symmetric: dict[tuple[Schedule, LogicalDimension | Group], bool] = {}
+        self._peers: dict[tuple[Peer, LogicalDimension | Group], bool] = {}
         self._alike: dict[LogicalDimension, bool] = {}
 
     def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
@@ -35,18 +36,21 @@ class ScheduleSymmetry:
         return self._alike[dimension]
 
     def _find_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
-        if not schedule.is_shared:
+        exchanges = schedule.exchanges
+        if exchanges is None:
             return False
-        peers = set()
-        for step in schedule.programs[0].steps:
-            if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
-                return False
-            peers.add(step.send_to)
-            if self._rendezvous:
-                peers.add(step.receive_from)
-        return all(self._peer_is_symmetric(logical, peer) for peer in peers)
+        return all(
+            self._peer_is_symmetric(logical, to) and (not self._rendezvous or self._peer_is_symmetric(logical, source))
+            for to, source in exchanges
+        )
 
     def _peer_is_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
+        key = peer, logical
+        if key not in self._peers:
+            self._peers[key] = self._find_peer_symmetric(logical, peer)
+        return self._peers[key]
+
+    def _find_peer_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
         """Whether messages to `peer` take the same route from every rank of `logical`, whichever group it is."""
         if isinstance(logical, Group):
             return _is_one(_routes_in(self._network, logical.members, peer))
