@@ -13,6 +13,7 @@ from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.platform import LogicalDimension, Platform
+from astra_sim.options import can_be_kept
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.groups import members_of
@@ -124,7 +125,7 @@ class Context:
         """
         provider, options = self.component(kind, spec, where)
         try:
-            return provider.create(options, *arguments)
+            return provider.made(options, *arguments)
         except AstraError as error:
             raise located(error, where) from None
 
@@ -132,17 +133,9 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
         if spec not in self._algorithms:
             provider, options = self.component("collective", spec, where)
-            kept = isinstance(provider, CollectiveProvider) and provider.pure and _can_be_hashed(options)
+            kept = provider.pure and can_be_kept(options)
             self._algorithms[spec] = _pure_algorithm(provider, options) if kept else _algorithm(provider, options)
         return self._algorithms[spec]
-
-
-def _can_be_hashed(options: Any) -> bool:
-    try:
-        hash(options)
-    except TypeError:
-        return False
-    return True
 
 
 @functools.lru_cache(maxsize=64)

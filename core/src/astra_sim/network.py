@@ -64,6 +64,9 @@ class _OnPlatform:
         return None
 
 
+_MOST_DELAYS = 1 << 14
+
+
 class RouteDelayNetwork(_OnPlatform, abc.ABC):
     """A network without contention: a message's delay depends on its route and size alone.
 
@@ -94,6 +97,8 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         key = (*route, size)
         delay = self._delays.get(key)
         if delay is None:
+            if len(self._delays) >= _MOST_DELAYS:  # a network may serve many runs
+                self._delays.clear()
             what = Lazily(lambda: self._what_delays(route, size))
             delay = self._delays[key] = picoseconds(call(what, self.route_delay, *key), what)
         return delay

@@ -296,6 +296,15 @@ def _table(value: Any, kind: type, made: Any) -> Any:
     return _structured.get(value, kind)
 
 
+def can_be_kept(value: Any) -> bool:
+    """Whether what follows from a value may be kept for other runs, and found by an equal one: it can be hashed, so nobody changes it."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 class _Structured:
     """Options that were structured before, by their class and the content of their table, for all runs of a process.
 
@@ -329,9 +338,7 @@ class _Structured:
         return (kind, content) if len(content) <= self._LONGEST else None
 
     def _keep(self, key: tuple[type, bytes], options: Any) -> None:
-        try:
-            hash(options)
-        except TypeError:
+        if not can_be_kept(options):
             self._can_change.add(key[0])
             return
         if len(self._known) >= self._MOST:

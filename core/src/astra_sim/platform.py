@@ -48,7 +48,7 @@ class Topology(Protocol):
         ...
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Dimension:
     """One dimension of a platform: `size` NPUs, each with `links` links.
 
@@ -189,7 +189,7 @@ class GroupShape(NamedTuple):
         return self.blocks[1]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 

@@ -270,6 +270,11 @@ class Schedule:
         return tuple((step.send_to, step.bytes * step.times) for step in self.program(0).steps if step.send_to is not None)
 
     @functools.cached_property
+    def reduced_bytes(self) -> tuple[int, ...]:
+        """The different sizes for which endpoints charge a reduction."""
+        return tuple(sorted({step.memory_bytes for program in self.programs for step in program.steps} - {0}))
+
+    @functools.cached_property
     def exchanges(self) -> frozenset[tuple[Peer, Peer]] | None:
         """The peers to which ranks send, with those from which they receive then, where all ranks do the same and only exchange messages.
 

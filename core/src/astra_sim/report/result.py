@@ -11,7 +11,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, operation_rows
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
     Details,
@@ -226,7 +226,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
     """The result of a run: its figures are added up from the run record."""
     graph = components.graph
     layers = _layers(graph, run)
-    rows = operation_rows(graph.operations)
+    rows = graph.rows
     durations = [kind.duration_ps if isinstance(kind, Compute) and computes(kind) else -1 for kind in rows.kinds]
     compute_ps, computing_ps = computing(rows, durations, run.end_ps)
     dimensions, busy = _dimensions(components, run)
@@ -341,7 +341,7 @@ def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
     records, sends = run.phases.records, run.sends
     if not len(sends.operation):
         return records
-    kind_of, first = operation_rows(graph.operations).kind_of, len(run.phases.planned)
+    kind_of, first = graph.rows.kind_of, len(run.phases.planned)
     nothing = [0] * len(sends.operation)
     return PhaseStepRecords(
         [*records.task, *sends.operation],

@@ -10,7 +10,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
-from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, operation_rows, peer_of
+from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, peer_of
 from astra_sim.rows import column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
@@ -197,7 +197,7 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
         messages += traffic.messages * uses
         for dimension, size in enumerate(traffic.payload):
             payload[dimension] += size * uses
-    rows = operation_rows(operations)
+    rows = inputs.graph.rows_of(operations)
     counts = Counter(rows.kind_of)
     for number, kind in enumerate(rows.kinds):
         if isinstance(kind, Send) or (isinstance(kind, Receive) and inputs.system.rendezvous):
@@ -210,7 +210,7 @@ def _sends(inputs: RunInputs, npu: int, operations: Sequence[Operation], engine:
     """The messages that operations of an NPU send."""
     routes = Routes(inputs.network)
     sent: list[Mapping[int, int]] = []
-    for kind in operation_rows(operations).kinds:
+    for kind in inputs.graph.rows_of(operations).kinds:
         number = None
         if isinstance(kind, Send):
             number = routes.charged(peer_of(kind, npu, inputs.platform.npus), inputs.graph.dimensions, npu)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
 from astra_sim.files import Table, parse_json, parse_toml, read_text
-from astra_sim.options import Typed
+from astra_sim.options import Typed, can_be_kept
 from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
 
@@ -49,8 +48,7 @@ def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Pr
     except InputError as error:
         raise located(error, where) from None
     found = provider, options_of(provider, table, where)
-    with contextlib.suppress(TypeError):  # of options that cannot be hashed
-        hash(found[1])
+    if can_be_kept(found[1]):
         if len(plugins.known_specs) >= _MOST_SPECS:
             plugins.known_specs.clear()
         plugins.known_specs[key] = found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import attrs
 from astra_sim import InputError, option
 from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
@@ -133,11 +131,6 @@ class Switch:
         return self.links
 
 
-_kept = functools.lru_cache(maxsize=256)
-"""Dimensions follow from their options alone, and nobody can change them: they are kept from run to run."""
-
-
-@_kept
 def ring(options: RingOptions) -> tuple[Dimension, ...]:
     """A ring."""
     if options.links < 2:
@@ -145,7 +138,6 @@ def ring(options: RingOptions) -> tuple[Dimension, ...]:
     return (_dimension(Ring(options.size, options.links, both_ways=options.both_ways), options),)
 
 
-@_kept
 def fully_connected(options: DimensionOptions) -> tuple[Dimension, ...]:
     """A fully connected dimension."""
     if options.links < options.size - 1:
@@ -153,13 +145,11 @@ def fully_connected(options: DimensionOptions) -> tuple[Dimension, ...]:
     return (_dimension(FullyConnected(options.size, options.links), options),)
 
 
-@_kept
 def switch(options: SwitchOptions) -> tuple[Dimension, ...]:
     """A switched dimension."""
     return (_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options),)
 
 
-@_kept
 def torus(options: TorusOptions) -> tuple[Dimension, ...]:
     """A torus: a ring in every dimension."""
     if not options.sizes:
