@@ -7,7 +7,6 @@ NPUs that do the same share one program.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import lt, sub
@@ -198,15 +197,6 @@ class ExecutionGraph:
     footprint_bytes: int | None = None
     others: tuple[NpuProgram, ...] = ()
     figures: Figures | None = None
-
-    @functools.cached_property
-    def rows(self) -> Rows[Operation]:
-        """The operations of NPU 0 in columns."""
-        return operation_rows(self.operations)
-
-    def rows_of(self, operations: Sequence[Operation]) -> Rows[Operation]:
-        """The operations of one of its programs in columns."""
-        return self.rows if operations is self.operations else operation_rows(operations)
 
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""

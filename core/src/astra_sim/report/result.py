@@ -226,7 +226,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
     """The result of a run: its figures are added up from the run record."""
     graph = components.graph
     layers = _layers(graph, run)
-    rows = graph.rows
+    rows = run.rows
     durations = [kind.duration_ps if isinstance(kind, Compute) and computes(kind) else -1 for kind in rows.kinds]
     compute_ps, computing_ps = computing(rows, durations, run.end_ps)
     dimensions, busy = _dimensions(components, run)
@@ -289,17 +289,19 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
     collectives of what they wait in all.
     """
     by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # what chunks wait in a phase, and the mean delay of their messages
-    planned = run.phases.planned
+    places = [phase.phase for phase in run.phases.planned]
+    costs = [phase.cost for phase in run.phases.planned]
+    known = [cost.delay_sum / cost.received if cost is not None and cost.received else 0.0 for cost in costs]
+    last = None
     for task, step, queued, started, _, delay_sum, received in run.phases.records:
-        phase = planned[step]
-        if phase.cost is not None:
-            delay_sum, received = phase.cost.delay_sum, phase.cost.received
-        phases = by_operation.setdefault(task, [])
-        if phase.phase == len(phases):
+        if task != last:
+            last, phases = task, by_operation.setdefault(task, [])
+        place = places[step]
+        if place == len(phases):
             phases.append(([], []))
-        waits, delays = phases[phase.phase]
+        waits, delays = phases[place]
         waits.append(started - queued)
-        delays.append(delay_sum / received if received else 0.0)
+        delays.append(known[step] if costs[step] is not None or not received else delay_sum / received)
     by_layer: dict[int, list[list[tuple[list[int], list[float]]]]] = {}
     for operation, phases in by_operation.items():
         by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
@@ -341,7 +343,7 @@ def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
     records, sends = run.phases.records, run.sends
     if not len(sends.operation):
         return records
-    kind_of, first = graph.rows.kind_of, len(run.phases.planned)
+    kind_of, first = run.rows.kind_of, len(run.phases.planned)
     nothing = [0] * len(sends.operation)
     return PhaseStepRecords(
         [*records.task, *sends.operation],

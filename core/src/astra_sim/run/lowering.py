@@ -33,7 +33,7 @@ class TaskLowering:
     """Makes tasks of operations. `communicators` says which programs share a collective."""
 
     def __init__(self, inputs: RunInputs, session: SystemSession, communicators: Communicators) -> None:
-        self._graph = inputs.graph
+        self._inputs = inputs
         self._system = inputs.system
         self._memory = inputs.memory
         self._session = session
@@ -43,7 +43,7 @@ class TaskLowering:
 
     def lower(self, program: int, operations: Sequence[Operation]) -> Rows[Task]:
         """The tasks of a program, which is the run's of that number."""
-        rows = self._graph.rows_of(operations)
+        rows = self._inputs.rows(operations)
         tasks = [self._task(program, kind) for kind in rows.kinds]
         return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
 

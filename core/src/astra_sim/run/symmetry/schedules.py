@@ -19,7 +19,7 @@ class ScheduleSymmetry:
         self._network = network
         self._rendezvous = rendezvous
         self._symmetric: dict[tuple[Schedule, LogicalDimension | Group], bool] = {}
-        self._peers: dict[tuple[Peer, LogicalDimension | Group], bool] = {}
+        self._exchanges: dict[tuple[frozenset[tuple[Peer, Peer]], LogicalDimension | Group], bool] = {}
         self._alike: dict[LogicalDimension, bool] = {}
 
     def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
@@ -36,21 +36,15 @@ class ScheduleSymmetry:
         return self._alike[dimension]
 
     def _find_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
-        exchanges = schedule.exchanges
-        if exchanges is None:
+        key = schedule.exchanges, logical
+        if key[0] is None:
             return False
-        return all(
-            self._peer_is_symmetric(logical, to) and (not self._rendezvous or self._peer_is_symmetric(logical, source))
-            for to, source in exchanges
-        )
+        if key not in self._exchanges:
+            peers = {to for to, _ in key[0]} | ({source for _, source in key[0]} if self._rendezvous else set())
+            self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for peer in peers)
+        return self._exchanges[key]
 
     def _peer_is_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
-        key = peer, logical
-        if key not in self._peers:
-            self._peers[key] = self._find_peer_symmetric(logical, peer)
-        return self._peers[key]
-
-    def _find_peer_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
         """Whether messages to `peer` take the same route from every rank of `logical`, whichever group it is."""
         if isinstance(logical, Group):
             return _is_one(_routes_in(self._network, logical.members, peer))
