@@ -12,8 +12,8 @@ from astra_sim._boundary import call
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.graph import Communicate, ExecutionGraph
-from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.options import can_be_kept
+from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.groups import members_of

@@ -218,7 +218,8 @@ def _plain(value: Any) -> Any:
         return kind(_plain(each) for each in value)
     if kind is dict:
         return {key: _plain(each) for key, each in value.items()}
-    names = _names(kind)
+    cls: Any = kind
+    names = _names(cls)
     return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 

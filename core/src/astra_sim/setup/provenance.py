@@ -141,7 +141,8 @@ class _Resolver:
 
     def plain(self, value: Any) -> Any:
         """A value of an option as JSON has it. Tables within options leave out what is the default."""
-        if _has_fields(type(value)):
+        kind: Any = type(value)
+        if _has_fields(kind):
             return self.options(value, brief=True)
         if isinstance(value, enum.Enum):
             return value.value

@@ -131,31 +131,31 @@ class Switch:
         return self.links
 
 
-def ring(options: RingOptions) -> tuple[Dimension, ...]:
+def ring(options: RingOptions) -> list[Dimension]:
     """A ring."""
     if options.links < 2:
         raise InputError("links is 1; a ring needs links in pairs, at least 2")
-    return (_dimension(Ring(options.size, options.links, both_ways=options.both_ways), options),)
+    return [_dimension(Ring(options.size, options.links, both_ways=options.both_ways), options)]
 
 
-def fully_connected(options: DimensionOptions) -> tuple[Dimension, ...]:
+def fully_connected(options: DimensionOptions) -> list[Dimension]:
     """A fully connected dimension."""
     if options.links < options.size - 1:
         raise InputError(f"links is {options.links}; {options.size} fully connected NPUs need at least {options.size - 1} links each")
-    return (_dimension(FullyConnected(options.size, options.links), options),)
+    return [_dimension(FullyConnected(options.size, options.links), options)]
 
 
-def switch(options: SwitchOptions) -> tuple[Dimension, ...]:
+def switch(options: SwitchOptions) -> list[Dimension]:
     """A switched dimension."""
-    return (_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options),)
+    return [_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options)]
 
 
-def torus(options: TorusOptions) -> tuple[Dimension, ...]:
+def torus(options: TorusOptions) -> list[Dimension]:
     """A torus: a ring in every dimension."""
     if not options.sizes:
         raise InputError("sizes is empty; a torus needs at least one dimension")
     shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes"}
-    return tuple(dimension for size in options.sizes for dimension in ring(RingOptions(size=size, **shared)))
+    return [dimension for size in options.sizes for dimension in ring(RingOptions(size=size, **shared))]
 
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:

@@ -49,7 +49,7 @@ def _busy_in_windows(intervals: Sequence[tuple[float, float]], windows: int, ste
     for begin in range(0, windows * step_ns, step_ns):
         end, busy = begin + step_ns, 0.0
         while first < end:
-            busy += (last if last < end else end) - (first if first > begin else begin)
+            busy += (min(end, last)) - (max(begin, first))
             if last > end:
                 break
             first, last = next(ahead, _NEVER)

@@ -38,7 +38,9 @@ def astra_schedulers() -> list[SchedulerProvider]:
         SchedulerProvider(
             "less_remaining_phase_first", "Fewest remaining phases first", f"{queues}:less_remaining_phase_first", orders="queue", pure=True
         ),
-        SchedulerProvider("ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions", pure=True),
+        SchedulerProvider(
+            "ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions", pure=True
+        ),
         SchedulerProvider("round_robin", "Each chunk starts one dimension further on", f"{dimensions}:RoundRobin", orders="dimensions"),
         SchedulerProvider(
             "offline_greedy", "Themis: least loaded dimension first", f"{themis}:OfflineGreedy", options, orders="dimensions"

@@ -58,9 +58,7 @@ def astra_training_loops() -> list[Provider]:
             f"{loops}:RecomputingTransformerOptions",
             examples=[{"model_parallel_npus": 4, "checkpoints": [0], "checkpoint_initiates": [2]}],
         ),
-        loop(
-            "hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom
-        ),
+        loop("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom),
         loop(
             "hybrid_dlrm_enhanced",
             "The same, not waiting for the embedding in the backward pass",

@@ -36,11 +36,12 @@ class ScheduleSymmetry:
         return self._alike[dimension]
 
     def _find_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
-        key = schedule.exchanges, logical
-        if key[0] is None:
+        exchanges = schedule.exchanges
+        if exchanges is None:
             return False
+        key = exchanges, logical
         if key not in self._exchanges:
-            peers = {to for to, _ in key[0]} | ({source for _, source in key[0]} if self._rendezvous else set())
+            peers = {to for to, _ in exchanges} | ({source for _, source in exchanges} if self._rendezvous else set())
             self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for peer in peers)
         return self._exchanges[key]
 
