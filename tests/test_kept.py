@@ -17,6 +17,7 @@ from astra_sim.engine import has_compiled
 from astra_sim.graph import Pass
 from astra_sim.layers import LayeredProgram
 from astra_sim.report import result as result_module
+from astra_sim.report.audit import Finding, audit
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.plugins import Plugins
 from astra_sim.testing.bench import pairwise
@@ -105,8 +106,8 @@ def test_a_plugin_of_the_same_name_takes_the_place_of_one_that_went() -> None:
     def finish(compute_ps: int) -> float:
         plugin = _Slowed(compute_ps)
         plugins.register(plugin)
-        made = {"system": "plugin:astra1?all_reduce=slowed", "workload": COLLECTIVE, "platform": RING.format(1)}
-        finished = astra_sim.simulate(**made, plugins=plugins).finish_ns
+        system = "plugin:astra1?all_reduce=slowed"
+        finished = astra_sim.simulate(workload=COLLECTIVE, system=system, platform=RING.format(1), plugins=plugins).finish_ns
         plugins.unregister(plugin)
         return finished
 
@@ -160,8 +161,12 @@ def test_nothing_of_a_run_waits_for_the_collector(experiment: dict[str, Any]) ->
 
 def test_the_audit_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    audit = result_module.audit
-    monkeypatch.setattr(result_module, "audit", lambda *given: asked.append(1) or audit(*given))  # type: ignore[func-returns-value]
+
+    def audited(*given: Any) -> list[Finding]:
+        asked.append(1)
+        return audit(*given)
+
+    monkeypatch.setattr(result_module, "audit", audited)
     platform = {"dimensions": [{"topology": "switch", "size": 8, "link_bandwidth_gb_per_s": 1, "link_latency_ns": 1}]}
     result = astra_sim.simulate(workload=COLLECTIVE, platform=platform, set=["system.all_reduce=direct"])
     assert not asked
