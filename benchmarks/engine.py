@@ -5,11 +5,13 @@ Every figure is the median of several runs, with the smallest beside it. Ratios 
 
 from __future__ import annotations
 
+import itertools
 import json
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -79,8 +81,31 @@ def without_symmetry(collective: str, algorithm: str, npus: int, engine: str = "
     return lambda: astra_sim.simulate(**arguments, symmetry=False, engine=engine)
 
 
+def vgg16(**changes: Any) -> astra_sim.Result:
+    """VGG-16 on the DGX-2 pod: a run of a few milliseconds."""
+    return astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml", **changes)
+
+
+def elsewhere() -> Callable[[], object]:
+    """VGG-16 on a platform that no run had before: another latency of the first dimension each time."""
+    latencies = (500 + number / 64 for number in itertools.count())
+    return lambda: vgg16(set=[f"platform.dimensions.0.link_latency_ns={next(latencies)}"])
+
+
+def written() -> Callable[[], object]:
+    """VGG-16, and what `--output` writes about it, each time into a new folder."""
+    folder = tempfile.TemporaryDirectory(prefix="astra-bench-")
+    numbers = itertools.count()
+
+    def run() -> None:
+        astra_sim.write_reports(vgg16(), Path(folder.name, str(next(numbers))))
+
+    return run
+
+
 CASES: dict[str, Callable[[], object]] = {
-    "VGG-16 on the DGX-2 pod": lambda: astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml"),
+    "VGG-16 on the DGX-2 pod": vgg16,
+    "VGG-16, another platform in every run": elsewhere(),
     "all-reduce, torus of 16 x 16 x 16": lambda: simulate_all_reduce(TORUS.format("16,16,16")),
     "all-reduce, ring, 1024 NPUs": without_symmetry("all_reduce", "ring", 1024),
     "all-to-all, direct, 512 NPUs": without_symmetry("all_to_all", "direct", 512),
@@ -128,8 +153,11 @@ def main() -> None:
     def add(what: str, seconds: tuple[float, float], beside: str = "") -> None:
         table.add_row(what, *(f"{value * 1e3:.2f} ms" for value in seconds), beside)
 
-    vgg16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
-    add("simulate VGG-16 on the DGX-2 pod, 256 NPUs", timed(lambda: astra_sim.simulate(vgg16), 30))
+    alone = timed(vgg16, 30)
+    add("simulate VGG-16 on the DGX-2 pod, 256 NPUs", alone)
+    add("the same on another platform in every run", timed(elsewhere(), 30))
+    seconds = timed(written(), 30)
+    add("the same with result.json and CSV files", seconds, f"{seconds[0] / alone[0]:.2f} x the run")
 
     add("all-reduce of 64 MiB, ring of 1024 NPUs, 4 chunks", timed(lambda: simulate_all_reduce(RING.format(1024)), 30))
     first = 0.0

@@ -69,6 +69,8 @@ def in_seconds(ps: float) -> str:
 
 def picoseconds(value: Any, what: str | Lazily) -> int:
     """A time that `what` gave, as whole picoseconds. Raises PluginError if it is not a time, InputError if it is too long."""
+    if type(value) is int and 0 <= value <= MAX_PICOSECONDS:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise PluginError(f"{what} is {value!r}; expected a time of at least 0")
     if value > MAX_PICOSECONDS:

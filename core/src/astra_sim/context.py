@@ -12,6 +12,7 @@ from astra_sim._boundary import call
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.graph import Communicate, ExecutionGraph
+from astra_sim.options import can_be_kept
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
@@ -85,7 +86,7 @@ class Context:
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
     _time_graph: Callable[[ExecutionGraph], int] | None = None
     _times: dict[Hashable, int] = attrs.field(factory=dict)
-    _algorithms: dict[tuple[Provider, Any], Algorithm] = attrs.field(factory=dict)
+    _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""
@@ -124,22 +125,17 @@ class Context:
         """
         provider, options = self.component(kind, spec, where)
         try:
-            return provider.create(options, *arguments)
+            return provider.made(options, *arguments)
         except AstraError as error:
             raise located(error, where) from None
 
     def algorithm(self, spec: str, where: str) -> Algorithm:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
-        provider, options = self.component("collective", spec, where)
-        try:
-            hash((provider, options))
-        except TypeError:  # what cannot be hashed cannot be remembered
-            return _algorithm(provider, options)
-        if isinstance(provider, CollectiveProvider) and provider.pure:
-            return _pure_algorithm(provider, options)
-        if (provider, options) not in self._algorithms:
-            self._algorithms[provider, options] = _algorithm(provider, options)
-        return self._algorithms[provider, options]
+        if spec not in self._algorithms:
+            provider, options = self.component("collective", spec, where)
+            kept = provider.pure and can_be_kept(options)
+            self._algorithms[spec] = _pure_algorithm(provider, options) if kept else _algorithm(provider, options)
+        return self._algorithms[spec]
 
 
 @functools.lru_cache(maxsize=64)

@@ -108,9 +108,9 @@ class FileSet:
                 self._rename()
                 complete = True
         finally:
-            for temporary, _ in self._written:
-                _remove(temporary)
             if not complete:
+                for temporary, _ in self._written:
+                    _remove(temporary)
                 for folder in reversed(self._folders):
                     with contextlib.suppress(OSError):
                         os.rmdir(folder)
@@ -130,41 +130,56 @@ class FileSet:
     def temporary(self, path: FilePath) -> Iterator[str]:
         """The name under which the file `path` is to be written within the block. Raises RunError."""
         with _naming(path):
-            mode = _mode(_checked(path))
-            if mode is not None and not stat.S_ISREG(mode):
-                yield os.fspath(path)
-                return
-            target = os.path.realpath(path) if os.path.lexists(path) else os.fspath(path)
-            temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
-            self._written.append((temporary, target))
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-            if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
+            temporary, descriptor = self._begin(path)
+            if descriptor is not None:
+                os.close(descriptor)
             yield temporary
+
+    def _begin(self, path: FilePath) -> tuple[str, int | None]:
+        """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
+        mode = _mode(_checked(path))
+        if mode is not None and not stat.S_ISREG(mode):
+            return os.fspath(path), None
+        target = os.path.realpath(path) if mode is not None or os.path.islink(path) else os.fspath(path)
+        temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
+        self._written.append((temporary, target))
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        if mode is not None:
+            try:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return temporary, descriptor
 
     @contextlib.contextmanager
     def open(self, path: FilePath, mode: str = "w", errors: str = "strict") -> Iterator[IO[Any]]:
         """A file to write: "w" for text in UTF-8, whose line ends stay as they are, "wb" for bytes. Raises RunError."""
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": errors, "newline": ""}
-        with self.temporary(path) as temporary, open(temporary, mode, **text) as file:
-            yield file
+        with _naming(path):
+            temporary, descriptor = self._begin(path)
+            with open(temporary if descriptor is None else descriptor, mode, **text) as file:
+                yield file
 
     def _rename(self) -> None:
         """Give all files their names. If one cannot take its own, the earlier ones are put back."""
         begun: list[tuple[str, str]] = []
+        kept: list[str] = []
         try:
             for temporary, target in self._written:
                 begun.append((temporary, target))
                 with _naming(target):
-                    _keep(target, _kept(temporary))
+                    if os.path.lexists(target):
+                        kept.append(_kept(temporary))
+                        _keep(target, kept[-1])
                     os.replace(temporary, target)
         except BaseException:
             for temporary, target in reversed(begun):
                 _put_back(temporary, target)
             raise
         finally:
-            for temporary, _ in begun:
-                _remove(_kept(temporary))
+            for old in kept:
+                _remove(old)
 
 
 @contextlib.contextmanager

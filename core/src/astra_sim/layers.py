@@ -23,7 +23,7 @@ Scale = Callable[[float, float], int]
 """A rule for scaling: (what a workload says, factor of the run) -> a whole number."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class PassOptions:
     """One pass of a layer: what it computes, and the collective it needs. Raises InputError where two shapes are given."""
 
@@ -58,7 +58,7 @@ class PassOptions:
         return [shape for shape in shapes if shape is not None]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class LayerOptions:
     """A layer."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 
-from astra_sim._boundary import call, picoseconds
+from astra_sim._boundary import Lazily, call, picoseconds
 from astra_sim.errors import InputError
 from astra_sim.units import GIB
 
@@ -42,6 +42,9 @@ class Memory(abc.ABC):
 
     def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:
         """What `access_ps` or `remote_access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
-        where = "remote " if remote else ""
-        what = f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes"
+        what = Lazily(lambda: self._what_takes(size, write, remote))
         return picoseconds(call(what, self.remote_access_ps if remote else self.access_ps, size, write), what)
+
+    def _what_takes(self, size: int, write: bool, remote: bool) -> str:
+        where = "remote " if remote else ""
+        return f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes"

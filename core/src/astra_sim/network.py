@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from astra_sim._boundary import call, picoseconds
+from astra_sim._boundary import Lazily, call, picoseconds
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
@@ -64,6 +64,9 @@ class _OnPlatform:
         return None
 
 
+_MOST_DELAYS = 1 << 14
+
+
 class RouteDelayNetwork(_OnPlatform, abc.ABC):
     """A network without contention: a message's delay depends on its route and size alone.
 
@@ -94,9 +97,14 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         key = (*route, size)
         delay = self._delays.get(key)
         if delay is None:
-            what = f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"
+            if len(self._delays) >= _MOST_DELAYS:  # a network may serve many runs
+                self._delays.clear()
+            what = Lazily(lambda: self._what_delays(route, size))
             delay = self._delays[key] = picoseconds(call(what, self.route_delay, *key), what)
         return delay
+
+    def _what_delays(self, route: Route, size: int) -> str:
+        return f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes from one NPU to another. Raises what `route` and `delay` raise."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+import pickle
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,8 @@ def option(
     metadata |= {"path": path, "specs": specs}
 
     def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is None:
+            return
         for item in value if isinstance(value, (tuple, list)) else (value,):
             _check_value(attribute.name, item, metadata)
 
@@ -290,7 +293,60 @@ def _table_hook(kind: type) -> Any:
 def _table(value: Any, kind: type, made: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
-    return _table_hook(kind)(value, kind)
+    return _structured.get(value, kind)
+
+
+def can_be_kept(value: Any) -> bool:
+    """Whether what follows from a value may be kept for other runs, and found by an equal one: it can be hashed, so nobody changes it."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+class _Structured:
+    """Options that were structured before, by their class and the content of their table, for all runs of a process.
+
+    Only what nobody can change is kept: options that can be hashed.
+    """
+
+    _MOST, _LONGEST = 4096, 4096
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[type, bytes], Any] = {}
+        self._can_change: set[type] = set()
+
+    def get(self, table: Mapping[str, Any], kind: type) -> Any:
+        """The options in a table, which is structured unless one like it was. Raises what cattrs raises."""
+        key = self._key(table, kind)
+        found = self._known.get(key) if key is not None else None
+        if found is None:
+            found = _table_hook(kind)(table, kind)
+            if key is not None:
+                self._keep(key, found)
+        return found
+
+    def _key(self, table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | None:
+        """Tells 1, 1.0 and True apart, as structuring does. None for what cannot be kept."""
+        if kind in self._can_change:
+            return None
+        try:
+            content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # an object of somebody's
+            return None
+        return (kind, content) if len(content) <= self._LONGEST else None
+
+    def _keep(self, key: tuple[type, bytes], options: Any) -> None:
+        if not can_be_kept(options):
+            self._can_change.add(key[0])
+            return
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[key] = options
+
+
+_structured = _Structured()
 
 
 def _explain(error: BaseException, where: str) -> str:

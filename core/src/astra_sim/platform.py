@@ -48,7 +48,7 @@ class Topology(Protocol):
         ...
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Dimension:
     """One dimension of a platform: `size` NPUs, each with `links` links.
 
@@ -76,7 +76,7 @@ class Route(NamedTuple):
     hops: int
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class LogicalDimension:
     """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
 
@@ -106,7 +106,7 @@ class LogicalDimension:
         return npu // self.stride % self.size
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class LogicalProduct(LogicalDimension):
     """Several logical dimensions as one, whose ranks do not lie a stride apart: of those of its `parts` the first varies fastest."""
 
@@ -189,7 +189,7 @@ class GroupShape(NamedTuple):
         return self.blocks[1]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 

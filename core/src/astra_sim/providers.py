@@ -5,8 +5,10 @@ A plugin that uses what others offer asks them through `call`, and `Lazily` name
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import attrs
 
 from astra_sim._boundary import Lazily, call, in_words
 from astra_sim.errors import InputError, PluginError, suggestion
-from astra_sim.options import structure
+from astra_sim.options import can_be_kept, structure
 
 __all__ = [
     "CollectiveProvider",
@@ -41,12 +43,16 @@ Examples = Sequence[Mapping[str, Any]] | Reference
 """Options to try a component with, each as it could stand in an experiment file; or a function of an empty folder that gives them."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Provider:
     """A component. `options` is an attrs class whose fields are made with `astra_sim.option`; None: it has no options.
 
     With each of the `examples` the contract of its kind is run by `astra plugins check`, without any with the defaults. Examples that
     need files are a function that writes them into the folder it is given, which is deleted afterwards.
+
+    `pure`: what the factory makes follows from what it is given alone, not from a file or from what was before, and nobody changes it, so
+    that it may be kept from run to run: `made` does so, with the schedules of collectives it is done, too. The program that a pure
+    training loop writes follows from its options, the layers, and the sizes of the platform's dimensions.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Provider:
     factory: Reference
     options: Reference | None = None
     examples: Examples = attrs.field(default=(), kw_only=True, eq=False)
+    pure: bool = attrs.field(default=False, kw_only=True)
 
     def load_factory(self) -> Callable[..., Any]:
         """The implementation. Raises PluginError where it cannot be imported."""
@@ -63,6 +70,10 @@ class Provider:
         """What the factory makes of options (None: it has none) and context. Raises PluginError where it cannot be imported or fails."""
         arguments = context if options is None else (options, *context)
         return call(f"plugin {self.name!r}", self.load_factory(), *arguments)
+
+    def made(self, options: Any, *context: Any) -> Any:
+        """What `create` makes; of a pure factory perhaps the same object as for another run with equal options and context."""
+        return _made(self, options, *context) if self.pure and can_be_kept((options, context)) else self.create(options, *context)
 
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
@@ -79,7 +90,12 @@ class Provider:
         return list(given)
 
 
-@attrs.frozen
+@functools.lru_cache(maxsize=256)
+def _made(provider: Provider, options: Any, *context: Any) -> Any:
+    return provider.create(options, *context)
+
+
+@attrs.frozen(cache_hash=True)
 class CollectiveProvider(Provider):
     """A collective algorithm.
 
@@ -87,8 +103,8 @@ class CollectiveProvider(Provider):
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
     not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
     recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
-    have, and be true, for the algorithm to run there; system layers see to that. `pure`: its schedules follow from the request and the
-    options alone, and not from a file, so that they are kept from run to run; others are kept during a run.
+    have, and be true, for the algorithm to run there; system layers see to that. Schedules of a `pure` one are kept from run to run, others
+    during a run.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True)
@@ -96,14 +112,13 @@ class CollectiveProvider(Provider):
     scales: bool = attrs.field(default=True, kw_only=True)
     carries_delays: bool = attrs.field(default=False, kw_only=True)
     needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    pure: bool = attrs.field(default=False, kw_only=True)
 
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""
         return [name for name in self.needs if not getattr(topology, name, False)]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class SchedulerProvider(Provider):
     """A scheduler. `orders`: "queue" (the factory makes an Order) or "dimensions" (a DimensionOrder)."""
 
@@ -148,7 +163,7 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if isinstance(reference, str):
         module, _, attribute = reference.partition(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            found = getattr(sys.modules.get(module) or importlib.import_module(module), attribute)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -14,6 +14,7 @@ Taking a step sends its message and posts its receive. A rank has finished when 
 from __future__ import annotations
 
 import enum
+import functools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
@@ -263,8 +264,37 @@ class Schedule:
         """Messages that rank `index` sends."""
         return sum(step.times for step in self.program(index).steps if step.send_to is not None)
 
+    @functools.cached_property
+    def sent_by_first(self) -> tuple[tuple[Peer, int], ...]:
+        """The peers to which rank 0 sends, step by step, with the bytes that it sends there."""
+        return tuple((step.send_to, step.bytes * step.times) for step in self.program(0).steps if step.send_to is not None)
+
+    @functools.cached_property
+    def reduced_bytes(self) -> tuple[int, ...]:
+        """The different sizes for which endpoints charge a reduction."""
+        return tuple(sorted({step.memory_bytes for program in self.programs for step in program.steps} - {0}))
+
+    @functools.cached_property
+    def exchanges(self) -> frozenset[tuple[Peer, Peer]] | None:
+        """The peers to which ranks send, with those from which they receive then, where all ranks do the same and only exchange messages.
+
+        None where they do not: programs differ, or a step sends to another than the one whose peer it is.
+        """
+        if not self.is_shared:
+            return None
+        found = set()
+        for step in self.programs[0].steps:
+            if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
+                return None
+            found.add((step.send_to, step.receive_from))
+        return frozenset(found)
+
     def total_messages(self) -> int:
         """Messages that all ranks send together."""
+        return self._total_messages
+
+    @functools.cached_property
+    def _total_messages(self) -> int:
         if self.is_shared:
             return self.ranks * self.sends_of(0)
         return sum(self.sends_of(index) for index in range(self.ranks))

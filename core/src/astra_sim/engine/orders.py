@@ -6,6 +6,7 @@ in a time that hardly grows with the queue.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -106,7 +107,7 @@ class RuleOrder:
     def __attrs_post_init__(self) -> None:
         _kinds(self.by_kind)
 
-    @property
+    @functools.cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The different rules; that for other kinds is the first."""
         return tuple(dict.fromkeys((self.otherwise, *self.by_kind.values())))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
@@ -17,6 +18,9 @@ from astra_sim.report.spans import Spans
 from astra_sim.run.record import NpuRecord, RunRecord
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.report.audit import Finding
 
 
 def to_ns(picoseconds: int) -> int | float:
@@ -117,6 +121,7 @@ class Details:
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
     timelines: Sequence[Timeline | RunTimeline]
+    findings: list[Finding]
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -125,14 +130,23 @@ class Details:
 
 @attrs.frozen(eq=False)
 class RunDetails:
-    """The same, computed from the run on request. A pickled or deep copy is `Details`, without the graph and the network."""
+    """The same, computed from the run on request. A pickled or deep copy is `Details`, without the graph and the network.
+
+    `audit` finds what is faster than the wires allow.
+    """
 
     _graph: ExecutionGraph
     _run: RunRecord
     _backend: Network
+    _audit: Callable[[], list[Finding]]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines)
+        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings)
+
+    @functools.cached_property
+    def findings(self) -> list[Finding]:
+        """Where the result is faster than the wires allow."""
+        return self._audit()
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
@@ -250,6 +264,11 @@ class SpooledDetails:
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
         """What happened on the NPUs that were observed, NPU 0 first."""
         return self._spool.details.timelines
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Where the result is faster than the wires allow."""
+        return self._spool.details.findings
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""

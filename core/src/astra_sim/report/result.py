@@ -11,7 +11,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, operation_rows
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
     Details,
@@ -30,7 +30,7 @@ from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
-from astra_sim.run.record import PhaseRecord, RunRecord
+from astra_sim.run.record import RunRecord
 from astra_sim.setup.components import Components
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
@@ -90,9 +90,9 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had. `audit` lists where the result is faster than the wires allow. `figures` are those
-    that the workload adds, by name; each is an attribute, too. `shown` has those that tables show, with what they are called and their
-    units. `explanation` says what the run spends its time on, where it was asked for.
+    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
+    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
+    where it was asked for.
     """
 
     run_name: str
@@ -108,7 +108,6 @@ class Result:
     network: dict[str, Any]
     layers: list[LayerFigures]
     dimensions: list[DimensionFigures]
-    audit: list[Finding]
     figures: dict[str, Any]
     shown: dict[str, Figure]
     _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
@@ -127,11 +126,17 @@ class Result:
     def _figures(self) -> dict[str, Any]:
         """All figures, in plain Python."""
         apart = ("figures", "shown", "explanation")
-        table = attrs.asdict(self, filter=lambda field, _: not field.name.startswith("_") and field.name not in apart) | self.figures
+        table = {name: _plain(getattr(self, name)) for name in _names(Result) if not name.startswith("_") and name not in apart}
+        table["audit"] = [_plain(finding) | {"message": finding.message} for finding in self.audit]
+        table |= self.figures
         if self.explanation is not None:
             table["explanation"] = self.explanation.to_dict()
-        table["audit"] = [each | {"message": finding.message} for each, finding in zip(table["audit"], self.audit, strict=True)]
         return table
+
+    @property
+    def audit(self) -> list[Finding]:
+        """Where the result is faster than the wires allow."""
+        return self._details.findings
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -199,22 +204,30 @@ class Result:
 
 
 @functools.cache
-def _names(cls: Any) -> list[str]:
-    """The names of the fields of a class."""
-    return [field.name for field in attrs.fields(cls)]
+def _names(cls: Any) -> tuple[str, ...]:
+    """The names of the fields of a class; () of one that has none."""
+    return tuple(field.name for field in attrs.fields(cls)) if attrs.has(cls) else ()
 
 
-def _plain(figures: Any) -> dict[str, Any]:
-    """The fields of an object as a table."""
-    cls: Any = type(figures)
-    return {name: getattr(figures, name) for name in _names(cls)}
+def _plain(value: Any) -> Any:
+    """A copy of figures as tables and lists: what `attrs.asdict` gives, in a third of its time."""
+    kind = type(value)
+    if kind in (int, float, str, bool):
+        return value
+    if kind in (list, tuple):
+        return kind(_plain(each) for each in value)
+    if kind is dict:
+        return {key: _plain(each) for key, each in value.items()}
+    cls: Any = kind
+    names = _names(cls)
+    return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
     """The result of a run: its figures are added up from the run record."""
     graph = components.graph
     layers = _layers(graph, run)
-    rows = operation_rows(graph.operations)
+    rows = run.rows
     durations = [kind.duration_ps if isinstance(kind, Compute) and computes(kind) else -1 for kind in rows.kinds]
     compute_ps, computing_ps = computing(rows, durations, run.end_ps)
     dimensions, busy = _dimensions(components, run)
@@ -238,12 +251,11 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         network,
         layers,
         dimensions,
-        audit(components, run, busy, [dimension.bytes for dimension in dimensions], network),
         {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
         {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
         components.provenance,
         busy,
-        RunDetails(graph, run, components.network),
+        RunDetails(graph, run, components.network, lambda: audit(components, run, busy, [each.bytes for each in dimensions], network)),
     )
 
 
@@ -277,13 +289,21 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
     A phase that a collective does not have counts as one without delay. So the means of a layer's phases add up to the mean over its
     collectives of what they wait in all.
     """
-    by_operation: dict[int, list[list[PhaseRecord]]] = {}
-    for record in run.phases:
-        phases = by_operation.setdefault(record.operation, [])
-        if record.phase == len(phases):
-            phases.append([])
-        phases[record.phase].append(record)
-    by_layer: dict[int, list[list[list[PhaseRecord]]]] = {}
+    by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # what chunks wait in a phase, and the mean delay of their messages
+    places = [phase.phase for phase in run.phases.planned]
+    costs = [phase.cost for phase in run.phases.planned]
+    known = [cost.delay_sum / cost.received if cost is not None and cost.received else 0.0 for cost in costs]
+    last = None
+    for task, step, queued, started, _, delay_sum, received in run.phases.records:
+        if task != last:
+            last, phases = task, by_operation.setdefault(task, [])
+        place = places[step]
+        if place == len(phases):
+            phases.append(([], []))
+        waits, delays = phases[place]
+        waits.append(started - queued)
+        delays.append(known[step] if costs[step] is not None or not received else delay_sum / received)
+    by_layer: dict[int, list[list[tuple[list[int], list[float]]]]] = {}
     for operation, phases in by_operation.items():
         by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
     found: list[tuple[list[float], list[float]]] = []
@@ -293,10 +313,9 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
         queueing = [0.0] * (count + 1 if collectives else 0)
         network = [0.0] * count
         for phases in collectives:
-            for number, records in enumerate(phases):
-                queueing[number + 1] += sum(r.started_ps - r.queued_ps for r in records) / len(records) / PS_PER_NS
-                delays = [r.delay_sum / r.received if r.received else 0.0 for r in records]
-                network[number] += sum(delays) / len(records) / PS_PER_NS
+            for number, (waits, delays) in enumerate(phases):
+                queueing[number + 1] += sum(waits) / len(waits) / PS_PER_NS
+                network[number] += sum(delays) / len(delays) / PS_PER_NS
         divisor = max(1, len(collectives))
         found.append(([v / divisor for v in queueing], [v / divisor for v in network]))
     return found
@@ -325,7 +344,7 @@ def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
     records, sends = run.phases.records, run.sends
     if not len(sends.operation):
         return records
-    kind_of, first = operation_rows(graph.operations).kind_of, len(run.phases.planned)
+    kind_of, first = run.rows.kind_of, len(run.phases.planned)
     nothing = [0] * len(sends.operation)
     return PhaseStepRecords(
         [*records.task, *sends.operation],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import attrs
 
@@ -32,8 +33,7 @@ class NotSymmetricError(Exception):
     """A collective that was planned in the run has a schedule on which an NPU cannot stand for those it was to stand for."""
 
 
-@attrs.frozen(slots=True)
-class PlannedPhase:
+class PlannedPhase(NamedTuple):
     """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
 
     `sent` holds the dimensions of the program in which it counts, with the bytes that NPU 0 sends there.
@@ -52,6 +52,12 @@ class Traffic:
 
     payload: list[int]
     messages: int = 0
+
+    def add(self, other: Traffic) -> None:
+        """Count what something else moves, too."""
+        self.messages += other.messages
+        for dimension, size in enumerate(other.payload):
+            self.payload[dimension] += size
 
 
 class CollectiveLowering:
@@ -103,7 +109,15 @@ class CollectiveLowering:
             chunks = self._inputs.plan(self._session, operation, now)
             planned = self._planned(chunks, communicator)
             traffic = Traffic([0] * len(self._inputs.platform.dimensions))
-            steps = [self._steps(chunk, phases, communicator, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
+            # Chunks that are alike share their phases, and so their steps.
+            known: dict[tuple[int, int | None], tuple[list[PhaseStep], Traffic]] = {}
+            steps = []
+            for chunk, phases in zip(chunks, planned, strict=True):
+                key = id(chunk.phases), chunk.priority
+                if key not in known:
+                    known[key] = self._steps(chunk, phases, communicator)
+                steps.append(known[key][0])
+                traffic.add(known[key][1])
         except InputError as error:
             raise type(error)(f"{self._names(index, program)}: {error}") from None
         except DeadlockError as error:
@@ -121,18 +135,25 @@ class CollectiveLowering:
     def _planned(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> list[list[PlannedPhase]]:
         """The phases of chunks, described. Many are alike: what has been said of one in this collective is not worked out again."""
         known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]] = {}
-        planned = []
-        for number, chunk in enumerate(chunks):
-            phases = []
-            for place, plan in enumerate(chunk.phases):
-                key = plan.schedule, id(plan.logical), plan.dimension, plan.endpoint_ps
-                if key not in known:
-                    check_ranks(plan)
-                    self._check_members(plan, communicator)
-                    known[key] = self._cost(plan), self._sent(plan)
-                phases.append(PlannedPhase(number, place, plan, *known[key]))
-            planned.append(phases)
-        return planned
+        described: dict[int, list[tuple[PhasePlan, PhaseCost | None, Mapping[int, int]]]] = {}
+        for chunk in chunks:
+            if id(chunk.phases) not in described:
+                described[id(chunk.phases)] = [(plan, *self._described(plan, communicator, known)) for plan in chunk.phases]
+        return [
+            [PlannedPhase(number, place, *each) for place, each in enumerate(described[id(chunk.phases)])]
+            for number, chunk in enumerate(chunks)
+        ]
+
+    def _described(
+        self, plan: PhasePlan, communicator: Communicator, known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]]
+    ) -> tuple[PhaseCost | None, Mapping[int, int]]:
+        """What a phase takes, and what it sends; `known` holds what has been said of others in the collective."""
+        key = plan.schedule, id(plan.logical), plan.dimension, plan.endpoint_ps
+        if key not in known:
+            check_ranks(plan)
+            self._check_members(plan, communicator)
+            known[key] = self._cost(plan), self._sent(plan)
+        return known[key]
 
     def _check_members(self, plan: PhasePlan, communicator: Communicator) -> None:
         """Raise where a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError where all are simulated."""
@@ -159,13 +180,14 @@ class CollectiveLowering:
         schedule = plan.counted or plan.schedule
         if isinstance(plan.logical, Group):
             return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
-        return {plan.dimension: sum(step.bytes * step.times for step in schedule.program(0).steps if step.send_to is not None)}
+        return {plan.dimension: sum(size for _, size in schedule.sent_by_first)}
 
     def _steps(
-        self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator, traffic: Traffic
-    ) -> list[PhaseStep]:  # fmt: skip
-        """The phase steps of a chunk; adds to `traffic` what they move."""
+        self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator
+    ) -> tuple[list[PhaseStep], Traffic]:  # fmt: skip
+        """The phase steps of a chunk, and what they move."""
         steps = []
+        traffic = Traffic([0] * len(self._inputs.platform.dimensions))
         age = (1 if self._session.later_first else -1) if chunk.priority is None else 0
         for phase in phases:
             plan, cost = phase.plan, phase.cost
@@ -179,7 +201,7 @@ class CollectiveLowering:
             traffic.messages += count if cost is not None or self._scope is not Scope.CLASSES else 0
             for dimension, size in enumerate(sent):
                 traffic.payload[dimension] += size
-        return steps
+        return steps, traffic
 
     def _moved(self, plan: PhasePlan, communicator: Communicator) -> tuple[Sequence[int], int]:
         """Bytes that NPU 0 sends in a phase, for each physical dimension, and the messages of all NPUs."""

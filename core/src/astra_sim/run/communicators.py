@@ -15,7 +15,7 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.run.symmetry import Choice, Scope, is_closed
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Communicator:
     """NPUs that count their collectives over `dimensions` together, or the members of a `group`; `programs` are those that they run."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import attrs
 
 from astra_sim._boundary import call
 from astra_sim.errors import ScheduleError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, operation_rows
 from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
-from astra_sim.rows import kinds_of
+from astra_sim.rows import Rows, kinds_of
 from astra_sim.run.prices import Prices
 from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
@@ -26,6 +26,8 @@ class RunInputs:
     network: Network
     memory: Memory
     prices: Prices = attrs.field(init=False)
+    _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
+    _rows: dict[int, Rows[Operation]] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "prices", Prices(self.network, self.graph.dimensions))
@@ -35,10 +37,19 @@ class RunInputs:
         """The platform of the network."""
         return self.network.platform
 
-    @property
-    def reduce_ps(self) -> Callable[[int], int]:
-        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model."""
-        return self.system.reduce_ps or self.memory.reduce_ps
+    def reduce_ps(self, size: int) -> int:
+        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model. It is remembered."""
+        time = self._reduced.get(size)
+        if time is None:
+            time = self._reduced[size] = (self.system.reduce_ps or self.memory.reduce_ps)(size)
+        return time
+
+    def rows(self, operations: Sequence[Operation]) -> Rows[Operation]:
+        """The operations of one of the graph's programs in columns, which are made once in a run."""
+        key = id(operations)
+        if key not in self._rows:
+            self._rows[key] = operation_rows(operations)
+        return self._rows[key]
 
     def session(self) -> SystemSession:
         """A new session of the system layer."""

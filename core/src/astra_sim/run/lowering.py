@@ -7,7 +7,7 @@ from functools import partial
 
 from astra_sim._boundary import call
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait, operation_rows
+from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait
 from astra_sim.rows import Column, Rows
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
@@ -33,6 +33,7 @@ class TaskLowering:
     """Makes tasks of operations. `communicators` says which programs share a collective."""
 
     def __init__(self, inputs: RunInputs, session: SystemSession, communicators: Communicators) -> None:
+        self._inputs = inputs
         self._system = inputs.system
         self._memory = inputs.memory
         self._session = session
@@ -42,7 +43,7 @@ class TaskLowering:
 
     def lower(self, program: int, operations: Sequence[Operation]) -> Rows[Task]:
         """The tasks of a program, which is the run's of that number."""
-        rows = operation_rows(operations)
+        rows = self._inputs.rows(operations)
         tasks = [self._task(program, kind) for kind in rows.kinds]
         return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -39,8 +40,24 @@ class PhaseCost:
     received: int
 
 
+_CostKey = tuple[Schedule, LogicalDimension, int, tuple[int, ...]]
+"""What the cost of a phase on a network depends on: schedule, dimension, endpoint delay, and the time of each of its reductions."""
+
+_MOST_COSTS, _MOST_STEPS = 2048, 32
+"""How many costs are kept from run to run on a network, and of how long schedules."""
+
+_kept: WeakKeyDictionary[RouteDelayNetwork, dict[tuple[bool, MakeEngine], dict[_CostKey, PhaseCost]]] = WeakKeyDictionary()
+
+
+def _kept_costs(network: RouteDelayNetwork, rendezvous: bool, make_engine: MakeEngine) -> dict[_CostKey, PhaseCost]:
+    """The costs that have been computed in earlier runs with the same network object, to which others are added."""
+    if type(network).__hash__ is not object.__hash__:
+        return {}  # it may equal another one
+    return _kept.setdefault(network, {}).setdefault((rendezvous, make_engine), {})
+
+
 class PhaseTimer:
-    """Computes and remembers the cost of phases."""
+    """Computes and remembers the cost of phases, for all runs with the same network object."""
 
     def __init__(
         self,
@@ -59,7 +76,8 @@ class PhaseTimer:
         self._endpoint_ps = endpoint_ps
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
-        self._costs: dict[tuple[Schedule, LogicalDimension, int], PhaseCost] = {}
+        self._costs: dict[_CostKey, PhaseCost] = {}
+        self._kept = _kept_costs(network, rendezvous, make_engine)
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:
         """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
@@ -67,10 +85,14 @@ class PhaseTimer:
         It is one for all groups, or all ranks of them are alike: see `symmetry.suits`.
         """
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
-        key = schedule, dimension, endpoint_ps
-        cost = self._costs.get(key)
+        key = schedule, dimension, endpoint_ps, tuple(map(self._reduce_ps, schedule.reduced_bytes))
+        cost = self._costs.get(key) or self._kept.get(key)
         if cost is None:
             cost = self._costs[key] = self._compute(schedule, dimension, endpoint_ps)
+            if schedule.is_shared and len(schedule.programs[0].steps) <= _MOST_STEPS:
+                if len(self._kept) >= _MOST_COSTS:
+                    self._kept.clear()
+                self._kept[key] = cost
         return cost
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
@@ -82,10 +104,10 @@ class PhaseTimer:
         """The sum of the steps, where every send waits for the message before it."""
         if not _is_chain(schedule):
             return None
-        program = schedule.programs[0]
         duration, delay_sum, received = endpoint, 0, 0
-        history: History = (0,)
-        for step in program.steps:
+        history: list[int] = []  # picoseconds back from the end, so the last message comes first
+        back = 0
+        for step in reversed(schedule.programs[0].steps):
             assert step.send_to is not None
             assert step.receive_from is not None
             delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
@@ -94,16 +116,16 @@ class PhaseTimer:
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             delay_sum += step.times * (request + delay)
             received += step.times
-            # What came before the last few messages is beyond the length of a history.
-            traced = min(step.times, HISTORY_LENGTH)
-            duration += (step.times - traced) * (request + delay + endpoint + memory)
-            for _ in range(traced):
-                sent, arrived = duration + request, duration + request + delay
-                handled = (arrived + endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
-                asked = (duration,) if self._rendezvous else ()
-                history = (*handled, sent, *asked, *history)[:HISTORY_LENGTH]
-                duration = arrived + endpoint + memory
-        return PhaseCost(duration, tuple(duration - time for time in history), delay_sum, received)
+            each = request + delay + endpoint + memory
+            duration += step.times * each
+            for number in range(step.times):
+                if len(history) >= HISTORY_LENGTH:
+                    break
+                arrived = back + number * each + memory + endpoint
+                history += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
+                history += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
+            back += step.times * each
+        return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
 
     def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[Link]:
         """The links of the critical path of a phase whose cost is known, each from 0 on, and how many there are like it.
@@ -157,7 +179,7 @@ class PhaseTimer:
 def _is_chain(schedule: Schedule) -> bool:
     """Whether every send of a schedule that all ranks share waits for the message before it."""
     program = schedule.programs[0]
-    return program.starts == 1 and not any(step.after is not None or step.after_arrivals for step in program.steps)
+    return program.starts == 1 and all(step.after is None and not step.after_arrivals for step in program.steps)
 
 
 def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> Link:

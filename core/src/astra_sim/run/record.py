@@ -10,8 +10,8 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
-from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, operation_rows, peer_of
-from astra_sim.rows import column
+from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, peer_of
+from astra_sim.rows import Rows, column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.routes import Routes
@@ -88,6 +88,8 @@ class NpuRecord:
 class RunRecord:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
+    `rows` are its operations in columns.
+
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
     these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the first NPU
     of each program, that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `path` is the critical path, where it
@@ -96,6 +98,7 @@ class RunRecord:
 
     start_ps: int
     finish_ps: int
+    rows: Rows[Operation]
     begin_ps: Sequence[int]
     end_ps: Sequence[int]
     phases: PhaseRecords
@@ -143,6 +146,7 @@ def make_record(
     return RunRecord(
         start_ps,
         start_ps + engine.now,
+        inputs.rows(operations),
         first.begin_ps,
         first.end_ps,
         first.phases,
@@ -197,7 +201,7 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
         messages += traffic.messages * uses
         for dimension, size in enumerate(traffic.payload):
             payload[dimension] += size * uses
-    rows = operation_rows(operations)
+    rows = inputs.rows(operations)
     counts = Counter(rows.kind_of)
     for number, kind in enumerate(rows.kinds):
         if isinstance(kind, Send) or (isinstance(kind, Receive) and inputs.system.rendezvous):
@@ -210,7 +214,7 @@ def _sends(inputs: RunInputs, npu: int, operations: Sequence[Operation], engine:
     """The messages that operations of an NPU send."""
     routes = Routes(inputs.network)
     sent: list[Mapping[int, int]] = []
-    for kind in operation_rows(operations).kinds:
+    for kind in inputs.rows(operations).kinds:
         number = None
         if isinstance(kind, Send):
             number = routes.charged(peer_of(kind, npu, inputs.platform.npus), inputs.graph.dimensions, npu)

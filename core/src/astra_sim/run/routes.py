@@ -31,7 +31,12 @@ class Routes:
         sums = [0] * len(self._platform.dimensions)
         if isinstance(logical, Group) and 0 not in logical.members:
             return sums
-        for step in schedule.program(logical.index(0)).steps:
+        rank = logical.index(0)
+        if not rendezvous and rank == 0:
+            for peer, size in schedule.sent_by_first:
+                sums[self.to(peer, logical).dimension] += size
+            return sums
+        for step in schedule.program(rank).steps:
             if step.send_to is not None:
                 sums[self.to(step.send_to, logical).dimension] += step.bytes * step.times
             if rendezvous and step.receive_from is not None:

@@ -170,7 +170,7 @@ class _Maker:
         self.names[kind] = provider.name
         options = self.options[kind] = options_of(provider, table, where)
         try:
-            made = provider.create(options, *context)
+            made = provider.made(options, *context)
         except AstraError as error:
             raise located(error, where) from None
         if not isinstance(made, classes):
@@ -245,7 +245,7 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
         raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
     try:
         provider = plugins.get("platform", str(topology))
-        made = provider.create(options_of(provider, options, where))
+        made = provider.made(options_of(provider, options, where))
     except AstraError as error:
         raise located(error, where) from None
     if isinstance(made, Preset):

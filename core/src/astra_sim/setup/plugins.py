@@ -103,30 +103,40 @@ class Plugins:
         self._infos: list[PluginInfo] = []
         self._offers: dict[str, dict[str, list[_Offer]]] = {}
         self._untold: dict[str, bool] = {}
+        self.known_specs: dict[tuple[str, str], tuple[Provider, Any]] = {}
+        """What specs of components mean, by kind and text (`specs.component_of`); emptied where other plugins come."""
 
     def register(self, plugin: object, name: str | None = None) -> None:
         """Add a plugin by hand: a module or an object with hook implementations."""
         self._discover()
         registered = call(f"plugin {name or plugin!r}", self._manager.register, plugin, name)
         self._check_hooks(plugin, registered)
-        self._offers.clear()
+        self._forget()
 
     def unregister(self, plugin: object) -> None:
         """Take a plugin away that was added by hand."""
         name = self._manager.get_name(plugin)
         self._manager.unregister(plugin)
         self._infos = [info for info in self._infos if info.module or info.name != name]
+        self._forget()
+
+    def _forget(self) -> None:
         self._offers.clear()
+        self.known_specs.clear()
 
     def infos(self) -> list[PluginInfo]:
         """All plugins found, broken ones with their error."""
-        for kind in KINDS:
-            self.components(kind)
+        self._ask_all()
         return list(self._infos)
+
+    def _ask_all(self) -> None:
+        if len(self._offers) < len(KINDS):
+            for kind in KINDS:
+                self._offers_of(kind)
 
     def tell(self) -> None:
         """Warn, once in a process, of what plugins offer in vain: through an unknown hook, or under the name of a built-in component."""
-        self.infos()
+        self._ask_all()
         for problem, untold in self._untold.items():
             if untold:
                 self._untold[problem] = False

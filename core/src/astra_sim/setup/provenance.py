@@ -132,7 +132,7 @@ class _Resolver:
         cls: Any = type(options)
         for name, default, metadata in () if options is None else _fields(cls):
             value = getattr(options, name)
-            if value is None or (brief and value == default):
+            if value is None or (brief and (value is default or value == default)):
                 continue
             if metadata is not None:
                 value = self._named(value, metadata)
@@ -141,7 +141,8 @@ class _Resolver:
 
     def plain(self, value: Any) -> Any:
         """A value of an option as JSON has it. Tables within options leave out what is the default."""
-        if attrs.has(type(value)):
+        kind: Any = type(value)
+        if _has_fields(kind):
             return self.options(value, brief=True)
         if isinstance(value, enum.Enum):
             return value.value
@@ -180,6 +181,9 @@ class _Resolver:
         paths = {field.name: field.metadata["path"] for field in attrs.fields(options) if field.metadata.get("path")} if options else {}
         parts = [f"{key}={self._absolute(value, paths[key]) if key in paths else value}" for key, value in table.items()]
         return f"{name}?{'&'.join(parts)}"
+
+
+_has_fields = functools.cache(attrs.has)
 
 
 @functools.cache

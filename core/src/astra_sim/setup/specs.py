@@ -9,11 +9,12 @@ from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
 from astra_sim.files import Table, parse_json, parse_toml, read_text
-from astra_sim.options import Typed
+from astra_sim.options import Typed, can_be_kept
 from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
 
 PREFIX = "plugin:"
+_MOST_SPECS = 1024
 
 
 def parse_spec(spec: str) -> Table:
@@ -33,13 +34,25 @@ def parse_spec(spec: str) -> Table:
 
 
 def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
-    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError."""
+    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError.
+
+    What nobody can change is remembered, so options may be the same object for many runs.
+    """
+    key = kind, spec
+    known = plugins.known_specs.get(key)
+    if known is not None:
+        return known
     try:
         table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
         provider: Provider = plugins.get(kind, table.pop("plugin"))
     except InputError as error:
         raise located(error, where) from None
-    return provider, options_of(provider, table, where)
+    found = provider, options_of(provider, table, where)
+    if can_be_kept(found[1]):
+        if len(plugins.known_specs) >= _MOST_SPECS:
+            plugins.known_specs.clear()
+        plugins.known_specs[key] = found
+    return found
 
 
 def set_value(table: Table, key: str, value: Any, where: str) -> None:

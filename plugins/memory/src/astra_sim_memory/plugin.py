@@ -16,6 +16,7 @@ def astra_memories() -> list[Provider]:
             f"{_HERE}.local:LocalMemory",
             f"{_HERE}.local:LocalOptions",
             examples=[{}, {"latency_ns": 100, "rounding": "picosecond", "capacity_gib": 80}],
+            pure=True,
         ),
         Provider(
             "remote",
@@ -23,6 +24,7 @@ def astra_memories() -> list[Provider]:
             factory=f"{_HERE}.remote:RemoteMemory",
             options=f"{_HERE}.remote:RemoteOptions",
             examples=[{"bandwidth_gb_per_s": 25, "latency_ns": 1000}],
+            pure=True,
         ),
     ]
 

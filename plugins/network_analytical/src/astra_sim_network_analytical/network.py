@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 from astra_sim import InputError
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
+from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
-from astra_sim_network_analytical.graph import Graph
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
@@ -28,7 +30,7 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         if getattr(options, name) is not None:
             raise InputError(f"{name} is given, which model=nccl alone reads")
     if options.congestion == "unaware":
-        return AnalyticalNetwork(options, platform)
+        return _formula(options, platform) if can_be_kept(platform) else AnalyticalNetwork(options, platform)
     from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
     from astra_sim_network_analytical.link_map import LinkMap
 
@@ -37,6 +39,12 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         return CompiledFifoNetwork(options, links)
     except ImportError:
         return FifoNetwork(options, links)
+
+
+@functools.lru_cache(maxsize=16)
+def _formula(options: AnalyticalOptions, platform: Platform) -> AnalyticalNetwork:
+    """The formula, with the delays it remembers, for all runs on a platform."""
+    return AnalyticalNetwork(options, platform)
 
 
 class AnalyticalNetwork(RouteDelayNetwork):
@@ -57,7 +65,8 @@ class AnalyticalNetwork(RouteDelayNetwork):
             links = dimension.topology.links_per_message()
             if links < 1:
                 raise InputError(f"dimension {number}: {dimension.links} links are too few for a message to use one")
-            if isinstance(dimension.topology, Graph) and not dimension.topology.is_uniform():
+            is_uniform = getattr(dimension.topology, "is_uniform", None)
+            if is_uniform is not None and not is_uniform():
                 raise InputError(
                     f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
                     "expected congestion=aware"

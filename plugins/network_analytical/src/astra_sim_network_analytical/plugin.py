@@ -37,6 +37,7 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:ring",
             f"{_HERE}.topologies:RingOptions",
             examples=[{"size": size, "links": 2, **link} for size in (2, 7, 8)],
+            pure=True,
         ),
         Provider(
             "fully_connected",
@@ -44,6 +45,7 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:fully_connected",
             options,
             examples=[{"size": 5, "links": 4, **link}],
+            pure=True,
         ),
         Provider(
             "switch",
@@ -51,6 +53,7 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:switch",
             f"{_HERE}.topologies:SwitchOptions",
             examples=[{"size": 6, **link}],
+            pure=True,
         ),
         Provider(
             "torus",
@@ -58,6 +61,7 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:torus",
             f"{_HERE}.topologies:TorusOptions",
             examples=[{"sizes": [4, 7], **link}],
+            pure=True,
         ),
         Provider(
             "graph",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from astra_sim.reports import Result, Series
 
 WINDOW_NS = 10_000
 """The step of ASTRA-sim 1.0."""
+
+_NEVER = math.inf, math.inf
 
 MOST_WINDOWS = 200
 """Lines of a small file."""
@@ -26,9 +30,9 @@ def dimension_utilization(result: Result, step_ns: int = WINDOW_NS) -> Iterator[
     yield " time (us) ," + "".join(f"dim{number + 1} util," for number in range(len(result.dimensions))) + "\n"
     windows = int(result.finish_ns // step_ns)
     shares = [_busy_in_windows(intervals, windows, step_ns) for intervals in result.busy_ns]
-    for window in range(windows):
-        cells = [f"{(window + 1) * step_ns / 1000:.6f}"] + [f"{next(share):.6f}" for share in shares]
-        yield "".join(f"{cell}," for cell in cells) + "\n"
+    line = "%.6f," * (1 + len(shares)) + "\n"
+    for window, busy in enumerate(zip(*shares, strict=True) if shares else repeat((), windows), 1):
+        yield line % (window * step_ns / 1000, *busy)
     yield "," * len(result.dimensions) + "\n"
 
 
@@ -40,12 +44,13 @@ def _step(result: Result) -> int:
 
 def _busy_in_windows(intervals: Sequence[tuple[float, float]], windows: int, step_ns: int) -> Iterator[float]:
     """The share of each window that disjoint intervals in order take, in percent."""
-    place = 0
-    for window in range(windows):
-        begin, end, busy = window * step_ns, (window + 1) * step_ns, 0.0
-        while place < len(intervals) and intervals[place][0] < end:
-            busy += min(intervals[place][1], end) - max(intervals[place][0], begin)
-            if intervals[place][1] > end:
+    ahead = iter(intervals)
+    first, last = next(ahead, _NEVER)
+    for begin in range(0, windows * step_ns, step_ns):
+        end, busy = begin + step_ns, 0.0
+        while first < end:
+            busy += (min(end, last)) - (max(begin, first))
+            if last > end:
                 break
-            place += 1
+            first, last = next(ahead, _NEVER)
         yield 100.0 * busy / step_ns

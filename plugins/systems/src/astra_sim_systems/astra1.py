@@ -16,7 +16,8 @@ class Astra1System(ChunkingSystem):
 
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
         super().__init__(options, context)
-        self.rules = Rules(chunk_sizes, all_lanes, group_algorithm=lambda collective: self.algorithms[collective][0])
+        algorithms = self.algorithms  # not this object, so that nothing refers to itself and all goes when a run is over
+        self.rules = Rules(chunk_sizes, all_lanes, group_algorithm=lambda collective: algorithms[collective][0])
 
 
 def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> list[int]:

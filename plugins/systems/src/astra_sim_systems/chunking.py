@@ -163,16 +163,24 @@ class Session(SystemSession):
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
         sizes = self._chunk_sizes(operation, self._platform.npus, stages)
         self._order.begin(operation.collective, now_ps)
+        turns = any(self._takes_turns(stage) for stage, involved in zip(stages, usable, strict=True) if involved)
+        alike: dict[tuple[int, tuple[int, ...]], ChunkPlan] = {}
         chunks: list[ChunkPlan] = []
         size, rest = sizes[0], sum(sizes)
         while rest > 0:
             taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
-            if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
-                raise PluginError(f"{type(self._order).__name__} gives a chunk of {taken} bytes of {rest} the order {list(order)}")
-            used = [stages[index] for index in order if usable[index]]
-            if not used:
-                return []
-            chunks.append(ChunkPlan(priority, self._phases(operation.collective, taken, used)))
+            key = taken, tuple(order)
+            chunk = alike.get(key)
+            if chunk is None or taken > rest:
+                if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
+                    raise PluginError(f"{type(self._order).__name__} gives a chunk of {taken} bytes of {rest} the order {list(order)}")
+                used = [stages[index] for index in order if usable[index]]
+                if not used:
+                    return []
+                chunk = ChunkPlan(priority, self._phases(operation.collective, taken, used))
+                if not turns:
+                    alike[key] = chunk
+            chunks.append(chunk)
             rest -= taken
         return chunks
 

@@ -32,13 +32,15 @@ def astra_schedulers() -> list[SchedulerProvider]:
     queues, dimensions, themis = f"{_HERE}.queue_orders", f"{_HERE}.dimension_orders", f"{_HERE}.themis"
     options = f"{themis}:ThemisOptions"
     return [
-        SchedulerProvider("fifo", "By priority, then first come first served", f"{queues}:fifo", orders="queue"),
-        SchedulerProvider("rg", "Reduce-scatters and all-gathers in turn", f"{queues}:rg", orders="queue"),
-        SchedulerProvider("smallest_first", "Smallest phase first", f"{queues}:smallest_first", orders="queue"),
+        SchedulerProvider("fifo", "By priority, then first come first served", f"{queues}:fifo", orders="queue", pure=True),
+        SchedulerProvider("rg", "Reduce-scatters and all-gathers in turn", f"{queues}:rg", orders="queue", pure=True),
+        SchedulerProvider("smallest_first", "Smallest phase first", f"{queues}:smallest_first", orders="queue", pure=True),
         SchedulerProvider(
-            "less_remaining_phase_first", "Fewest remaining phases first", f"{queues}:less_remaining_phase_first", orders="queue"
+            "less_remaining_phase_first", "Fewest remaining phases first", f"{queues}:less_remaining_phase_first", orders="queue", pure=True
         ),
-        SchedulerProvider("ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions"),
+        SchedulerProvider(
+            "ascending", "First to last, for all-gather last to first", f"{dimensions}:Ascending", orders="dimensions", pure=True
+        ),
         SchedulerProvider("round_robin", "Each chunk starts one dimension further on", f"{dimensions}:RoundRobin", orders="dimensions"),
         SchedulerProvider(
             "offline_greedy", "Themis: least loaded dimension first", f"{themis}:OfflineGreedy", options, orders="dimensions"

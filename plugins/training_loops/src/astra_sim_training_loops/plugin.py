@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from astra_sim import FileFormat, Provider, hookimpl
 
 _HERE = "astra_sim_training_loops"
@@ -30,43 +32,42 @@ def astra_workloads() -> list[Provider]:
 
 @hookimpl
 def astra_training_loops() -> list[Provider]:
+    loop = functools.partial(Provider, pure=True)
     loops = f"{_HERE}.loops"
     transformer = f"{loops}:TransformerOptions"
     dlrm = f"{loops}:DlrmOptions"
     groups = [{"model_parallel_npus": npus} for npus in (1, 2, 4)]
     bottom = [{"last_bottom_layer": 1}]
     return [
-        Provider("data", "Data parallel", f"{loops}:data"),
-        Provider("model", "Model parallel", f"{loops}:model"),
-        Provider("hybrid_data_model", "Data parallel, model parallel in dimension 0", f"{loops}:hybrid_data_model"),
-        Provider("hybrid_model_data", "Model parallel, data parallel in dimension 0", f"{loops}:hybrid_model_data"),
-        Provider("hybrid_customized", "Every layer parallelised in its own way", f"{loops}:hybrid_customized"),
-        Provider(
+        loop("data", "Data parallel", f"{loops}:data"),
+        loop("model", "Model parallel", f"{loops}:model"),
+        loop("hybrid_data_model", "Data parallel, model parallel in dimension 0", f"{loops}:hybrid_data_model"),
+        loop("hybrid_model_data", "Model parallel, data parallel in dimension 0", f"{loops}:hybrid_model_data"),
+        loop("hybrid_customized", "Every layer parallelised in its own way", f"{loops}:hybrid_customized"),
+        loop(
             "hybrid_transformer",
             "Model parallel in groups, data parallel between them",
             f"{loops}:hybrid_transformer",
             transformer,
             examples=groups,
         ),
-        Provider(
+        loop(
             "hybrid_transformer_fwd_in_bckwd",
             "The same, with parts of the forward pass recomputed in the backward pass",
             f"{loops}:hybrid_transformer_fwd_in_bckwd",
             f"{loops}:RecomputingTransformerOptions",
             examples=[{"model_parallel_npus": 4, "checkpoints": [0], "checkpoint_initiates": [2]}],
         ),
-        Provider(
-            "hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom
-        ),
-        Provider(
+        loop("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom),
+        loop(
             "hybrid_dlrm_enhanced",
             "The same, not waiting for the embedding in the backward pass",
             f"{loops}:hybrid_dlrm_enhanced",
             dlrm,
             examples=bottom,
         ),
-        Provider("micro", "The weight-gradient collective of the first layer, and nothing else", f"{loops}:micro"),
-        Provider("distributed_inference", "Forward passes, model parallel", f"{loops}:distributed_inference"),
+        loop("micro", "The weight-gradient collective of the first layer, and nothing else", f"{loops}:micro"),
+        loop("distributed_inference", "Forward passes, model parallel", f"{loops}:distributed_inference"),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import attrs
@@ -10,7 +12,8 @@ from astra_sim.context import Context
 from astra_sim.errors import located
 from astra_sim.graph import ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
-from astra_sim.providers import options_of
+from astra_sim.options import can_be_kept
+from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective
 from astra_sim.units import scaled_float32
 
@@ -44,6 +47,40 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
         raise InputError("layers is empty; expected at least one layer")
     provider = context.plugins.get("training_loop", options.loop)
     loop_options = options_of(provider, options.loop_options, f"loop_options of {options.loop}")
+    if not provider.pure:
+        return _write(options, provider, loop_options, context)
+    run, platform = context.run, context.platform.logical_dimensions()
+    clock = context.tick_ps, run.passes, run.compute_scale, run.comm_scale, context.compute
+    return _kept.get(
+        (provider, loop_options, options.layers, options.single_precision, options.footprint_bytes, platform, *clock),
+        lambda: _write(options, provider, loop_options, context),
+    )
+
+
+class _KeptGraphs:
+    """Graphs of earlier runs that hold for others, the latest: a pure loop writes what its options, layers and sizes say."""
+
+    _MOST, _MOST_OPERATIONS = 64, 4096
+
+    def __init__(self) -> None:
+        self._graphs: dict[Hashable, ExecutionGraph] = {}
+
+    def get(self, key: Hashable, write: Callable[[], ExecutionGraph]) -> ExecutionGraph:
+        """The graph that is kept under a key, or a new one."""
+        if not can_be_kept(key):
+            return write()
+        graph = self._graphs.pop(key, None) or write()
+        if len(graph.operations) <= self._MOST_OPERATIONS:
+            self._graphs[key] = graph  # the last one
+            if len(self._graphs) > self._MOST:
+                del self._graphs[next(iter(self._graphs))]
+        return graph
+
+
+_kept = _KeptGraphs()
+
+
+def _write(options: LayersOptions, provider: Provider, loop_options: Any, context: Context) -> ExecutionGraph:
     program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled_float32 if options.single_precision else None)
     arguments = () if loop_options is None else (loop_options,)
     try:
@@ -55,8 +92,12 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
 
 def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
     """One collective over all NPUs, issued once per pass at time 0."""
-    exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
-    layer = LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)
-    program = LayeredProgram([layer], context, Pass.WEIGHT_GRADIENT, smallest_collective=0)
+    program = LayeredProgram([_only_layer(options)], context, Pass.WEIGHT_GRADIENT, smallest_collective=0)
     micro(program)
     return program.build()
+
+
+@functools.lru_cache(maxsize=256)
+def _only_layer(options: CollectiveOptions) -> LayerOptions:
+    exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
+    return LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)

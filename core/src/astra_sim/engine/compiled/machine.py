@@ -215,7 +215,7 @@ class CompiledEngine:
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
-            return self._machine.run(
+            left = self._machine.run(
                 events or 0, self._issue, self._queues.standing, self._queues.place, self._delay, self._inject, self._advance
             )
         except _compiled.TooLong:
@@ -226,6 +226,9 @@ class CompiledEngine:
             raise not_under_way(self._network, error.number) from None
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
+        if not left:
+            self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
+        return left
 
     def _issue(self, program: int, task: int, now: int) -> list[list[StepRow]]:
         return self._queues.steps(self._issuers[program](task, now), now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import overload
 
 from astra_sim._boundary import MAX_PICOSECONDS
@@ -77,15 +76,18 @@ class Queues:
 
     def steps(self, chunks: Sequence[Sequence[PhaseStep]], now: int) -> list[list[StepRow]]:
         """The steps of chunks as the machine takes them. Raises RunError where a delay, PluginError where a priority is too large."""
-        for step in chain.from_iterable(chunks):
-            if step.delay > MAX_PICOSECONDS:
-                raise too_long(now)
-            if abs(step.job.priority) > MAX_PRIORITY:
-                raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
-        return [
-            [(self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history) for step in steps]
-            for steps in chunks
-        ]
+        rows: dict[int, list[StepRow]] = {}  # chunks that are alike share their steps
+        for steps in chunks:
+            if id(steps) not in rows:
+                rows[id(steps)] = [self._row(step, now) for step in steps]
+        return [rows[id(steps)] for steps in chunks]
+
+    def _row(self, step: PhaseStep, now: int) -> StepRow:
+        if step.delay > MAX_PICOSECONDS:
+            raise too_long(now)
+        if abs(step.job.priority) > MAX_PRIORITY:
+            raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
+        return self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history
 
     def standing(self, queue: int, job_class: int) -> Standing:
         """How a job of that class stands in a queue that follows rules."""

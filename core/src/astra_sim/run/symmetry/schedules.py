@@ -19,6 +19,7 @@ class ScheduleSymmetry:
         self._network = network
         self._rendezvous = rendezvous
         self._symmetric: dict[tuple[Schedule, LogicalDimension | Group], bool] = {}
+        self._exchanges: dict[tuple[frozenset[tuple[Peer, Peer]], LogicalDimension | Group], bool] = {}
         self._alike: dict[LogicalDimension, bool] = {}
 
     def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
@@ -35,16 +36,14 @@ class ScheduleSymmetry:
         return self._alike[dimension]
 
     def _find_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
-        if not schedule.is_shared:
+        exchanges = schedule.exchanges
+        if exchanges is None:
             return False
-        peers = set()
-        for step in schedule.programs[0].steps:
-            if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
-                return False
-            peers.add(step.send_to)
-            if self._rendezvous:
-                peers.add(step.receive_from)
-        return all(self._peer_is_symmetric(logical, peer) for peer in peers)
+        key = exchanges, logical
+        if key not in self._exchanges:
+            peers = {to for to, _ in exchanges} | ({source for _, source in exchanges} if self._rendezvous else set())
+            self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for peer in peers)
+        return self._exchanges[key]
 
     def _peer_is_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
         """Whether messages to `peer` take the same route from every rank of `logical`, whichever group it is."""
