@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import component_options, run_options
+from astra_sim.command.options import component_options, run_options, table_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
@@ -135,6 +135,7 @@ def astra() -> None:
     type=click.Path(dir_okay=False),
     help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
 )
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def run(
@@ -145,6 +146,8 @@ def run(
     reports: tuple[str, ...],
     series: str,
     timeline: str | None,
+    every: bool,
+    units: str | None,
     as_json: bool,
     quiet: bool,
     **choices: Any,
@@ -169,9 +172,10 @@ def run(
     if not quiet:
         say_findings(result)
     if not as_json and not quiet:
+        from astra_sim.report.screen import Screen
         from astra_sim.report.tables import print_result
 
-        print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
+        print_result(result, Screen(every, units))  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None or timeline is not None:
         paths = chosen.write(result, output, series)
         if not as_json and not quiet:

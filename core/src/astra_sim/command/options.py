@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import attrs
 import click
 
-from astra_sim.report.times import UNITS
+from astra_sim.report.amounts import TIME_UNITS
 from astra_sim.setup.run_options import RunOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
 
 def table_options(command: _Command) -> _Command:
     """Give a command `--all` (`every`) and `--units`, of which a `Screen` is made."""
-    command = click.option("--units", type=click.Choice(UNITS), help="The unit of all times.  [default: by their magnitude]")(command)
+    command = click.option("--units", type=click.Choice(TIME_UNITS), help="The unit of all times.  [default: by their magnitude]")(command)
     return all_option(command)
 
 

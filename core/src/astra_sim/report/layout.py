@@ -258,11 +258,12 @@ def _stacked(grid: _Grid) -> list[_Band | None]:
     bands: list[_Band | None] = []
     rest = list(range(len(keys), len(kinds)))
     while rest:
-        count = next((count for count in range(len(rest), 0, -1) if grid.fit([*keys, *rest[:count]], SHORTEST)), 0)
-        if not count:
+        tries = ([*keys, *rest[:count]] for count in range(len(rest), 0, -1))
+        band = next(filter(None, map(grid.fit, tries)), None) or grid.fit([*keys, rest[0]], SHORTEST)
+        if band is None:
             return [None]
-        bands.append(grid.fit([*keys, *rest[:count]]) or grid.fit([*keys, *rest[:count]], SHORTEST))
-        rest = rest[count:]
+        bands.append(band)
+        rest = rest[len(band.places) - len(keys) :]
     return bands or [None]
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
-from astra_sim.report.times import TimeUnit, time_unit
+from astra_sim.report.amounts import Unit, time_unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ class Screen:
         """Characters of a line of prose."""
         return self.width or PROSE
 
-    def time_unit(self, largest_ns: float) -> TimeUnit:
+    def time_unit(self, largest_ns: float) -> Unit:
         """The unit for times of which this is the largest: the one that the user wants, or by magnitude."""
         return time_unit(largest_ns, self.units)
 
