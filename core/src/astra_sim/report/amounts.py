@@ -12,6 +12,8 @@ from astra_sim.units import GIB, MIB
 
 TIME_UNITS = ("us", "ms", "s")
 """Units of time that a user may ask for."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""A space at which no line ends, between a number and its unit; screens show it as one."""
 _NS_PER_S = 1e9
 _MOST = 10_000
 """Times and bytes from here on are shown in a larger unit: so they have four digits before the point, and small ones beside them some."""
@@ -30,8 +32,8 @@ class Unit:
         return f"{amount / self.size:.{self.decimals}f}"
 
     def __call__(self, amount: float) -> str:
-        """An amount of the smallest unit as a number of this one, and its name."""
-        return f"{self.number(amount)} {self.name}"
+        """An amount of the smallest unit as a number of this one, and its name in the same line."""
+        return f"{self.number(amount)}{NO_BREAK}{self.name}"
 
 
 _TIMES = (Unit(1.0, "ns"), Unit(1e3, "us"), Unit(1e6, "ms"), Unit(1e9, "s"))

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
-from astra_sim.report.amounts import Unit, time_unit
+from astra_sim.report.amounts import NO_BREAK, Unit, time_unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,7 @@ class Screen:
         return time_unit(largest_ns, self.units)
 
     def _print(self, line: Line) -> None:
-        self._console.print(line.text, style="bold" if line.heading else None, soft_wrap=True)
+        self._console.print(line.text.replace(NO_BREAK, " "), style="bold" if line.heading else None, soft_wrap=True)
 
 
 def _console() -> Console:

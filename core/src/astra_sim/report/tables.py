@@ -76,7 +76,7 @@ def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
     figures = ("compute", "comm", "exposed")
     columns = [Column("layer", "name"), *(Column(f"{name} ({unit.name})", rank=rank) for name, rank in zip(figures, (1, 2, 0), strict=True))]
     for name in _PASSES.values():
-        columns += [Column(f"{name} {figure}", rank=rank) for figure, rank in zip(figures, (4, 5, 3), strict=True)]
+        columns += [Column(f"{name} {figure} ({unit.name})", rank=rank) for figure, rank in zip(figures, (4, 5, 3), strict=True)]
     return Table(columns, [[name, *map(unit.number, times)] for name, times in rows], title, "; ".join(legend))
 
 
