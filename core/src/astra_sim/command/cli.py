@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import component_options, run_options, table_options
+from astra_sim.command.options import all_option, component_options, run_options, table_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
@@ -195,30 +195,32 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 
 
 @astra.group(invoke_without_command=True)
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def plugins(ctx: click.Context, as_json: bool) -> None:
+def plugins(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List plugins, show what one offers, or check them."""
     ctx.obj = as_json
     if ctx.invoked_subcommand is None:
-        _list(as_json)
+        _list(as_json, every)
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @plugins.command("list")
+@all_option
 @_json_option
 @click.pass_obj
-def list_(outer: bool, as_json: bool) -> None:
+def list_(outer: bool, every: bool, as_json: bool) -> None:
     """List all components, and plugins that are broken."""
-    _list(as_json or outer)
+    _list(as_json or outer, every)
 
 
-def _list(as_json: bool) -> None:
+def _list(as_json: bool, every: bool) -> None:
     from astra_sim.command import plugin_commands
 
-    plugin_commands.list_components(as_json)
+    plugin_commands.list_components(as_json, every)
 
 
 @plugins.command()

@@ -18,6 +18,8 @@ from astra_sim.errors import InputError
 from astra_sim.files import read_text
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Platform
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
 from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment
@@ -160,17 +162,19 @@ def collective(
 
 
 def _print(operation: Collective, ranks: int, rows: Sequence[Row], mean: float | None, compared: bool) -> None:
-    click.echo(f"# {operation} on {ranks} ranks, simulated")
-    columns = ["size", "time", "algbw", "busbw", *(["measured", "error"] if compared else [])]
-    units = ["(B)", "(us)", "(GB/s)", "(GB/s)", *(["(us)", "(%)"] if compared else [])]
-    for heading in (columns, units):
-        click.echo("#" + "".join(f"{text:>13}" for text in heading)[1:])
-    for row in rows:
-        cells = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
-        if compared:
-            cells += ["-" if row.measured_us is None else f"{row.measured_us:.2f}", "-" if row.error is None else f"{100 * row.error:+.1f}"]
-        click.echo("".join(f"{cell:>13}" for cell in cells))
-    if rows:
-        click.echo(f"# Avg bus bandwidth    : {sum(row.busbw_gb_per_s for row in rows) / len(rows):.4g}")
+    """Print a table as nccl-tests does: lines that begin with # are no figures."""
+    screen = Screen(every=True)
+    columns = [Column("# size\n#  (B)", "word"), Column("time\n(us)"), Column("algbw\n(GB/s)"), Column("busbw\n(GB/s)")]
     if compared:
-        click.echo(f"# Mean absolute error  : {'-' if mean is None else f'{mean:.2%}'}")
+        columns += [Column("measured\n(us)"), Column("error\n(%)")]
+    cells = []
+    for row in rows:
+        own = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
+        if compared:
+            own += ["-" if row.measured_us is None else f"{row.measured_us:.2f}", "-" if row.error is None else f"{100 * row.error:+.1f}"]
+        cells.append(own)
+    screen.table(Table(columns, cells, f"# {operation} on {ranks} ranks, simulated"))
+    if rows:
+        screen.text(f"# Avg bus bandwidth    : {sum(row.busbw_gb_per_s for row in rows) / len(rows):.4g}")
+    if compared:
+        screen.text(f"# Mean absolute error  : {'-' if mean is None else f'{mean:.2%}'}")

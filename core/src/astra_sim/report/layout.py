@@ -30,7 +30,7 @@ _GAP = 2
 
 @attrs.frozen
 class Column:
-    """A column of a table. Units belong into its heading, so that its cells are plain numbers.
+    """A column of a table. Units belong into its heading, which may have several lines, so that its cells are plain numbers.
 
     Where the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` stands to the right
     and a `word` to the left, both whole; a `name` may be shortened in its middle, but for its digits; a `text` may take several lines.
@@ -77,6 +77,8 @@ class Line:
 def lay_out(table: Table, page: Page) -> list[Line]:
     """The lines of a table on a page."""
     rows = [[printable(cell) for cell in row] for row in table.rows]
+    if not table.columns:
+        return [Line(text) for text in (table.title, "no rows") if text]
     table = attrs.evolve(table, rows=rows, title=printable(table.title))
     lines = [Line(text, heading=True) for text in wrapped(table.title, page.width)]
     grid = _Grid(table, page)
@@ -88,7 +90,7 @@ def lay_out(table: Table, page: Page) -> list[Line]:
         if number:
             lines.append(Line(""))
         lines += grid.lines(band)
-        left_out = [] if page.every else [column.heading for place, column in enumerate(table.columns) if place not in band.places]
+        left_out = [] if page.every else [' '.join(column.heading.split()) for place, column in enumerate(table.columns) if place not in band.places]
     indent = " " * table.indent
     if left_out and table.headed:
         lines += [Line(text) for text in wrapped(f"left out: {', '.join(left_out)} (--all, or a wider screen)", page.width, indent)]
@@ -196,8 +198,9 @@ class _Grid:
 
     def _heading(self, place: int, folded: bool) -> tuple[str, ...]:
         heading = self.table.columns[place].heading if self.table.headed else ""
-        width = max((len(word) for word in heading.split()), default=0)
-        return tuple(wrapped(heading, max(width, self._least(place, COMFORTABLE)) if folded else None)) or ("",)
+        longest = max((len(word) for word in heading.split()), default=0)
+        width = max(longest, self._least(place, COMFORTABLE)) if folded else None
+        return tuple(line for part in heading.split("\n") for line in wrapped(part, width)) or ("",)
 
     def _least(self, place: int, shortest: int) -> int:
         """The width that the cells of a column need."""
@@ -278,5 +281,5 @@ def _records(table: Table, page: Page) -> Iterator[Line]:
             yield Line("")
         for place, (column, cell) in enumerate(zip(table.columns, row, strict=True)):
             inner = indent + ("  " if place else "")
-            text = f"{column.heading}: {cell}" if column.heading else cell
+            text = f"{' '.join(column.heading.split())}: {cell}" if column.heading else cell
             yield from (Line(each) for each in wrapped(text, page.width, inner, inner + "  "))
