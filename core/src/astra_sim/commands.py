@@ -17,9 +17,10 @@ from astra_sim._lazy import lazy_names
 if TYPE_CHECKING:
     from astra_sim.command.options import all_option, component_options, table_options
     from astra_sim.command.progress import Progress
+    from astra_sim.report.folding import Folded, fold
     from astra_sim.report.layout import Column, Table
     from astra_sim.report.screen import Screen
-    from astra_sim.report.tables import console, print_result
+    from astra_sim.report.tables import print_result
     from astra_sim.setup.components import Components, build, build_compute, build_platform, component
     from astra_sim.setup.experiment import Experiment, load_experiment
     from astra_sim.setup.plugins import Plugins, shared_plugins
@@ -28,6 +29,7 @@ __all__ = [
     "Column",
     "Components",
     "Experiment",
+    "Folded",
     "Plugins",
     "Progress",
     "Screen",
@@ -38,7 +40,7 @@ __all__ = [
     "build_platform",
     "component",
     "component_options",
-    "console",
+    "fold",
     "load_experiment",
     "print_result",
     "shared_plugins",
@@ -50,9 +52,10 @@ __getattr__ = lazy_names(
     {
         "command.options": ("all_option", "component_options", "table_options"),
         "command.progress": ("Progress",),
+        "report.folding": ("Folded", "fold"),
         "report.layout": ("Column", "Table"),
         "report.screen": ("Screen",),
-        "report.tables": ("console", "print_result"),
+        "report.tables": ("print_result",),
         "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
         "setup.experiment": ("Experiment", "load_experiment"),
         "setup.plugins": ("Plugins", "shared_plugins"),

@@ -156,6 +156,8 @@ def run(
     from astra_sim.api import simulate
     from astra_sim.command.findings import say_findings
     from astra_sim.command.progress import Progress
+    from astra_sim.report.screen import Screen
+    from astra_sim.report.tables import print_result
     from astra_sim.report.writing import chosen_reports
 
     chosen = chosen_reports(reports, output, timeline)
@@ -165,21 +167,21 @@ def run(
             experiment,
             run_name=run_name,
             set=assignments,
-            progress=progress.simulated,
+            progress=progress,
             timelines=timeline is not None or TIMELINE in reports,
             **choices,
         )
     if not quiet:
         say_findings(result)
+    screen = Screen(every, units)
     if not as_json and not quiet:
-        from astra_sim.report.screen import Screen
-        from astra_sim.report.tables import print_result
-
-        print_result(result, Screen(every, units))  # before anything is written, so that a full disk does not take the figures of a long run
+        print_result(result, screen)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None or timeline is not None:
-        paths = chosen.write(result, output, series)
+        with Progress(enabled=not quiet) as progress:
+            progress.stage("writing files", simulates=False)
+            paths = chosen.write(result, output, series)
         if not as_json and not quiet:
-            click.echo(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
+            screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
         import json
 

@@ -131,8 +131,8 @@ def compare(
         folder = None if output is None else until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-"))
         with Progress(enabled=not quiet) as progress:
             for number, (label, choice) in enumerate(made, 1):
-                progress.stage(f"run {number} of {len(made)} ({label})")
-                result = choice.run(label, progress=progress.simulated, timelines=TIMELINE in reports, **options)
+                progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
+                result = choice.run(label, progress=progress, timelines=TIMELINE in reports, **options)
                 shown.append(result.shown)
                 rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns))
                 if not quiet:
@@ -142,7 +142,9 @@ def compare(
         if not as_json and not quiet:
             _print(rows, shown, Screen(every, units))
         if output is not None:
-            chosen.write(results, output, series)
+            with Progress(enabled=not quiet) as progress:
+                progress.stage("writing files", simulates=False)
+                chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 

@@ -49,9 +49,10 @@ def explain(
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
     made = []
     with Progress(enabled=not quiet) as progress:
-        for experiment in experiments or (None,):
-            progress.stage(f"run of {experiment or 'the experiment'}")
-            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=reruns or "path", **choices)
+        names = experiments or (None,)
+        for number, experiment in enumerate(names):
+            progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
+            result = simulate(experiment, set=assignments, progress=progress, explain=reruns or "path", **choices)
             assert result.explanation is not None
             made.append(result.explanation)
     if as_json:

@@ -55,7 +55,7 @@ def time_unit(largest_ns: float, units: str | None = None) -> Unit:
 
 def byte_unit(largest: float) -> Unit:
     """The unit for numbers of bytes of which this is the largest, by magnitude; one byte can be seen in the smaller ones."""
-    return _by_magnitude(largest, _BYTES)
+    return _by_magnitude(largest or MIB, _BYTES)
 
 
 def _by_magnitude(largest: float, units: Sequence[Unit]) -> Unit:

@@ -131,7 +131,7 @@ def _bubble_line(explanation: Explanation, unit: Unit) -> str:
     bubble = explanation.bubble_ns
     if bubble < 0.001 * explanation.finish_ns:
         return ""
-    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}), in which other NPUs compute and the busiest waits."
+    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}): other NPUs compute while the busiest waits."
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

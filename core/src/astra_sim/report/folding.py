@@ -9,6 +9,8 @@ import attrs
 
 FEWEST = 3
 """Repetitions from which on layers are folded."""
+_SAVED = 3
+"""Lines that folding must save."""
 _TRIED = 64
 """Lengths of a block that are tried, at each of its layers."""
 
@@ -22,7 +24,7 @@ class Folded:
 
 
 def fold(names: Sequence[str], alike: Callable[[int, int], bool]) -> list[Folded]:
-    """Fold blocks of layers that follow each other at least `FEWEST` times: layer n of each block becomes one.
+    """Fold blocks of layers that follow each other at least `FEWEST` times: layer n of each block becomes one. A few lines must be saved.
 
     Layers repeat where their names differ in nothing but numbers, and they are `alike` (of two places). Numbers that differ become `*`.
     Of several ways to fold, the one that covers most layers is taken, with the shortest block.
@@ -60,7 +62,7 @@ def _block(place: int, following: Sequence[int], end: int, repeats: Callable[[in
     best = 1, 1
     for length in (other - place for other in following):
         count = 1 + _length_of_repetition(place, length, end, repeats) // length
-        if count >= FEWEST and length * count > best[0] * best[1]:
+        if count >= FEWEST and length * (count - 1) >= _SAVED and length * count > best[0] * best[1]:
             best = length, count
             if length * count == end - place:
                 break
