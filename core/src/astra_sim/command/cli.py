@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import all_option, component_options, run_options, table_options
+from astra_sim.command.options import all_option, component_options, quiet_option, run_options, table_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
@@ -137,7 +137,7 @@ def astra() -> None:
 )
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def run(
     experiment: str | None,
     assignments: tuple[str, ...],

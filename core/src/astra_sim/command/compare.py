@@ -15,7 +15,7 @@ import click
 
 from astra_sim.api import simulate
 from astra_sim.command.findings import say_findings
-from astra_sim.command.options import component_options, run_options, table_options
+from astra_sim.command.options import component_options, quiet_option, run_options, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
@@ -99,7 +99,7 @@ def row_of(result: Result, first_ns: float) -> dict[str, Any]:
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def compare(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],

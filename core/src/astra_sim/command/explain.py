@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from astra_sim.api import simulate
-from astra_sim.command.options import component_options, run_options, table_options
+from astra_sim.command.options import component_options, quiet_option, run_options, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.explanation import Explanation
@@ -25,7 +25,7 @@ from astra_sim.report.screen import Screen
 )
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def explain(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],

@@ -53,6 +53,11 @@ def all_option(command: _Command) -> _Command:
     return click.option("--all", "every", is_flag=True, help="Print all rows and columns of all tables.")(command)
 
 
+def quiet_option(command: _Command) -> _Command:
+    """Give a command `--quiet`."""
+    return click.option("--quiet", is_flag=True, help="Print nothing but errors.")(command)
+
+
 def run_options(command: _Command) -> _Command:
     """Give a command an option for each field of `RunOptions`, with its name, type and help. One that is not given is None."""
     kinds = typing.get_type_hints(RunOptions)

@@ -46,7 +46,13 @@ def show_component(name: str, as_json: bool) -> None:
         click.echo(json.dumps(described))
         return
     screen = Screen(every=True)
-    columns = Column("option", "word"), Column("type", "text"), Column("default", "text"), Column("unit", "word"), Column("what it is", "text")
+    columns = (
+        Column("option", "word"),
+        Column("type", "text"),
+        Column("default", "text"),
+        Column("unit", "word"),
+        Column("what it is", "text"),
+    )
     for entry in described:
         screen.text(f"{entry['kind']} {entry['name']}: {entry['summary']} (plugin {entry['plugin']})")
         if not entry["options"]:

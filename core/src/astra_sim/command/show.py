@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
 from astra_sim.report.layout import Column, Kind, Table
@@ -34,7 +35,9 @@ def show(run: str, table: str | None, as_json: bool, as_csv: bool, output: str |
         raise InputError(f"{'--csv' if as_csv else f'--output {output}'} needs TABLE; `astra show {run}` lists the tables")
     if output is not None:
         check_ending(output)
-    tables = _tables(run)
+    with Progress() as progress:
+        progress.stage("reading", simulates=False)
+        tables = _tables(run)
     if table is None:
         _list(tables, as_json)
         return

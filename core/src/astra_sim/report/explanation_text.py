@@ -60,22 +60,24 @@ def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Scr
 
 def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> None:
     total = explanation.finish_ps
-    screen.text(f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:")
+    screen.text(
+        f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:", prose=True
+    )
     if not total:
         screen.text("nothing takes time.", "  ")
         return
     kinds = [(kind, ps) for kind, ps in explanation.by(lambda row: row.kind).items() if ps >= total / 1000][:5]
     with_times = "; ".join(f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds)
     shares = "; ".join(f"{kind} {_percent(ps, total)}" for kind, ps in kinds)
-    screen.text(with_times if len(with_times) + 2 <= screen.prose else shares, "  ")
+    screen.text(with_times if len(with_times) + 2 <= screen.prose else shares, "  ", prose=True)
     contributors = explanation.by(lambda row: (row.collective or row.kind, row.group, row.dimension))
     for number, (what, ps) in enumerate(list(contributors.items())[:3], 1):
         words, most = _contributor(what, explanation)
         line = f"{number}. {_percent(ps, total):>7}  {words}"
-        screen.text(line + most if len(line + most) + 2 <= screen.prose else line, "  ", " " * 14)
+        screen.text(line + most if len(line + most) + 2 <= screen.prose else line, "  ", " " * 14, prose=True)
     for line in (_gains(explanation), _bounds_line(explanation, unit), _bubble_line(explanation, unit)):
         if line:
-            screen.text(line, "  ")
+            screen.text(line, "  ", prose=True)
 
 
 def _contributor(what: tuple[str, str, int | None], explanation: Explanation) -> tuple[str, str]:
@@ -156,7 +158,11 @@ def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Ta
         yield _first(title, [Column(name, "name"), *figures], rows, screen)
     yield _sensitivities(explanation, screen)
     bounds = [
-        [f"{each.kind}{'' if each.dimension is None else f' of dimension {each.dimension}'}", unit.number(each.ns), _times(explanation, each.ns)]
+        [
+            f"{each.kind}{'' if each.dimension is None else f' of dimension {each.dimension}'}",
+            unit.number(each.ns),
+            _times(explanation, each.ns),
+        ]
         for each in explanation.bounds
     ]
     yield Table([Column("bound", "word"), Column(f"time ({unit.name})"), Column("run / bound")], bounds, "Lower bounds", indent=2)
@@ -176,7 +182,8 @@ def _where(title: str, key: Any, explanation: Explanation) -> str:
 def _sensitivities(explanation: Explanation, screen: Screen) -> Table:
     """What 1 % more of each parameter changes; of the layers those that change most."""
     unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
-    own, of_layers = [], []
+    own: list[list[str]] = []
+    of_layers: list[list[str]] = []
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
         name = each.parameter if each.layer is None else f"compute of {each.layer}"

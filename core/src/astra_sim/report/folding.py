@@ -83,4 +83,3 @@ def _label(names: Sequence[str]) -> str:
     marks = iter(["*" if len(set(number)) > 1 else number[0] for number in numbers])
     pattern = re.sub(r"\d+", lambda _: next(marks), names[0])
     return f"{len(names)} x {pattern}"
-

@@ -90,7 +90,11 @@ def lay_out(table: Table, page: Page) -> list[Line]:
         if number:
             lines.append(Line(""))
         lines += grid.lines(band)
-        left_out = [] if page.every else [' '.join(column.heading.split()) for place, column in enumerate(table.columns) if place not in band.places]
+        left_out = (
+            []
+            if page.every
+            else [" ".join(column.heading.split()) for place, column in enumerate(table.columns) if place not in band.places]
+        )
     indent = " " * table.indent
     if left_out and table.headed:
         lines += [Line(text) for text in wrapped(f"left out: {', '.join(left_out)} (--all, or a wider screen)", page.width, indent)]
@@ -103,7 +107,12 @@ def wrapped(text: str, width: int | None, indent: str = "", further: str | None 
         return [indent + text] if text else []
     following = indent if further is None else further
     return textwrap.wrap(
-        text, max(width, len(following) + 1), initial_indent=indent, subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+        text,
+        max(width, len(following) + 1),
+        initial_indent=indent,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -116,7 +125,9 @@ def shortened(name: str, width: int, ellipsis: str = "...") -> str:
         return name
     fewest = len(name) - width + len(ellipsis)
     for count in range(fewest, len(name) + 1):
-        starts = [start for start in range(len(name) - count + 1) if _between_numbers(name, start) and _between_numbers(name, start + count)]
+        starts = [
+            start for start in range(len(name) - count + 1) if _between_numbers(name, start) and _between_numbers(name, start + count)
+        ]
         if starts:
             middle = (len(name) - count) / 2
             start = min(starts, key=lambda at: (sum(map(str.isdigit, name[at : at + count])), abs(at - middle)))

@@ -39,9 +39,12 @@ class Screen:
         for line in lay_out(table, page):
             self._print(line)
 
-    def text(self, text: str, indent: str = "", further: str | None = None) -> None:
-        """Print sentences, behind an indent (`further`: that of all lines but the first)."""
-        for line in wrapped(text, self.prose, indent, further) or [""]:
+    def text(self, text: str, indent: str = "", further: str | None = None, prose: bool = False) -> None:
+        """Print a line, or several where the screen is narrow, behind an indent (`further`: that of all but the first).
+
+        `prose` is for people to read: it has lines of `PROSE` characters in a pipe, too.
+        """
+        for line in wrapped(text, self.prose if prose else self.width, indent, further) or [""]:
             self._print(Line(line))
 
     @property

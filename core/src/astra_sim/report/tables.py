@@ -74,7 +74,10 @@ def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
     rows = [(line.label, _sum(each, line)) for line in lines]
     unit = screen.time_unit(max(max(times) for _, times in rows))
     figures = ("compute", "comm", "exposed")
-    columns = [Column("layer", "name"), *(Column(f"{name} ({unit.name})", rank=rank) for name, rank in zip(figures, (1, 2, 0), strict=True))]
+    columns = [
+        Column("layer", "name"),
+        *(Column(f"{name} ({unit.name})", rank=rank) for name, rank in zip(figures, (1, 2, 0), strict=True)),
+    ]
     for name in _PASSES.values():
         columns += [Column(f"{name} {figure} ({unit.name})", rank=rank) for figure, rank in zip(figures, (4, 5, 3), strict=True)]
     return Table(columns, [[name, *map(unit.number, times)] for name, times in rows], title, "; ".join(legend))

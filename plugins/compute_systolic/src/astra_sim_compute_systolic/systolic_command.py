@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold
+from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold, quiet_option
 
 if TYPE_CHECKING:
     from astra_sim_compute_systolic.report import LayerReport
@@ -23,7 +23,7 @@ SHOWN = 10
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def systolic(config: str, topology: str, gemm: bool, every: bool, as_json: bool, output: str | None, quiet: bool) -> None:
     """Cycles, stalls, utilisation and memory traffic of layers on a systolic array, as SCALE-Sim reports them.
 
@@ -94,7 +94,9 @@ def _print(reports: Sequence[LayerReport], title: str, screen: Screen) -> None:
             title += f": layers that take most cycles, {sum(len(line.places) for line in lines)} of {len(reports)}"
         if len(lines) < len(reports):
             notes.append("--all: every layer")
-    screen.table(Table(_COLUMNS, [_cells(line.label, reports[line.places[0]], len(line.places)) for line in lines], title, "; ".join(notes)))
+    screen.table(
+        Table(_COLUMNS, [_cells(line.label, reports[line.places[0]], len(line.places)) for line in lines], title, "; ".join(notes))
+    )
     screen.text(f"total {_total(reports):,} cycles")
 
 

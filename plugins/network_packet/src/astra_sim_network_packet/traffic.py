@@ -8,12 +8,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.commands import Column, Experiment, Progress, Screen, Table, all_option, build_platform, shared_plugins
+from astra_sim.commands import Column, Experiment, Progress, Screen, Table, all_option, build_platform, quiet_option, shared_plugins
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
@@ -47,7 +48,7 @@ _BAR = 16
 )
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def traffic(
     platform: str,
     network: str,
@@ -139,11 +140,20 @@ def sweep(
     targets = patterns.targets(pattern, platform, permutation)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
     loads = []
-    for rate in rates:
+    cycles = how.warm_up + how.period * how.periods
+    for number, rate in enumerate(rates):
+        tell = None
         if progress is not None:
-            progress.stage(f"rate {rate:g}")
-        loads.append(measure(shape, targets, rate, how, None if progress is None else progress.reached))
+            progress.stage(f"rate {rate:g}", number / len(rates), 1 / len(rates))
+            tell = partial(_tell, progress, cycles)
+        loads.append(measure(shape, targets, rate, how, tell))
     return loads
+
+
+def _tell(progress: Progress, cycles: int, now: int) -> None:
+    """Say how many of the cycles that are measured, and warm up before, are over; packets that are under way then take some more."""
+    progress.ended(min(now, cycles), cycles)
+    progress.reached(now)
 
 
 def _row(load: Load) -> dict[str, Any]:
