@@ -109,7 +109,7 @@ def test_a_comparison_has_a_column_for_each_figure() -> None:
     assert done.exit_code == 0, done.output
     times, figures = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
     assert times[0].startswith("run  ")
-    assert all(word in figures[0] for word in ("iteration (ms)", "tokens/s", "MFU (%)", "bubble (%)", "memory (GiB)"))
+    assert all(word in figures[0] for word in ("iteration (us)", "tokens/s", "MFU (%)", "bubble (%)", "memory (MiB)"))
     assert [line.split()[0] for line in (*times[1:], *figures[1:])] == [*sets, *sets]
     rows = json.loads(CliRunner().invoke(compare, [*arguments, "--json"]).stdout)
     assert [set(row["breakdown"]) >= {"compute", "tp", "bubble"} for row in rows] == [True, True]

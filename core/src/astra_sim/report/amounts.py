@@ -69,7 +69,7 @@ def amount(value: Any, unit: str, like: float | None = None, units: str | None =
     size = abs(value if like is None else like)
     if unit == "s":
         shown = time_unit(size * _NS_PER_S, units) if size or units else _TIMES[-1]
-        return f"{value * _NS_PER_S / shown.size:,.{shown.decimals}f}", shown.name
+        return shown.number(value * _NS_PER_S), shown.name
     scale = _SCALES.get(unit)
     if scale is None:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}", unit

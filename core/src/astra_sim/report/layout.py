@@ -119,15 +119,12 @@ def wrapped(text: str, width: int | None, indent: str = "", further: str | None 
 def shortened(name: str, width: int, ellipsis: str = "...") -> str:
     """A name with at most `width` characters: an ellipsis stands for what is near its middle. A number in it stays whole, or goes.
 
-    Numbers stay where there are enough other characters to leave out.
+    Numbers stay where there are enough other characters to leave out, and none stands beside the ellipsis, where it would look cut.
     """
     if len(name) <= width:
         return name
-    fewest = len(name) - width + len(ellipsis)
-    for count in range(fewest, len(name) + 1):
-        starts = [
-            start for start in range(len(name) - count + 1) if _between_numbers(name, start) and _between_numbers(name, start + count)
-        ]
+    for count in range(len(name) - width + len(ellipsis), len(name) + 1):
+        starts = [start for start in range(len(name) - count + 1) if _can_go(name, start, start + count)]
         if starts:
             middle = (len(name) - count) / 2
             start = min(starts, key=lambda at: (sum(map(str.isdigit, name[at : at + count])), abs(at - middle)))
@@ -135,11 +132,9 @@ def shortened(name: str, width: int, ellipsis: str = "...") -> str:
     return ellipsis
 
 
-def _between_numbers(name: str, place: int) -> bool:
-    """Whether a name can be cut before a place without cutting a number, its point included."""
-    if not 0 < place < len(name):
-        return True
-    return re.match(r"\d[.,]?\d", name[place - 1 :]) is None and re.match(r"\d[.,]\d", name[max(0, place - 2) :]) is None
+def _can_go(name: str, start: int, end: int) -> bool:
+    """Whether a part of a name can be left out: no number ends before it, and none begins behind it."""
+    return re.search(r"\d[.,]?$", name[max(0, start - 2) : start]) is None and re.match(r"[.,]?\d", name[end:]) is None
 
 
 @attrs.frozen

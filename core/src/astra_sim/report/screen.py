@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
 from astra_sim.report.amounts import NO_BREAK, Unit, time_unit
+from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
