@@ -18,7 +18,13 @@ def blocks(count: int) -> list[str]:
 
 
 def test_blocks_are_folded_layer_by_layer() -> None:
-    assert labels(["embedding", *blocks(12), "head"]) == ["embedding", "12 x block*.norm", "12 x block*.attention", "12 x block*.mlp", "head"]
+    assert labels(["embedding", *blocks(12), "head"]) == [
+        "embedding",
+        "12 x block*.norm",
+        "12 x block*.attention",
+        "12 x block*.mlp",
+        "head",
+    ]
     assert labels(["block"] * 12) == ["12 x block"]
 
 

@@ -20,7 +20,9 @@ CELLS = {"number": NUMBER, "word": WORD, "name": NAME, "text": st.lists(WORD, mi
 def tables(draw: st.DrawFn) -> Table:
     """A table of any columns."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=9))
-    columns = [Column(draw(st.sampled_from(["time (us)", "mean chunk latency (us)", "x"])), kind, draw(st.integers(0, 3))) for kind in kinds]
+    columns = [
+        Column(draw(st.sampled_from(["time (us)", "mean chunk latency (us)", "x"])), kind, draw(st.integers(0, 3))) for kind in kinds
+    ]
     rows = draw(st.lists(st.tuples(*(CELLS[kind] for kind in kinds)), min_size=1, max_size=5))
     return Table(columns, rows, "A title of some words", "and a note", indent=draw(st.integers(0, 2)))
 
@@ -81,7 +83,9 @@ def test_all_columns_stand_below_each_other() -> None:
 
 
 def test_rows_become_records_where_the_least_does_not_fit() -> None:
-    table = Table([Column("layer", "name"), Column("time (us)"), Column("share (%)")], [["conv", "1234567.890", "12.3"], ["fc", "1.000", "0.1"]])
+    table = Table(
+        [Column("layer", "name"), Column("time (us)"), Column("share (%)")], [["conv", "1234567.890", "12.3"], ["fc", "1.000", "0.1"]]
+    )
     assert text_of(table, Page(22)) == [
         "layer: conv",
         "  time (us):",

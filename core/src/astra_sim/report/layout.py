@@ -91,14 +91,16 @@ def lay_out(table: Table, page: Page) -> list[Line]:
             lines.append(Line(""))
         lines += grid.lines(band)
         left_out = (
-            []
-            if page.every
-            else [" ".join(column.heading.split()) for place, column in enumerate(table.columns) if place not in band.places]
+            [] if page.every else [_without_unit(column.heading) for place, column in enumerate(table.columns) if place not in band.places]
         )
     indent = " " * table.indent
     if left_out and table.headed:
         lines += [Line(text) for text in wrapped(f"left out: {', '.join(left_out)} (--all, or a wider screen)", page.width, indent)]
     return lines + [Line(text) for text in wrapped(table.note, page.width, indent)]
+
+
+def _without_unit(heading: str) -> str:
+    return re.sub(r"\s*\([^()]*\)$", "", " ".join(heading.split()))
 
 
 def wrapped(text: str, width: int | None, indent: str = "", further: str | None = None) -> list[str]:

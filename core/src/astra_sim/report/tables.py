@@ -20,7 +20,7 @@ SHOWN = 10
 _LIKE = 0.05
 """Share by which the compute times of layers differ that count as repetitions."""
 _PASSES = {Pass.FORWARD: "fwd", Pass.INPUT_GRADIENT: "ig", Pass.WEIGHT_GRADIENT: "wg"}
-_LEGEND = "comm: from issue to end; fwd, ig, wg: forward, input gradient, weight gradient"
+_LEGEND = "comm: issue to end; fwd, ig, wg: passes"
 
 
 def print_result(result: Result, screen: Screen | None = None) -> None:
@@ -63,14 +63,14 @@ def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
     if not screen.every:
         lines = fold([layer.name for layer in layers], lambda first, other: _repeats(each[first], each[other]))
         if len(lines) < len(layers):
-            legend.append("n x layer: the sum of n layers that repeat")
+            legend.append("n x: sum of n layers")
         if len(lines) > SHOWN:
             lines.sort(key=lambda line: _sum(each, line)[2::-1], reverse=True)
             others = [place for line in lines[SHOWN:] for place in line.places]
             lines = [*lines[:SHOWN], Folded(f"{len(others)} others", others)]
             title = f"Layers that expose most, {len(layers) - len(others)} of {len(layers)}"
         if len(lines) < len(layers):
-            legend.append("--all: every layer")
+            legend.append("--all: all layers")
     rows = [(line.label, _sum(each, line)) for line in lines]
     unit = screen.time_unit(max(max(times) for _, times in rows))
     figures = ("compute", "comm", "exposed")

@@ -84,16 +84,16 @@ def _row(layer: LayerReport) -> dict[str, Any]:
 def _print(reports: Sequence[LayerReport], title: str, screen: Screen) -> None:
     """Print the layers, or those that take most cycles; alike ones that follow each other are one line."""
     lines = [Folded(layer.name, [place]) for place, layer in enumerate(reports)]
-    notes = ["DRAM: elements a cycle for ifmap, filter and ofmap"]
+    notes = ["DRAM: elements a cycle"]
     if not screen.every:
         lines = fold([layer.name for layer in reports], lambda first, other: _figures(reports[first]) == _figures(reports[other]))
         if len(lines) < len(reports):
-            notes.append("n x layer: n layers that are alike, cycles and stalls of all of them")
+            notes.append("n x: cycles and stalls of n layers that are alike")
         if len(lines) > SHOWN:
             lines = sorted(lines, key=lambda line: -sum(reports[place].timing.total for place in line.places))[:SHOWN]
             title += f": layers that take most cycles, {sum(len(line.places) for line in lines)} of {len(reports)}"
         if len(lines) < len(reports):
-            notes.append("--all: every layer")
+            notes.append("--all: all layers")
     screen.table(
         Table(_COLUMNS, [_cells(line.label, reports[line.places[0]], len(line.places)) for line in lines], title, "; ".join(notes))
     )
