@@ -179,7 +179,7 @@ def test_no_number_is_cut(name: str) -> None:
 
 
 def test_every_command_is_looked_at() -> None:
-    commands = {*astra.commands, *astra.get_command(None, "plugins").commands} | set(astra._LAZY)  # type: ignore[attr-defined, arg-type, union-attr]
+    commands = {*astra.commands, *astra.get_command(None, "plugins").commands} | set(astra._LAZY)  # type: ignore[arg-type, union-attr]
     offered = {*shared_plugins().components("command")}
     looked_at = {" ".join(words[:count]) for words in COMMANDS.values() for count in (1, 2)}
     assert (commands - {"run", "list", "show", "check"}) | offered <= looked_at

@@ -202,7 +202,7 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 @click.pass_context
 def plugins(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List plugins, show what one offers, or check them."""
-    ctx.obj = as_json
+    ctx.obj = as_json, every
     if ctx.invoked_subcommand is None:
         _list(as_json, every)
 
@@ -214,9 +214,9 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 @all_option
 @_json_option
 @click.pass_obj
-def list_(outer: bool, every: bool, as_json: bool) -> None:
+def list_(outer: tuple[bool, bool], every: bool, as_json: bool) -> None:
     """List all components, and plugins that are broken."""
-    _list(as_json or outer, every)
+    _list(as_json or outer[0], every or outer[1])
 
 
 def _list(as_json: bool, every: bool) -> None:
@@ -229,22 +229,22 @@ def _list(as_json: bool, every: bool) -> None:
 @click.argument("name")
 @_json_option
 @click.pass_obj
-def show(outer: bool, name: str, as_json: bool) -> None:
+def show(outer: tuple[bool, bool], name: str, as_json: bool) -> None:
     """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
     from astra_sim.command import plugin_commands
 
-    plugin_commands.show_component(name, as_json or outer)
+    plugin_commands.show_component(name, as_json or outer[0])
 
 
 @plugins.command()
 @click.argument("name", required=False)
 @_json_option
 @click.pass_obj
-def check(outer: bool, name: str | None, as_json: bool) -> None:
+def check(outer: tuple[bool, bool], name: str | None, as_json: bool) -> None:
     """Check that components load and keep their contract; exit status 1 if one does not."""
     from astra_sim.command import plugin_commands
 
-    if not plugin_commands.check_components(name, as_json or outer):
+    if not plugin_commands.check_components(name, as_json or outer[0]):
         sys.exit(1)
 
 

@@ -87,11 +87,10 @@ class Progress:
         stage = self._stage + (": " if self._stage and simulated else "")
         end = f"{', ' if stage or simulated else ''}{now - self._began:.0f} s"
         left = self._left(now)
-        lines = (
-            f"astra: {before}{simulated}{rate}{events}{pace}{end}{left}"
-            for before, rate, events, pace in ((stage, rate, events, pace), (stage, "", events, ""), (stage, "", "", ""), ("", "", "", ""))
-        )
-        return next((line for line in lines if width is None or len(line) <= width), f"astra{end}")
+        parts = (stage, rate, events, pace), (stage, "", events, ""), (stage, "", "", ""), ("", "", "", "")
+        lines = [f"astra: {stage}{simulated}{rate}{events}{pace}{end}{left}" for stage, rate, events, pace in parts]
+        lines.append(f"astra: {now - self._began:.0f} s")
+        return next((line for line in lines if width is None or len(line) <= width), "")
 
     def _left(self, now: float) -> str:
         """An estimate of the time that is left, from a hundredth of the work on."""
