@@ -134,14 +134,14 @@ class CompiledEngine:
         return self._machine.events
 
     @property
-    def ended(self) -> int:
-        """Tasks that have ended, of all NPUs."""
-        return self._machine.ended
-
-    @property
     def messages(self) -> int:
         """Messages that were sent."""
         return self._machine.messages
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._machine.ended
 
     @property
     def undelivered(self) -> int:

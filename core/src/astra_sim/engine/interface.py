@@ -220,12 +220,12 @@ class Engine(Protocol):
         """Events that have happened."""
 
     @property
-    def ended(self) -> int:
-        """Tasks that have ended, of all NPUs."""
-
-    @property
     def messages(self) -> int:
         """Messages that were sent."""
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
 
     @property
     def undelivered(self) -> int:

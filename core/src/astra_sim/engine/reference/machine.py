@@ -88,14 +88,14 @@ class ReferenceEngine:
         return self._events.happened
 
     @property
-    def ended(self) -> int:
-        """Tasks that have ended, of all NPUs."""
-        return self._tasks.ended
-
-    @property
     def messages(self) -> int:
         """Messages that were sent."""
         return self._transport.messages
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._tasks.ended
 
     @property
     def undelivered(self) -> int:
