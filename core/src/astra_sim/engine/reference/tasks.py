@@ -101,7 +101,7 @@ class Ports:
 
 
 class Tasks:
-    """The tasks of all NPUs; `ended` says how many of them have ended."""
+    """The tasks of all NPUs."""
 
     def __init__(self, events: Events, collectives: Collectives, point_to_point: PointToPoint, npus: int) -> None:
         self._events = events
@@ -114,7 +114,7 @@ class Tasks:
         self._ports = Ports()
         self._to_start: list[TaskRun] = []
         self._ended_at = [-1] * npus
-        self.ended = 0
+        self._ended = 0
 
     # -- building ------------------------------------------------------------------------------------------------------
 
@@ -167,6 +167,11 @@ class Tasks:
             for task in tasks
             if task.ended_at < 0
         ]
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._ended
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -243,6 +248,6 @@ class Tasks:
 
     def _end(self, task: TaskRun) -> None:
         task.ended_at = self._ended_at[task.npu] = self._events.now
-        self.ended += 1
+        self._ended += 1
         if task.task.unit >= 0:
             self._units[task.npu].busy[task.task.unit] = False
