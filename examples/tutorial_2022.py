@@ -19,9 +19,8 @@ import sys
 from pathlib import Path
 
 import astra_sim
-from astra_sim.commands import console
+from astra_sim.commands import Column, Screen, Table
 from astra_sim.reports import Result
-from rich.table import Table
 
 COMPUTE = "plugin:systolic?array_rows=256&array_cols=256&dataflow=ws&clock_ghz=1"
 SYSTEM = Path(__file__).parent / "systems" / "ring.toml"
@@ -63,13 +62,12 @@ def run(workload: Path, sizes: tuple[int, ...], name: str, speed: float = 1) -> 
 
 def show(title: str, results: list[Result]) -> None:
     """Print a table."""
-    table = Table(title=title, title_justify="left")
-    for column in ("", "total (us)", "compute (us)", "exposed communication (us)", "exposed / total"):
-        table.add_column(column, justify="right")
+    names = ("total (us)", "compute (us)", "exposed communication (us)", "exposed / total (%)")
+    rows = []
     for result in results:
         times = (f"{ns / 1e3:.3f}" for ns in (result.finish_ns, result.compute_ns, result.exposed_comm_ns))
-        table.add_row(result.run_name, *times, f"{result.exposed_comm_ns / result.finish_ns:.1%}")
-    console().print(table)
+        rows.append([result.run_name, *times, f"{100 * result.exposed_comm_ns / result.finish_ns:.1f}"])
+    Screen().table(Table([Column("run", "name"), *map(Column, names)], rows, title))
 
 
 def plot(kind: str, title: str, results: list[Result], folder: Path) -> None:

@@ -70,7 +70,7 @@ def test_all_packages_are_looked_at() -> None:
         "from astra_sim import setup",
         "from astra_sim._boundary import call",
         "from astra_sim.providers import _distribution",
-        "def late():\n    from astra_sim.report.tables import console",
+        "def late():\n    from astra_sim.report.screen import Screen",
     ],
 )
 def test_an_import_of_what_is_inside_is_found(line: str) -> None:
@@ -140,7 +140,7 @@ def test_the_kernel_imports_no_plugin() -> None:
 
 def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
     is_loaded = "print('rich.console' in sys.modules)"
-    code = f"import sys; from astra_sim import commands; {is_loaded}; commands.console; {is_loaded}"
+    code = f"import sys; from astra_sim import commands; {is_loaded}; commands.Screen(); {is_loaded}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
     for name in commands.__all__:

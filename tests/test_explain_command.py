@@ -15,7 +15,8 @@ from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive, Send, 
 from astra_sim.network import DelayParts, RouteDelayNetwork
 from astra_sim.platform import Platform
 from astra_sim.report.explanation import compute_bound_ps, wire_bounds
-from astra_sim.report.explanation_text import difference, explanation_text
+from astra_sim.report.explanation_text import difference, print_explanation
+from astra_sim.report.screen import Screen
 from astra_sim.report.what_if import scaled_compute, scaled_platform
 from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import shift
@@ -74,7 +75,8 @@ def test_json_has_path_sensitivities_and_bounds() -> None:
     ],
     ids=lambda arguments: Path(arguments[-1]).stem[:20],
 )
-def test_lines_fit_and_the_first_ten_are_a_summary(arguments: tuple[str, ...]) -> None:
+def test_lines_fit_and_the_first_ten_are_a_summary(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     text = explain(*arguments)
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 80
@@ -322,10 +324,11 @@ def test_links_of_a_graph_scale_and_those_of_garnet_do_not(tmp_path: Path) -> No
     assert scaled_platform(garnet, 0, 2.0, 1.0) is None
 
 
-def test_a_run_that_takes_no_time_is_explained() -> None:
+def test_a_run_that_takes_no_time_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     platform: Platform = components_of(workload=ALL_REDUCE, platform=RING).platform
     graph = ExecutionGraph((), platform.logical_dimensions(), ())
     found = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
     assert found is not None
-    assert explanation_text(found).splitlines()[:2] == ["run: 0.000 ns on 8 NPUs. On its critical path:", "  nothing takes time."]
+    print_explanation(found, Screen())
+    assert capsys.readouterr().out.splitlines()[:2] == ["run: 0.000 ns on 8 NPUs. On its critical path:", "  nothing takes time."]
     assert all(not rows for rows in difference(found, found).values())

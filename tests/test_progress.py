@@ -12,8 +12,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.command import progress
+from astra_sim.command import cli, progress
 from astra_sim.command.progress import Progress
+from astra_sim.setup.plugins import shared_plugins
+from click.testing import CliRunner
 
 TORUS = "plugin:torus?sizes=4,4,4&link_bandwidth_gb_per_s=32&link_latency_ns=10"
 LONG: dict[str, Any] = {
@@ -156,3 +158,83 @@ def test_commands_tell_on_standard_error_only(arguments: tuple[str, ...], line: 
     assert len(told.stdout.splitlines()) == 1
     quiet = astra(*arguments, "--quiet")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_an_estimate_goes_by_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("astra_sim.command.progress.time.monotonic", lambda: now[0])
+    told = Progress()
+    told.stage("run 1 of 4 (a)", 0.0, 0.25)
+    now[0] = 10.0
+    told.ended(1, 1000)
+    told.simulated(5_000_000, 100)
+    assert told.line().endswith(", 10 s")  # too early
+    told.ended(400, 1000)
+    assert told.line().endswith(", 10 s, about 90 s left")
+    told.stage("run 4 of 4 (d)", 0.75, 0.25)
+    now[0] = 75.0
+    assert told.line() == "astra: run 4 of 4 (d): preparing, 75 s, about 25 s left"
+    told.stage("writing files", simulates=False)
+    assert told.line() == "astra: writing files, 75 s"
+
+
+def test_a_narrow_terminal_has_fewer_parts_and_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("astra_sim.command.progress.time.monotonic", lambda: now[0])
+    told = Progress()
+    told.stage("run 12 of 34 (system.splits=4)")
+    told.simulated(1_234_567_000_000, 7_654_321)
+    now[0] = 100.0
+    lines = [told.line(width) for width in range(200, 9, -1)]
+    assert all(len(line) <= width for line, width in zip(lines, range(200, 9, -1), strict=True))
+    assert lines[0].startswith("astra: run 12 of 34 (system.splits=4): 1,234,567 us simulated (12,34")
+    numbers = set(re.findall(r"\d[\d,.e+]*\d|\d", lines[0]))
+    assert all(set(re.findall(r"\d[\d,.e+]*\d|\d", line)) <= numbers for line in lines)
+    assert told.line(20) == "astra: 100 s"
+
+
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+def test_engines_tell_how_many_tasks_have_ended(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.tasks: list[tuple[int, int]] = []
+
+        def __call__(self, picoseconds: int, events: int) -> None:
+            pass
+
+        def ended(self, count: int, of: int) -> None:
+            self.tasks.append((count, of))
+
+    monkeypatch.setattr("astra_sim.run.simulation.EVENTS_PER_REPORT", 50)
+    told = Told()
+    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, passes=40, symmetry=False, engine=engine, progress=told)
+    counts = [count for count, _ in told.tasks]
+    assert counts == sorted(counts)
+    assert 0 <= counts[0] < counts[-1] <= told.tasks[0][1]
+    assert len({of for _, of in told.tasks}) == 1
+    assert told.tasks[0][1] % 64 == 0
+
+
+def test_runs_for_an_explanation_are_told() -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.stages: list[str] = []
+
+        def __call__(self, picoseconds: int, events: int) -> None:
+            pass
+
+        def stage(self, name: str) -> None:
+            self.stages.append(name)
+
+    told = Told()
+    aware = "plugin:analytical?congestion=aware"
+    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, network=aware, explain=True, progress=told)
+    assert "runs with other compute speed" in told.stages
+    assert "runs with other bandwidth of dimension 0" in told.stages
+
+
+def test_all_commands_can_be_quiet() -> None:
+    commands = {"run", "compare", "explain", "collective"} | {*shared_plugins().components("command")}
+    for name in commands:
+        shown = CliRunner().invoke(cli.astra, [*name.split(), "--help"])
+        assert "--quiet" in shown.output, name

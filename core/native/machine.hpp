@@ -35,6 +35,7 @@ class Machine : private ChunkListener {
   Time now() const { return events_.now(); }
   std::uint64_t events() const { return events_.happened(); }
   std::uint64_t messages() const { return transport_.messages(); }
+  std::uint64_t ended() const { return tasks_.ended(); }
   std::size_t undelivered() const { return transport_.undelivered(); }  // messages that an event network has
 
   // These raise std::invalid_argument for what cannot be.

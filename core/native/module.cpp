@@ -495,6 +495,7 @@ NB_MODULE(_compiled, module) {
            "bus"_a.none())
       .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
       .def_prop_ro("events", [](Machine& self) { return self.own().events(); })
+      .def_prop_ro("ended", [](Machine& self) { return self.own().ended(); })
       .def_prop_ro("messages", [](Machine& self) { return self.own().messages(); })
       .def_prop_ro("undelivered", [](Machine& self) { return self.own().undelivered(); })
       .def("set_table", &Machine::set_table)

@@ -301,6 +301,7 @@ void Tasks::begin(TaskId task) {
 
 void Tasks::end(TaskId task) {
   run_of(task).state = kEnded;
+  ++ended_;
   npus_[task.npu].ended_at = events_.now();
   const std::int8_t unit = program_of(task.npu).task(task.number).unit;
   if (unit >= 0) units_of(task.npu).release(unit);

@@ -99,6 +99,8 @@ class Tasks {
   // When the last task of each NPU so far ended (-1: none has).
   std::vector<Time> ended_at() const;
   std::vector<Unfinished> unfinished() const;
+  // Tasks that have ended, of all NPUs.
+  std::uint64_t ended() const { return ended_; }
 
   // Make the tasks ready that wait for nothing.
   void start_all();
@@ -149,6 +151,7 @@ class Tasks {
   Collectives& collectives_;
   PointToPoint& point_to_point_;
   bool started_ = false;
+  std::uint64_t ended_ = 0;
   std::vector<Npu> npus_;
   std::vector<Program> programs_;
   std::vector<TaskRun> tasks_;

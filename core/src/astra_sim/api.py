@@ -86,7 +86,7 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        what_if = _what_if(made, plugins, explain) if explain else None
+        what_if = _what_if(made, plugins, explain, progress) if explain else None
         return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines)
 
 
@@ -102,11 +102,13 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _what_if(experiment: Experiment, plugins: Plugins, explain: bool | Literal["path"]) -> WhatIf:
+def _what_if(
+    experiment: Experiment, plugins: Plugins, explain: bool | Literal["path"], progress: Callable[[int, int], None] | None
+) -> WhatIf:
     """What explains a run; imported when it is asked for."""
     from astra_sim.report.what_if import WhatIf
 
-    return WhatIf(experiment, plugins, reruns=explain != "path")
+    return WhatIf(experiment, plugins, explain != "path", progress)
 
 
 def run_components(

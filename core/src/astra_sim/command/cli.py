@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import component_options, run_options
+from astra_sim.command.options import all_option, component_options, quiet_option, run_options, table_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
@@ -135,8 +135,9 @@ def astra() -> None:
     type=click.Path(dir_okay=False),
     help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
 )
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def run(
     experiment: str | None,
     assignments: tuple[str, ...],
@@ -145,6 +146,8 @@ def run(
     reports: tuple[str, ...],
     series: str,
     timeline: str | None,
+    every: bool,
+    units: str | None,
     as_json: bool,
     quiet: bool,
     **choices: Any,
@@ -153,6 +156,8 @@ def run(
     from astra_sim.api import simulate
     from astra_sim.command.findings import say_findings
     from astra_sim.command.progress import Progress
+    from astra_sim.report.screen import Screen
+    from astra_sim.report.tables import print_result
     from astra_sim.report.writing import chosen_reports
 
     chosen = chosen_reports(reports, output, timeline)
@@ -162,20 +167,21 @@ def run(
             experiment,
             run_name=run_name,
             set=assignments,
-            progress=progress.simulated,
+            progress=progress,
             timelines=timeline is not None or TIMELINE in reports,
             **choices,
         )
     if not quiet:
         say_findings(result)
+    screen = Screen(every, units)
     if not as_json and not quiet:
-        from astra_sim.report.tables import print_result
-
-        print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
+        print_result(result, screen)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None or timeline is not None:
-        paths = chosen.write(result, output, series)
+        with Progress(enabled=not quiet) as progress:
+            progress.stage("writing files", simulates=False)
+            paths = chosen.write(result, output, series)
         if not as_json and not quiet:
-            click.echo(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
+            screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
         import json
 
@@ -191,52 +197,54 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 
 
 @astra.group(invoke_without_command=True)
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def plugins(ctx: click.Context, as_json: bool) -> None:
+def plugins(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List plugins, show what one offers, or check them."""
-    ctx.obj = as_json
+    ctx.obj = as_json, every
     if ctx.invoked_subcommand is None:
-        _list(as_json)
+        _list(as_json, every)
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @plugins.command("list")
+@all_option
 @_json_option
 @click.pass_obj
-def list_(outer: bool, as_json: bool) -> None:
+def list_(outer: tuple[bool, bool], every: bool, as_json: bool) -> None:
     """List all components, and plugins that are broken."""
-    _list(as_json or outer)
+    _list(as_json or outer[0], every or outer[1])
 
 
-def _list(as_json: bool) -> None:
+def _list(as_json: bool, every: bool) -> None:
     from astra_sim.command import plugin_commands
 
-    plugin_commands.list_components(as_json)
+    plugin_commands.list_components(as_json, every)
 
 
 @plugins.command()
 @click.argument("name")
 @_json_option
 @click.pass_obj
-def show(outer: bool, name: str, as_json: bool) -> None:
+def show(outer: tuple[bool, bool], name: str, as_json: bool) -> None:
     """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
     from astra_sim.command import plugin_commands
 
-    plugin_commands.show_component(name, as_json or outer)
+    plugin_commands.show_component(name, as_json or outer[0])
 
 
 @plugins.command()
 @click.argument("name", required=False)
 @_json_option
 @click.pass_obj
-def check(outer: bool, name: str | None, as_json: bool) -> None:
+def check(outer: tuple[bool, bool], name: str | None, as_json: bool) -> None:
     """Check that components load and keep their contract; exit status 1 if one does not."""
     from astra_sim.command import plugin_commands
 
-    if not plugin_commands.check_components(name, as_json or outer):
+    if not plugin_commands.check_components(name, as_json or outer[0]):
         sys.exit(1)
 
 

@@ -13,11 +13,14 @@ import click
 
 from astra_sim.api import run_components
 from astra_sim.collective_tables import MeasuredCollective, bus_factor, read_collectives
-from astra_sim.command.options import component_options
+from astra_sim.command.options import component_options, quiet_option
+from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.files import read_text
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Platform
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
 from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment
@@ -65,9 +68,15 @@ def parse_size(text: str) -> int:
     return size
 
 
-def rows_of(components: Components, operation: Collective, ranks: int, sizes: Sequence[int]) -> list[Row]:
-    """The rows of a collective of the first `ranks` NPUs, each simulated by itself."""
-    return [_row(operation, ranks, size, _microseconds(components, operation, ranks, size)) for size in sizes]
+def rows_of(components: Components, operation: Collective, ranks: int, sizes: Sequence[int], progress: Progress | None = None) -> list[Row]:
+    """The rows of a collective of the first `ranks` NPUs, each simulated by itself. `progress` is told how far it is, by bytes."""
+    rows, done, total = [], 0, sum(sizes)
+    for size in sizes:
+        if progress is not None:
+            progress.stage(f"{size} bytes", done / total, size / total)
+        rows.append(_row(operation, ranks, size, _microseconds(components, operation, ranks, size, progress)))
+        done += size
+    return rows
 
 
 def with_measured(rows: Sequence[Row], measured: Sequence[MeasuredCollective]) -> list[Row]:
@@ -87,10 +96,10 @@ def _row(operation: Collective, ranks: int, size: int, microseconds: float) -> R
     return Row(size, microseconds, algorithm, algorithm * bus_factor(operation, ranks))
 
 
-def _microseconds(components: Components, operation: Collective, ranks: int, size: int) -> float:
+def _microseconds(components: Components, operation: Collective, ranks: int, size: int, progress: Progress | None) -> float:
     own = -(-size // ranks) if operation is Collective.ALL_GATHER else size
     graph = graph_of(components.platform, operation, ranks, own)
-    result = run_components(attrs.evolve(components, graph=graph), f"{operation} of {size} bytes", time.perf_counter())
+    result = run_components(attrs.evolve(components, graph=graph), f"{operation} of {size} bytes", time.perf_counter(), progress)
     return result.finish_ns / 1e3
 
 
@@ -112,6 +121,7 @@ def graph_of(platform: Platform, operation: Collective, ranks: int, size: int) -
 @click.option("--sizes", metavar="A..B[,C...]", help=f"Sizes, which double from A to B.  [default: {DEFAULT_SIZES}, or those measured]")
 @click.option("--measured", metavar="FILE", type=click.Path(), help="Output of nccl-tests, or CSV, to compare with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@quiet_option
 def collective(
     assignments: tuple[str, ...],
     name: str,
@@ -119,6 +129,7 @@ def collective(
     sizes: str | None,
     measured: str | None,
     as_json: bool,
+    quiet: bool,
     **components: str | None,
 ) -> None:
     """Simulate one collective of each size by itself, and print what nccl-tests prints.
@@ -147,7 +158,8 @@ def collective(
         if not found:
             raise InputError(f"{measured}: it has no {operation} on {ranks} ranks")
     wanted = sorted({row.bytes for row in found}) if found and sizes is None else parse_sizes(sizes or DEFAULT_SIZES)
-    made = with_measured(rows_of(built, operation, ranks, wanted), found)
+    with Progress(enabled=not quiet) as progress:
+        made = with_measured(rows_of(built, operation, ranks, wanted, progress), found)
     errors = [abs(row.error) for row in made if row.error is not None]
     mean = sum(errors) / len(errors) if errors else None
     if as_json:
@@ -156,21 +168,24 @@ def collective(
             table["mean_error"] = mean
         click.echo(json.dumps(table, allow_nan=False))
         return
-    _print(operation, ranks, made, mean, bool(found))
+    if not quiet:
+        _print(operation, ranks, made, mean, bool(found))
 
 
 def _print(operation: Collective, ranks: int, rows: Sequence[Row], mean: float | None, compared: bool) -> None:
-    click.echo(f"# {operation} on {ranks} ranks, simulated")
-    columns = ["size", "time", "algbw", "busbw", *(["measured", "error"] if compared else [])]
-    units = ["(B)", "(us)", "(GB/s)", "(GB/s)", *(["(us)", "(%)"] if compared else [])]
-    for heading in (columns, units):
-        click.echo("#" + "".join(f"{text:>13}" for text in heading)[1:])
-    for row in rows:
-        cells = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
-        if compared:
-            cells += ["-" if row.measured_us is None else f"{row.measured_us:.2f}", "-" if row.error is None else f"{100 * row.error:+.1f}"]
-        click.echo("".join(f"{cell:>13}" for cell in cells))
-    if rows:
-        click.echo(f"# Avg bus bandwidth    : {sum(row.busbw_gb_per_s for row in rows) / len(rows):.4g}")
+    """Print a table as nccl-tests does: lines that begin with # are no figures."""
+    screen = Screen(every=True)
+    columns = [Column("# size\n#  (B)", "word"), Column("time\n(us)"), Column("algbw\n(GB/s)"), Column("busbw\n(GB/s)")]
     if compared:
-        click.echo(f"# Mean absolute error  : {'-' if mean is None else f'{mean:.2%}'}")
+        columns += [Column("measured\n(us)"), Column("error\n(%)")]
+    cells = []
+    for row in rows:
+        own = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
+        if compared:
+            own += ["-" if row.measured_us is None else f"{row.measured_us:.2f}", "-" if row.error is None else f"{100 * row.error:+.1f}"]
+        cells.append(own)
+    screen.table(Table(columns, cells, f"# {operation} on {ranks} ranks, simulated"))
+    if rows:
+        screen.text(f"# Avg bus bandwidth    : {sum(row.busbw_gb_per_s for row in rows) / len(rows):.4g}")
+    if compared:
+        screen.text(f"# Mean absolute error  : {'-' if mean is None else f'{mean:.2%}'}")

@@ -15,14 +15,17 @@ import click
 
 from astra_sim.api import simulate
 from astra_sim.command.findings import say_findings
-from astra_sim.command.options import component_options, run_options
+from astra_sim.command.options import component_options, quiet_option, run_options, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
+from astra_sim.report.amounts import byte_unit
+from astra_sim.report.figures import comparison_table
+from astra_sim.report.layout import Column, Table
 from astra_sim.report.result import Result
+from astra_sim.report.screen import Screen
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.setup.experiment import SECTIONS
-from astra_sim.units import MIB
 
 MAX_RUNS = 10_000
 _LONGEST_LABEL = 30
@@ -94,14 +97,17 @@ def row_of(result: Result, first_ns: float) -> dict[str, Any]:
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports of all runs there.")
 @click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def compare(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
     output: str | None,
     reports: tuple[str, ...],
     series: str,
+    every: bool,
+    units: str | None,
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -125,8 +131,8 @@ def compare(
         folder = None if output is None else until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-"))
         with Progress(enabled=not quiet) as progress:
             for number, (label, choice) in enumerate(made, 1):
-                progress.stage(f"run {number} of {len(made)} ({label})")
-                result = choice.run(label, progress=progress.simulated, timelines=TIMELINE in reports, **options)
+                progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
+                result = choice.run(label, progress=progress, timelines=TIMELINE in reports, **options)
                 shown.append(result.shown)
                 rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns))
                 if not quiet:
@@ -134,36 +140,46 @@ def compare(
                 if folder is not None:
                     results.append(result.spooled(os.path.join(folder, str(number))))
         if not as_json and not quiet:
-            _print(rows, shown)
+            _print(rows, shown, Screen(every, units))
         if output is not None:
-            chosen.write(results, output, series)
+            with Progress(enabled=not quiet) as progress:
+                progress.stage("writing files", simulates=False)
+                chosen.write(results, output, series)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 
 
-def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]]) -> None:
+def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]], screen: Screen) -> None:
     """Print the table, and one of the workload's figures. Runs with long labels are numbered, so that there is room for numbers."""
-    from rich.table import Table
-
-    from astra_sim.report.figures import comparison_table
-    from astra_sim.report.tables import console
-
-    out = console()
     labels = [printable(row["run"]) for row in rows]
-    if max(map(len, labels)) > min(_LONGEST_LABEL, out.width - _NUMBERS):
+    if screen.width is not None and max(map(len, labels)) > min(_LONGEST_LABEL, screen.width - _NUMBERS):
         for number, label in enumerate(labels, 1):
-            out.print(f"{number}: {label}")
+            screen.text(f"{number}: {label}", further="   ")
         labels = [str(number) for number in range(1, len(labels) + 1)]
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column("run", overflow="fold")
-    for name in ("total\n(us)", "ratio", "compute\n(us)", "exposed\n(us)", "payload\n(MiB)", "NPUs", "wall time\n(s)"):
-        table.add_column(name, justify="right", no_wrap=True)
+    screen.table(_table(labels, rows, screen))
+    of_workload = comparison_table(labels, shown, screen.units)
+    if of_workload is not None:
+        screen.table(of_workload)
+
+
+def _table(labels: Sequence[str], rows: Sequence[dict[str, Any]], screen: Screen) -> Table:
+    """A row for each run; one unit for all times that are simulated."""
+    unit = screen.time_unit(max(row["finish_ns"] for row in rows))
+    sent = byte_unit(max(row["payload_bytes"] for row in rows))
+    columns = (
+        Column("run", "name"),
+        Column(f"total ({unit.name})"),
+        Column("ratio"),
+        Column(f"compute ({unit.name})", rank=2),
+        Column(f"exposed ({unit.name})", rank=1),
+        Column(f"payload ({sent.name})", rank=3),
+        Column("NPUs", rank=4),
+        Column("wall time (s)", rank=5),
+    )
+    cells = []
     for label, row in zip(labels, rows, strict=True):
         ratio = "-" if row["finish_ratio"] is None else f"{row['finish_ratio']:.3f}"
-        times = [f"{row[name] / 1000:.3f}" for name in ("compute_ns", "exposed_comm_ns")]
-        rest = f"{row['payload_bytes'] / MIB:.3f}", str(row["npus"]), f"{row['wall_s']:.3f}"
-        table.add_row(label, f"{row['finish_ns'] / 1000:.3f}", ratio, *times, *rest)
-    out.print(table)
-    of_workload = comparison_table(labels, shown)
-    if of_workload is not None:
-        out.print(of_workload)
+        times = [unit.number(row[name]) for name in ("compute_ns", "exposed_comm_ns")]
+        rest = sent.number(row["payload_bytes"]), str(row["npus"]), f"{row['wall_s']:.3f}"
+        cells.append([label, unit.number(row["finish_ns"]), ratio, *times, *rest])
+    return Table(columns, cells)

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from astra_sim.api import simulate
-from astra_sim.command.options import component_options, run_options
+from astra_sim.command.options import component_options, quiet_option, run_options, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.explanation import Explanation
-from astra_sim.report.explanation_text import difference, difference_text, explanation_text
+from astra_sim.report.explanation_text import difference, print_difference, print_explanation
+from astra_sim.report.screen import Screen
 
 
 @click.command()
@@ -22,9 +23,19 @@ from astra_sim.report.explanation_text import difference, difference_text, expla
 @click.option(
     "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
 )
-@click.option("--all", "every", is_flag=True, help="All rows of all tables.")
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: bool, every: bool, as_json: bool, **choices: Any) -> None:
+@quiet_option
+def explain(
+    experiments: tuple[str, ...],
+    assignments: tuple[str, ...],
+    reruns: bool,
+    every: bool,
+    units: str | None,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
+) -> None:
     """Run an experiment and say what takes its time: its critical path, what would change it, and lower bounds.
 
     \b
@@ -37,17 +48,21 @@ def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: 
     if len(experiments) > 2:
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
     made = []
-    with Progress(enabled=not as_json) as progress:
-        for experiment in experiments or (None,):
-            progress.stage(f"run of {experiment or 'the experiment'}")
-            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=reruns or "path", **choices)
+    with Progress(enabled=not quiet) as progress:
+        names = experiments or (None,)
+        for number, experiment in enumerate(names):
+            progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
+            result = simulate(experiment, set=assignments, progress=progress, explain=reruns or "path", **choices)
             assert result.explanation is not None
             made.append(result.explanation)
-    click.echo(_json(made) if as_json else _text(made, every))
-
-
-def _text(made: list[Explanation], every: bool) -> str:
-    return explanation_text(made[0], every) if len(made) == 1 else difference_text(made[0], made[1], every)
+    if as_json:
+        click.echo(_json(made))
+    elif quiet:
+        return
+    elif len(made) == 1:
+        print_explanation(made[0], Screen(every, units))
+    else:
+        print_difference(made[0], made[1], Screen(every, units))
 
 
 def _json(made: list[Explanation]) -> str:

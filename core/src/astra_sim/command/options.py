@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import attrs
 import click
 
+from astra_sim.report.amounts import TIME_UNITS
 from astra_sim.setup.run_options import RunOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -39,6 +40,22 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
         return command
 
     return decorate
+
+
+def table_options(command: _Command) -> _Command:
+    """Give a command `--all` (`every`) and `--units`, of which a `Screen` is made."""
+    command = click.option("--units", type=click.Choice(TIME_UNITS), help="The unit of all times.  [default: by their magnitude]")(command)
+    return all_option(command)
+
+
+def all_option(command: _Command) -> _Command:
+    """Give a command `--all` (`every`), where its tables have no times."""
+    return click.option("--all", "every", is_flag=True, help="Print all rows and columns of all tables.")(command)
+
+
+def quiet_option(command: _Command) -> _Command:
+    """Give a command `--quiet`."""
+    return click.option("--quiet", is_flag=True, help="Print nothing but errors.")(command)
 
 
 def run_options(command: _Command) -> _Command:

@@ -13,10 +13,12 @@ from astra_sim._boundary import in_words
 from astra_sim.errors import AstraError, PluginError, suggestion
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
 from astra_sim.setup.plugins import KINDS, PluginInfo, Plugins, shared_plugins
 
 
-def list_components(as_json: bool) -> None:
+def list_components(as_json: bool, every: bool = False) -> None:
     """Print all components by kind, and broken plugins with their error."""
     plugins = shared_plugins()
     rows = [_row(plugins, kind, component) for kind, component in _all(plugins)]
@@ -24,19 +26,11 @@ def list_components(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"components": rows, "broken": [attrs.asdict(info) for info in broken]}))
         return
-    from rich.table import Table
-
-    from astra_sim.report.tables import console
-
-    table = Table()
-    for column in ("kind", "name", "plugin", "what it is"):
-        table.add_column(column)
-    for row in rows:
-        table.add_row(row["kind"], row["name"], row["plugin"], row["summary"])
-    out = console()
-    out.print(table)
+    columns = Column("kind", "word"), Column("name", "name"), Column("plugin", "word", 1), Column("what it is", "text")
+    screen = Screen(every)
+    screen.table(Table(columns, [[row["kind"], row["name"], row["plugin"], row["summary"]] for row in rows]))
     for info in broken:
-        out.print(f"broken: {_title(info)}: {info.error}", markup=False, highlight=False)
+        screen.text(f"broken: {_title(info)}: {info.error}")
 
 
 def show_component(name: str, as_json: bool) -> None:
@@ -51,22 +45,21 @@ def show_component(name: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(described))
         return
-    from rich.table import Table
-
-    from astra_sim.report.tables import console
-
-    out = console()
+    screen = Screen(every=True)
+    columns = (
+        Column("option", "word"),
+        Column("type", "text"),
+        Column("default", "text"),
+        Column("unit", "word"),
+        Column("what it is", "text"),
+    )
     for entry in described:
-        out.print(f"{entry['kind']} {entry['name']}: {entry['summary']} (plugin {entry['plugin']})", highlight=False)
+        screen.text(f"{entry['kind']} {entry['name']}: {entry['summary']} (plugin {entry['plugin']})")
         if not entry["options"]:
-            out.print("no options")
+            screen.text("no options")
             continue
-        table = Table()
-        for column in ("option", "type", "default", "unit", "what it is"):
-            table.add_column(column)
-        for option in entry["options"]:
-            table.add_row(option["name"], option["type"], option["default"], option["unit"], option["help"])
-        out.print(table)
+        rows = [[option["name"], option["type"], option["default"], option["unit"] or "-", option["help"]] for option in entry["options"]]
+        screen.table(Table(columns, rows))
 
 
 def check_components(name: str | None, as_json: bool) -> bool:
@@ -101,12 +94,13 @@ def check_components(name: str | None, as_json: bool) -> bool:
     if as_json:
         click.echo(json.dumps(results))
     else:
+        screen = Screen()
         for result in results:
             state = "FAILED" if result["problem"] is not None else "ok" if result["note"] is None else "loads"
-            click.echo(f"{state:7}{result['kind']} {result['name']}")
+            screen.text(f"{state:7}{result['kind']} {result['name']}")
             for text in (result["problem"], result["note"]):
                 if text is not None:
-                    click.echo(f"       {text}")
+                    screen.text(text, " " * 7)
     return all(result["problem"] is None for result in results)
 
 

@@ -13,6 +13,8 @@ from typing import Self
 FIRST_S = 2.0
 TERMINAL_S = 0.5
 LOG_S = 30.0
+_LEAST_DONE = 0.01
+"""Share of the work after which the time that is left is estimated."""
 
 
 class Progress:
@@ -20,6 +22,8 @@ class Progress:
 
     On a terminal one line changes every TERMINAL_S seconds and goes at the end; in a log a new line follows every LOG_S seconds. A thread
     writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`.
+
+    Where it is known how much of the work is done, the line ends with an estimate of the time that is left, at the pace so far.
     """
 
     def __init__(self, enabled: bool = True, unit: str = "us") -> None:
@@ -41,38 +45,66 @@ class Progress:
         if self._enabled:
             self._thread.join()
 
-    def stage(self, name: str) -> None:
-        """What is under way now, of several things that follow each other, such as `run 2 of 4`; nothing of it is simulated yet."""
+    def stage(self, name: str, done: float = 0.0, share: float | None = None, simulates: bool = True) -> None:
+        """What is under way now, of several things that follow each other, such as `run 2 of 4`; nothing of it is simulated yet.
+
+        `done` is the share of all work that was done before, and `share` that of this stage: without it, all that is left. A stage that
+        `simulates` nothing is one of other work, such as writing files.
+        """
         self._stage = name
+        self._shares = done, share
+        self._simulates = simulates
         self._stage_began = time.monotonic()
         self._reached: tuple[float, int | None] | None = None
+        self._done = 0.0
 
     def reached(self, simulated: float, events: int | None = None) -> None:
         """How much time is simulated, in `unit`, and how many events have happened."""
         self._reached = simulated, events
 
     def simulated(self, picoseconds: int, events: int) -> None:
-        """The same in picoseconds, where `unit` is us; `simulate` takes this as its `progress`."""
+        """The same in picoseconds, where `unit` is us."""
         self.reached(picoseconds / 1e6, events)
 
-    def line(self) -> str:
-        """The line to show now."""
+    __call__ = simulated
+    """`simulate` takes this object as its `progress`."""
+
+    def ended(self, count: int, of: int) -> None:
+        """How many parts of this stage have ended, and of how many."""
+        self._done = count / of if of else 0.0
+
+    def line(self, width: int | None = None) -> str:
+        """The line to show now. Where it is wider than that, parts are left out, and none is cut: rates, then events, then the stage."""
         now = time.monotonic()
-        stage = f"{self._stage}: " if self._stage else ""
-        seconds = max(now - self._stage_began, 1e-9)
-        if self._reached is None:
-            return f"astra: {stage}preparing, {now - self._began:.0f} s"
-        simulated, events = self._reached
-        parts = [f"{_number(simulated)} {self._unit} simulated ({_number(simulated / seconds)} {self._unit}/s)"]
-        if events is not None:
-            parts.append(f"{events:,} events ({_number(events / seconds)}/s)")
-        return f"astra: {stage}{', '.join(parts)}, {now - self._began:.0f} s"
+        seconds, simulated, rate, events, pace = max(now - self._stage_began, 1e-9), "preparing", "", "", ""
+        if self._reached is not None:
+            reached, count = self._reached
+            simulated, rate = f"{_number(reached)} {self._unit} simulated", f" ({_number(reached / seconds)} {self._unit}/s)"
+            if count is not None:
+                events, pace = f", {count:,} events", f" ({_number(count / seconds)}/s)"
+        elif not self._simulates:
+            simulated = ""
+        stage = self._stage + (": " if self._stage and simulated else "")
+        end = f"{', ' if stage or simulated else ''}{now - self._began:.0f} s"
+        left = self._left(now)
+        parts = (stage, rate, events, pace), (stage, "", events, ""), (stage, "", "", ""), ("", "", "", "")
+        lines = [f"astra: {stage}{simulated}{rate}{events}{pace}{end}{left}" for stage, rate, events, pace in parts]
+        lines.append(f"astra: {now - self._began:.0f} s")
+        return next((line for line in lines if width is None or len(line) <= width), "")
+
+    def _left(self, now: float) -> str:
+        """An estimate of the time that is left, from a hundredth of the work on."""
+        before, share = self._shares
+        done = before + (1.0 - before if share is None else share) * self._done
+        if not _LEAST_DONE <= done < 1:
+            return ""
+        return f", about {(now - self._began) * (1 - done) / done:.0f} s left"
 
     def _write(self) -> None:
         wait, shown = FIRST_S, False
         try:
             while not self._ended.wait(wait):
-                self._show(self.line())
+                self._show(self.line(shutil.get_terminal_size().columns - 1 if self._on_terminal else None))
                 wait, shown = TERMINAL_S if self._on_terminal else LOG_S, True
             if shown and self._on_terminal:
                 self._show("")
@@ -82,8 +114,7 @@ class Progress:
     def _show(self, line: str) -> None:
         if self._on_terminal:
             # The cursor goes back, so that a warning overwrites the line.
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\x1b[2K{line[:width]}\r")
+            sys.stderr.write(f"\x1b[2K{line}\r")
         else:
             sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

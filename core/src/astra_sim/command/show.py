@@ -8,8 +8,11 @@ from typing import Any
 
 import click
 
-from astra_sim.errors import InputError, printable
+from astra_sim.command.progress import Progress
+from astra_sim.errors import InputError
 from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
+from astra_sim.report.layout import Column, Kind, Table
+from astra_sim.report.screen import Screen
 from astra_sim.results import read_results, tables_of
 
 Rows = list[dict[str, Any]]
@@ -32,7 +35,9 @@ def show(run: str, table: str | None, as_json: bool, as_csv: bool, output: str |
         raise InputError(f"{'--csv' if as_csv else f'--output {output}'} needs TABLE; `astra show {run}` lists the tables")
     if output is not None:
         check_ending(output)
-    tables = _tables(run)
+    with Progress() as progress:
+        progress.stage("reading", simulates=False)
+        tables = _tables(run)
     if table is None:
         _list(tables, as_json)
         return
@@ -63,19 +68,19 @@ def _list(tables: dict[str, Rows], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(tables, allow_nan=False))
     else:
-        _print([{"table": name, "rows": len(rows), "columns": ", ".join(columns_of(rows))} for name, rows in tables.items()])
+        _print([{"table": name, "rows": len(rows), "columns": ", ".join(columns_of(rows))} for name, rows in tables.items()], "columns")
 
 
-def _print(rows: Rows) -> None:
-    """Print rows below their headings; numbers stand to the right, and nothing is cut."""
-    columns = columns_of(rows)
-    cells = [columns, *([_cell(row.get(name)) for name in columns] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    right = [any(isinstance(row.get(name), (int, float)) for row in rows) for name in columns]
-    for line in cells:
-        padded = [cell.rjust(width) if number else cell.ljust(width) for cell, width, number in zip(line, widths, right, strict=True)]
-        click.echo("  ".join(padded).rstrip())
+def _print(rows: Rows, text: str = "") -> None:
+    """Print rows below their headings, all columns; that called `text` may take several lines."""
+    names = columns_of(rows)
+    columns = [Column(name, "text" if name == text else _kind([row.get(name) for row in rows])) for name in names]
+    Screen(every=True).table(Table(columns, [[_cell(row.get(name)) for name in names] for row in rows]))
+
+
+def _kind(values: list[Any]) -> Kind:
+    return "number" if any(isinstance(value, (int, float)) for value in values) else "word"
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else printable(str(value))
+    return "-" if value is None else str(value)

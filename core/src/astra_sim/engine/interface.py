@@ -224,6 +224,10 @@ class Engine(Protocol):
         """Messages that were sent."""
 
     @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+
+    @property
     def undelivered(self) -> int:
         """Messages that an event network was given and has not delivered."""
 

@@ -1,76 +1,83 @@
-"""Explanations as text: what an expert would say in ten lines, then tables. Plain, and at most 80 columns wide."""
+"""Explanations as text: what an expert would say in ten lines, then tables."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from astra_sim.errors import printable
+from astra_sim.report.amounts import NO_BREAK, Unit
 from astra_sim.report.explanation import Explanation, PathRow, Sensitivity
+from astra_sim.report.layout import Column, Table, shortened
+from astra_sim.report.screen import Screen
 
-WIDTH = 80
 SHOWN = 10
 """Rows of a table, unless all are wanted."""
 _LONGEST_NAME = 30
-_SPACE = "\N{NO-BREAK SPACE}"
 _GAINS = 3
 _LEAST_GAIN = 0.0005
 """Percent below which the first lines do not speak of a gain."""
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
-@attrs.frozen
-class Unit:
-    """A unit of time: its nanoseconds and its name."""
-
-    ns: float
-    name: str
-
-    def number(self, ns: float) -> str:
-        """A time in the unit, to its thousandth."""
-        return f"{ns / self.ns:.3f}"
-
-    def __call__(self, ns: float) -> str:
-        """A time with its unit."""
-        return f"{self.number(ns)}{_SPACE}{self.name}"
+def print_explanation(explanation: Explanation, screen: Screen) -> None:
+    """Print what makes up a run."""
+    unit = screen.time_unit(explanation.finish_ns)
+    _print_headline(explanation, unit, screen)
+    _print_tables(_tables(explanation, unit, screen), screen)
 
 
-def unit_for(ns: float) -> Unit:
-    """The largest unit of which a time is at least one."""
-    return next((Unit(size, name) for size, name in _UNITS if ns >= size), Unit(1.0, "ns"))
+def print_difference(a: Explanation, b: Explanation, screen: Screen) -> None:
+    """Print what differs between two runs."""
+    unit = screen.time_unit(max(a.finish_ns, b.finish_ns))
+    change = b.finish_ns - a.finish_ns
+    share = f" ({100 * change / a.finish_ns:+.2f}{NO_BREAK}%)" if a.finish_ns else ""
+    for letter, run in (("A", a), ("B", b)):
+        screen.text(f"{letter}: {printable(run.run_name)}: {unit(run.finish_ns)} on {run.npus} NPUs")
+    screen.text(f"B - A: {'+' if change >= 0 else ''}{unit(change)}{share}; on the critical paths:")
+    found = difference(a, b)
+    for row in found["kind"][:5]:
+        percent = "" if row["percent"] is None else f" ({row['percent']:+.2f}{NO_BREAK}%)"
+        screen.text(f"{row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{percent}", "  ")
+    _print_tables((_changes(name, rows, unit, screen) for name, rows in found.items()), screen)
 
 
-def explanation_text(explanation: Explanation, every: bool = False) -> str:
-    """What makes up a run, as text. With `every` the tables have all rows."""
-    unit = unit_for(explanation.finish_ns)
-    blocks = ["\n".join(_headline(explanation, unit)), *_tables(explanation, unit, every)]
-    return "\n\n".join(block for block in blocks if block).replace(_SPACE, " ")
+def _print_tables(tables: Iterator[Table], screen: Screen) -> None:
+    for table in tables:
+        if table.rows:
+            screen.text("")
+            screen.table(table)
+
+
+def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Screen) -> Table:
+    """A table of the first rows, unless all are wanted."""
+    shown = rows if screen.every else rows[:SHOWN]
+    note = f"... and {len(rows) - len(shown)} more (--all)" if len(shown) < len(rows) else ""
+    return Table(columns, shown, title, note, indent=2)
 
 
 # -- the first lines ---------------------------------------------------------------------------------------------------
 
 
-def _headline(explanation: Explanation, unit: Unit) -> Iterator[str]:
+def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> None:
     total = explanation.finish_ps
-    yield f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:"
+    screen.text(
+        f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:", prose=True
+    )
     if not total:
-        yield "  nothing takes time."
+        screen.text("nothing takes time.", "  ")
         return
     kinds = [(kind, ps) for kind, ps in explanation.by(lambda row: row.kind).items() if ps >= total / 1000][:5]
-    with_times = "  " + "; ".join(f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds)
+    with_times = "; ".join(f"{kind} {_percent(ps, total)} ({unit(ps / 1000)})" for kind, ps in kinds)
     shares = "; ".join(f"{kind} {_percent(ps, total)}" for kind, ps in kinds)
-    yield from [with_times] if len(with_times) <= WIDTH else _filled("  ", shares)
+    screen.text(with_times if len(with_times) + 2 <= screen.prose else shares, "  ", prose=True)
     contributors = explanation.by(lambda row: (row.collective or row.kind, row.group, row.dimension))
     for number, (what, ps) in enumerate(list(contributors.items())[:3], 1):
         words, most = _contributor(what, explanation)
-        line = f"  {number}. {_percent(ps, total):>7}  {words}"
-        yield from _filled("", line + most if len(line + most) <= WIDTH else line, " " * 14)
-    yield from _filled("  ", _gains(explanation))
-    yield from _filled("  ", _bounds_line(explanation, unit))
-    yield from _filled("  ", _bubble_line(explanation, unit))
+        line = f"{number}. {_percent(ps, total):>7}  {words}"
+        screen.text(line + most if len(line + most) + 2 <= screen.prose else line, "  ", " " * 14, prose=True)
+    for line in (_gains(explanation), _bounds_line(explanation, unit), _bubble_line(explanation, unit)):
+        if line:
+            screen.text(line, "  ", prose=True)
 
 
 def _contributor(what: tuple[str, str, int | None], explanation: Explanation) -> tuple[str, str]:
@@ -83,11 +90,11 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
     layer, most = max(layers.items(), key=lambda item: item[1])
     words = printable(name)
     if group:
-        words += f" of {'group ' if group.isdecimal() else ''}{_short(group)}"
+        words += f" of {'group ' if group.isdecimal() else ''}{_named(group)}"
     if dimension is not None:
         words += f" in dimension {dimension} ({explanation.dimensions[dimension]})"
     if layer and len(layers) > 1 and most < sum(layers.values()):
-        return words, f", most for {_short(layer)}: {_percent(most, explanation.finish_ps)}"
+        return words, f", most for {_named(layer)}: {_percent(most, explanation.finish_ps)}"
     return words, ""
 
 
@@ -96,8 +103,8 @@ def _gains(explanation: Explanation) -> str:
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
     found = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
     largest = sorted(found, key=lambda each: -abs(each.percent))[:_GAINS]
-    gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{_SPACE}%" for each in largest]
-    return f"1{_SPACE}% of these makes it faster: {'; '.join(gains)}." if gains else ""
+    gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{NO_BREAK}%" for each in largest]
+    return f"1{NO_BREAK}% of these makes it faster: {'; '.join(gains)}." if gains else ""
 
 
 def _parameter(each: Sensitivity) -> str:
@@ -126,39 +133,39 @@ def _bubble_line(explanation: Explanation, unit: Unit) -> str:
     bubble = explanation.bubble_ns
     if bubble < 0.001 * explanation.finish_ns:
         return ""
-    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}), in which other NPUs compute and the busiest waits."
+    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}): other NPUs compute while the busiest waits."
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _tables(explanation: Explanation, unit: Unit, every: bool) -> Iterator[str]:
+def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Table]:
     total = explanation.finish_ps
-    count = None if every else SHOWN
+    figures = [Column(f"time ({unit.name})"), Column("share (%)")]
 
     def times(ps: int) -> list[str]:
-        return [unit.number(ps / 1000), _percent(ps, total)]
+        return [unit.number(ps / 1000), f"{100 * ps / total:.1f}" if total else "-"]
 
-    heading = [unit.name, "share"]
-    yield _table("By kind", ["kind", *heading], [[kind, *times(ps)] for kind, ps in explanation.by(lambda row: row.kind).items()], 1)
+    kinds = [[kind, *times(ps)] for kind, ps in explanation.by(lambda row: row.kind).items()]
+    yield Table([Column("kind", "name"), *figures], kinds, "By kind", indent=2)
     layers = explanation.by(lambda row: row.layer)
     computing = explanation.by(lambda row: row.layer if row.kind == "compute" else None)
-    rows = [[_short(layer) or "-", unit.number(computing.get(layer, 0) / 1000), *times(ps)] for layer, ps in layers.items()]
-    yield _table("By layer", ["layer", "compute", *heading], rows, 1, count)
+    rows = [[layer or "-", unit.number(computing.get(layer, 0) / 1000), *times(ps)] for layer, ps in layers.items()]
+    yield _first("By layer", [Column("layer", "name"), Column(f"compute ({unit.name})", rank=1), *figures], rows, screen)
     for title, name, key in _OTHERS:
         found = {each: ps for each, ps in explanation.by(key).items() if each not in ("", None)}
-        words = [[_short(_named(title, each, explanation)), *times(ps)] for each, ps in found.items()]
-        yield _table(title, [name, *heading], words, 1, count)
-    yield _sensitivities(explanation, count)
+        rows = [[_where(title, each, explanation), *times(ps)] for each, ps in found.items()]
+        yield _first(title, [Column(name, "name"), *figures], rows, screen)
+    yield _sensitivities(explanation, screen)
     bounds = [
         [
-            f"{bound.kind}{'' if bound.dimension is None else f' of dimension {bound.dimension}'}",
-            unit.number(bound.ns),
-            _times(explanation, bound.ns),
+            f"{each.kind}{'' if each.dimension is None else f' of dimension {each.dimension}'}",
+            unit.number(each.ns),
+            _times(explanation, each.ns),
         ]
-        for bound in explanation.bounds
+        for each in explanation.bounds
     ]
-    yield _table("Lower bounds", ["bound", unit.name, "run / bound"], bounds, 1)
+    yield Table([Column("bound", "word"), Column(f"time ({unit.name})"), Column("run / bound")], bounds, "Lower bounds", indent=2)
 
 
 _OTHERS: tuple[tuple[str, str, Callable[[PathRow], Hashable]], ...] = (
@@ -168,20 +175,28 @@ _OTHERS: tuple[tuple[str, str, Callable[[PathRow], Hashable]], ...] = (
 )
 
 
-def _named(title: str, key: Any, explanation: Explanation) -> str:
+def _where(title: str, key: Any, explanation: Explanation) -> str:
     return f"{key} ({explanation.dimensions[key]})" if title == "By dimension" else str(key)
 
 
-def _sensitivities(explanation: Explanation, count: int | None) -> str:
-    rows = []
-    unit = unit_for(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
+def _sensitivities(explanation: Explanation, screen: Screen) -> Table:
+    """What 1 % more of each parameter changes; of the layers those that change most."""
+    unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
+    own: list[list[str]] = []
+    of_layers: list[list[str]] = []
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
-        name = each.parameter if each.layer is None else f"compute of {_short(each.layer)}"
-        rows.append([name, where, f"{each.percent:+.4f} %", unit.number(each.derivative_ns / 100), each.method])
-    kept = [row for row in rows if not row[0].startswith("compute of ")]
-    kept += [row for row in rows if row[0].startswith("compute of ")][:count]
-    return _table("What 1 % more changes", ["of", "dimension", "time", unit.name, "found by"], kept, 1)
+        name = each.parameter if each.layer is None else f"compute of {each.layer}"
+        row = [name, where, f"{each.percent:+.4f}", unit.number(each.derivative_ns / 100), each.method]
+        (own if each.layer is None else of_layers).append(row)
+    columns = [Column("of", "name"), Column("dimension", "word"), Column("time (%)"), Column(f"time ({unit.name})", rank=1)]
+    return Table(
+        [*columns, Column("found by", "word", 2)],
+        own + (of_layers if screen.every else of_layers[:SHOWN]),
+        "What 1 % more changes",
+        f"... and {len(of_layers) - SHOWN} more (--all)" if len(of_layers) > SHOWN and not screen.every else "",
+        indent=2,
+    )
 
 
 def _times(explanation: Explanation, ns: float) -> str:
@@ -189,36 +204,12 @@ def _times(explanation: Explanation, ns: float) -> str:
 
 
 def _percent(part: float, total: float) -> str:
-    return f"{100 * part / total:.1f}{_SPACE}%" if total else "-"
+    return f"{100 * part / total:.1f}{NO_BREAK}%" if total else "-"
 
 
-def _short(name: str) -> str:
-    """A name that leaves room for numbers."""
-    text = printable(name)
-    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 3]}..."
-
-
-def _filled(indent: str, text: str, further: str | None = None) -> list[str]:
-    """Lines of a text, each behind an indent; a number and its unit stay together."""
-    lines = textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent if further is None else further)
-    return [line.replace(_SPACE, " ") for line in lines]
-
-
-def _table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]], names: int, count: int | None = None) -> str:
-    """A table of `count` rows at most; its first columns are `names`, the others numbers. Nothing where there are no rows."""
-    if not rows:
-        return ""
-    shown = rows if count is None else rows[:count]
-    widths = [max(len(row[column]) for row in (heading, *shown)) for column in range(len(heading))]
-    lines = [title]
-    for row in (heading, *shown):
-        cells = [
-            cell.ljust(width) if column < names else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    if len(shown) < len(rows):
-        lines.append(f"  ... and {len(rows) - len(shown)} more (--all)")
-    return "\n".join(lines)
+def _named(name: str) -> str:
+    """A name that leaves room for numbers in a line."""
+    return shortened(printable(name), _LONGEST_NAME)
 
 
 # -- two runs ----------------------------------------------------------------------------------------------------------
@@ -245,33 +236,17 @@ def _changed(name: str, key: Any, before: Mapping[Any, float], after: Mapping[An
     }
 
 
-def difference_text(a: Explanation, b: Explanation, every: bool = False) -> str:
-    """What differs between two runs, as text."""
-    unit = unit_for(max(a.finish_ns, b.finish_ns))
-    change = b.finish_ns - a.finish_ns
-    share = f" ({100 * change / a.finish_ns:+.2f} %)" if a.finish_ns else ""
-    lines = [
-        f"A: {printable(a.run_name)}: {unit(a.finish_ns)} on {a.npus} NPUs",
-        f"B: {printable(b.run_name)}: {unit(b.finish_ns)} on {b.npus} NPUs",
-        f"B - A: {'+' if change >= 0 else ''}{unit(change)}{share}; on the critical paths:",
-    ]
-    found = difference(a, b)
-    lines += [f"  {row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{_of(row)}" for row in found["kind"][:5]]
-    blocks = ["\n".join(lines)]
-    for name, rows in found.items():
-        cells = [
-            [
-                _short(str(row[name])),
-                unit.number(row["a_ns"]),
-                unit.number(row["b_ns"]),
-                f"{row['change_ns'] / unit.ns:+.3f}",
-                "-" if row["percent"] is None else f"{row['percent']:+.2f} %",
-            ]
-            for row in rows
+def _changes(name: str, rows: list[dict[str, Any]], unit: Unit, screen: Screen) -> Table:
+    """What differs by one way to divide the paths."""
+    cells = [
+        [
+            str(row[name]),
+            unit.number(row["a_ns"]),
+            unit.number(row["b_ns"]),
+            f"{'+' if row['change_ns'] >= 0 else ''}{unit.number(row['change_ns'])}",
+            "-" if row["percent"] is None else f"{row['percent']:+.2f}",
         ]
-        blocks.append(_table(f"By {name} ({unit.name})", [name, "A", "B", "B - A", "change"], cells, 1, None if every else SHOWN))
-    return "\n\n".join(block for block in blocks if block).replace(_SPACE, " ")
-
-
-def _of(row: Mapping[str, Any]) -> str:
-    return "" if row["percent"] is None else f" ({row['percent']:+.2f} %)"
+        for row in rows
+    ]
+    times = [Column(f"A ({unit.name})", rank=1), Column(f"B ({unit.name})", rank=1), Column(f"B - A ({unit.name})")]
+    return _first(f"By {name}", [Column(name, "name"), *times, Column("change (%)", rank=2)], cells, screen)

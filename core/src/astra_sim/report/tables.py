@@ -2,93 +2,130 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from astra_sim.errors import printable
 from astra_sim.graph import Pass
+from astra_sim.report.amounts import byte_unit
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
-from astra_sim.report.result import Result
-from astra_sim.units import MIB
+from astra_sim.report.folding import Folded, fold
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
 
-_PIPE_WIDTH = 160
+if TYPE_CHECKING:
+    from astra_sim.report.result import LayerFigures, Result
+
+SHOWN = 10
+"""Layers of a table, unless all are wanted."""
+_LIKE = 0.05
+"""Share by which the compute times of layers differ that count as repetitions."""
+_PASSES = {Pass.FORWARD: "fwd", Pass.INPUT_GRADIENT: "ig", Pass.WEIGHT_GRADIENT: "wg"}
+_LEGEND = "comm: issue to end; fwd, ig, wg: passes"
 
 
-def console() -> Console:
-    """A console; where the output is no terminal, one wide enough for the tables."""
-    made = Console(markup=False, emoji=False, highlight=False)
-    if not made.is_terminal:
-        made.width = _PIPE_WIDTH
-    return made
-
-
-def print_result(result: Result) -> None:
-    """Print the figures of the run, those of its workload, and those of its layers and dimensions."""
-    out = console()
-    out.print(_summary(result))
+def print_result(result: Result, screen: Screen | None = None) -> None:
+    """Print the figures of the run, those of its workload, and those of its layers and dimensions; times in the units of the screen."""
+    out = Screen() if screen is None else screen
+    out.table(_summary(result, out))
     scalars = scalar_figures(result.shown)
     if scalars:
-        out.print(figures_table(list(scalars.values())))
+        out.table(figures_table(list(scalars.values()), out.units))
     for name, figure in result.shown.items():
         if name not in scalars:
-            out.print(f"{figure.label} ({figure.note})" if figure.note else figure.label)
-            out.print(parts_table(figure, "#" if out.options.ascii_only else "█"))
+            out.table(parts_table(figure, "#" if out.is_ascii else "█", out.units))
     if result.layers:
-        out.print(_layers(result))
-    out.print(_dimensions(result))
+        out.table(layers_table(result.layers, out))
+    out.table(_dimensions(result, out))
 
 
-def _us(nanoseconds: float) -> str:
-    return f"{nanoseconds / 1000:.3f}"
-
-
-def _summary(result: Result) -> Table:
-    table = Table(title=printable(result.run_name), title_justify="left", show_header=False, box=None)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_row("total", _us(result.finish_ns), "us")
-    table.add_row("compute", _us(result.compute_ns), "us")
-    table.add_row("exposed communication", _us(result.exposed_comm_ns), "us")
-    table.add_row("payload", f"{result.network['payload_bytes'] / MIB:.6f}", "MiB sent by each NPU (as NPU 0)")
+def _summary(result: Result, screen: Screen) -> Table:
+    unit, sent = screen.time_unit(result.finish_ns), result.network["payload_bytes"]
+    times = {"total": result.finish_ns, "compute": result.compute_ns, "exposed communication": result.exposed_comm_ns}
+    rows = [[label, unit.number(time), unit.name] for label, time in times.items()]
+    payload = byte_unit(sent)
+    rows.append(["payload", payload.number(sent), f"{payload.name} sent by each NPU (as NPU 0)"])
     if result.network.get("cost_usd") is not None:
-        table.add_row("network cost", f"{result.network['cost_usd']:.0f}", "USD")
-    table.add_row("NPUs", str(result.npus), f"({result.simulated_npus} simulated)")
-    table.add_row("messages", str(result.messages), f"(network: {result.network['plugin']})")
-    table.add_row("wall time", f"{result.wall_s * 1000:.1f}", "ms")
-    return table
+        rows.append(["network cost", f"{result.network['cost_usd']:.0f}", "USD"])
+    rows.append(["NPUs", str(result.npus), f"({result.simulated_npus} simulated)"])
+    rows.append(["messages", str(result.messages), f"(network: {result.network['plugin']})"])
+    rows.append(["wall time", f"{result.wall_s * 1000:.1f}", "ms"])
+    return Table((Column("", "word"), Column(""), Column("", "text")), rows, result.run_name, headed=False, indent=1)
 
 
-def _layers(result: Result) -> Table:
-    title = "Layers (us), forward (fwd), input gradient (ig) and weight gradient (wg): computing, communication from issue to end, exposed"
-    table = Table(title=title, title_justify="left")
-    table.add_column("layer", no_wrap=True, overflow="fold")
-    for name in ("fwd", "ig", "wg"):
-        for figure in ("compute", "comm", "exposed"):
-            table.add_column(f"{name}\n{figure}", justify="right")
-    for layer in result.layers:
-        cells = []
-        for training_pass in Pass:
-            figures = layer.of(training_pass)
-            cells += [_us(figures.compute_ns), _us(figures.total_comm_ns), _us(figures.exposed_comm_ns)]
-        table.add_row(printable(layer.name), *cells)
-    return table
+# -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def _dimensions(result: Result) -> Table:
-    table = Table(title="Dimensions", title_justify="left")
-    table.add_column("")
-    table.add_column("topology")
-    for name in ("NPUs", "utilisation (%)", "mean chunk latency (us)", "sent (MiB)"):
-        table.add_column(name, justify="right")
-    for index, dimension in enumerate(result.dimensions):
-        latency = dimension.average_chunk_latency_ns
-        table.add_row(
+def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
+    """A row for each layer, or for layers that repeat, with the sum of their times. Unless all are wanted, the `SHOWN` that expose most."""
+    lines = [Folded(layer.name, [place]) for place, layer in enumerate(layers)]
+    each = [_times(layer) for layer in layers]
+    title, legend = "Layers", [_LEGEND]
+    if not screen.every:
+        lines = fold([layer.name for layer in layers], lambda first, other: _repeats(each[first], each[other]))
+        if len(lines) < len(layers):
+            legend.append("n x: sum of n layers")
+        if len(lines) > SHOWN:
+            lines.sort(key=lambda line: _sum(each, line)[2::-1], reverse=True)
+            others = [place for line in lines[SHOWN:] for place in line.places]
+            lines = [*lines[:SHOWN], Folded(f"{len(others)} others", others)]
+            title = f"Layers that expose most, {len(layers) - len(others)} of {len(layers)}"
+        if len(lines) < len(layers):
+            legend.append("--all: all layers")
+    rows = [(line.label, _sum(each, line)) for line in lines]
+    unit = screen.time_unit(max(max(times) for _, times in rows))
+    figures = ("compute", "comm", "exposed")
+    columns = [
+        Column("layer", "name"),
+        *(Column(f"{name} ({unit.name})", rank=rank) for name, rank in zip(figures, (1, 2, 0), strict=True)),
+    ]
+    for name in _PASSES.values():
+        columns += [Column(f"{name} {figure} ({unit.name})", rank=rank) for figure, rank in zip(figures, (4, 5, 3), strict=True)]
+    return Table(columns, [[name, *map(unit.number, times)] for name, times in rows], title, "; ".join(legend))
+
+
+def _times(layer: LayerFigures) -> list[float]:
+    """Computing, communicating and exposing of a layer in all, and for each pass (ns)."""
+    passes = [layer.of(each) for each in _PASSES]
+    by_pass = [[each.compute_ns, each.total_comm_ns, each.exposed_comm_ns] for each in passes]
+    return [sum(column) for column in zip(*by_pass, strict=True)] + [time for times in by_pass for time in times]
+
+
+def _sum(times: Sequence[Sequence[float]], line: Folded) -> list[float]:
+    """The times of the layers that a line stands for, added up."""
+    return [sum(column) for column in zip(*(times[place] for place in line.places), strict=True)]
+
+
+def _repeats(first: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether layers compute for as long in each pass, and communicate in the same passes."""
+    return all(abs(a - b) <= _LIKE * max(a, b) for a, b in zip(first[3::3], other[3::3], strict=True)) and all(
+        (a > 0) == (b > 0) for a, b in zip(first[4::3], other[4::3], strict=True)
+    )
+
+
+# -- dimensions --------------------------------------------------------------------------------------------------------
+
+
+def _dimensions(result: Result, screen: Screen) -> Table:
+    latencies = [dimension.average_chunk_latency_ns for dimension in result.dimensions]
+    unit = screen.time_unit(max((latency for latency in latencies if latency is not None), default=0.0))
+    sent = byte_unit(max((dimension.bytes for dimension in result.dimensions), default=0))
+    columns = (
+        Column("dimension", "word"),
+        Column("topology", "word", 1),
+        Column("NPUs", rank=1),
+        Column("utilisation (%)"),
+        Column(f"mean chunk latency ({unit.name})"),
+        Column(f"sent ({sent.name})"),
+    )
+    rows = [
+        [
             str(index),
             dimension.topology,
             str(dimension.size),
             f"{100 * dimension.utilisation:.1f}",
-            "-" if latency is None else _us(latency),
-            f"{dimension.bytes / MIB:.6f}",
-        )
-    return table
+            "-" if latency is None else unit.number(latency),
+            sent.number(dimension.bytes),
+        ]
+        for index, (dimension, latency) in enumerate(zip(result.dimensions, latencies, strict=True))
+    ]
+    return Table(columns, rows, "Dimensions")

@@ -16,7 +16,7 @@ from astra_sim.report.explanation import Method, Sensitivity, sensitivity
 from astra_sim.rows import Rows, column
 from astra_sim.run.critical_path import PartKind
 from astra_sim.run.record import RunRecord
-from astra_sim.run.simulation import simulate_graph
+from astra_sim.run.simulation import Progress, simulate_graph
 from astra_sim.setup.components import Components, build, make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import Plugins
@@ -26,12 +26,17 @@ _Varied = Callable[[float], Components | None]
 
 
 class WhatIf:
-    """Runs an experiment again, on machines that are a little different; without `reruns` it does not."""
+    """Runs an experiment again, on machines that are a little different; without `reruns` it does not.
 
-    def __init__(self, experiment: Experiment, plugins: Plugins, reruns: bool = True) -> None:
+    A `progress` that has a method `stage` is told which runs they are, and how far they have come.
+    """
+
+    def __init__(self, experiment: Experiment, plugins: Plugins, reruns: bool = True, progress: Progress | None = None) -> None:
         self._experiment = experiment
         self._plugins = plugins
         self._reruns = reruns
+        self._stage: Callable[[str], None] | None = getattr(progress, "stage", None)
+        self._progress = None if self._stage is None else progress
 
     def network_again(self, components: Components) -> Network | None:
         """A network like that of the run, on which nothing was sent; None where it was given as an object."""
@@ -55,6 +60,8 @@ class WhatIf:
                 ways.append(("bandwidth", number, lambda factor, number=number: self._with_links(number, factor, 1.0, components)))  # type: ignore[misc]
                 ways.append(("latency", number, lambda factor, number=number: self._with_links(number, 1.0, factor, components)))  # type: ignore[misc]
         for parameter, dimension, varied in ways:
+            if self._stage is not None:
+                self._stage(f"runs with other {parameter}{'' if dimension is None else f' of dimension {dimension}'}")
             on_path = any(part.dimension == dimension for part in path.parts)
             found = self._derivative(varied, run.finish_ps, on_path and dimension is not None)
             if found is not None:
@@ -89,7 +96,8 @@ class WhatIf:
             if components is None:
                 return None
             graph, run = components.graph, components.run
-            record = simulate_graph(graph, components.system, components.network, components.memory, run.symmetry, run.engine)
+            inputs = graph, components.system, components.network, components.memory
+            record = simulate_graph(*inputs, run.symmetry, run.engine, self._progress)
             times.append(record.finish_ps)
         return times
 

@@ -28,7 +28,7 @@ EVENTS_PER_REPORT = 100_000
 MAX_NPUS = 1 << 20
 
 Progress = Callable[[int, int], None]
-"""Told (simulated picoseconds, events) now and then."""
+"""Told (simulated picoseconds, events) now and then. One that has a method `ended` is told (tasks that have ended, all tasks) before."""
 
 
 @attrs.frozen
@@ -96,14 +96,18 @@ def _run(
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
     observed = observe(engine, programs) if timelines or inputs.graph.figures is not None else []
+    count = 0
     for number, program in enumerate(programs):
-        engine.add_program(tasks.lower(number, program.operations), program.npus, partial(collectives.issue, number))
+        lowered = tasks.lower(number, program.operations)
+        engine.add_program(lowered, program.npus, partial(collectives.issue, number))
+        count += len(lowered) * len(program.npus)
 
+    tell = None if progress is None else partial(_tell, progress, engine, count)
     try:
-        with _watching(network, engine, progress):
+        with _watching(network, tell):
             while engine.run(EVENTS_PER_REPORT):
-                if progress is not None:
-                    progress(start_ps + engine.now, engine.events)
+                if tell is not None:
+                    tell(start_ps + engine.now)
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
@@ -124,23 +128,31 @@ def _begin(network: Network) -> int:
     return picoseconds(call(what, network.begin), what)
 
 
+def _tell(progress: Progress, engine: Engine, tasks: int, time: int) -> None:
+    """Tell how far a run is at a time in picoseconds; a `progress` that has a method `ended` hears how many of the tasks have ended."""
+    ended: Callable[[int, int], None] | None = getattr(progress, "ended", None)
+    if ended is not None:
+        ended(engine.ended, tasks)
+    progress(time, engine.events)
+
+
 @contextlib.contextmanager
-def _watching(network: Network, engine: Engine, progress: Progress | None) -> Iterator[None]:
-    """Let `progress` hear from a network, too, that simulates for long between two events of the engine."""
-    if progress is None or not isinstance(network, EventNetwork):
+def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[None]:
+    """Let `tell` hear from a network, too, that simulates for long between two events of the engine."""
+    if tell is None or not isinstance(network, EventNetwork):
         yield
         return
     raised: list[BaseException] = []
 
-    def tell(time: int) -> None:
+    def tell_of_network(time: int) -> None:
         try:
-            progress(time, engine.events)
+            tell(time)
         except BaseException as error:
             raised.append(error)
             raise
 
     watch, what = network.watch, f"network {type(network).__name__}: watch"
-    call(what, watch, tell)
+    call(what, watch, tell_of_network)
     try:
         yield
     except PluginError:

@@ -11,7 +11,7 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
-from astra_sim.commands import Experiment, build, load_experiment, shared_plugins
+from astra_sim.commands import Experiment, Progress, build, load_experiment, quiet_option, shared_plugins
 from astra_sim.files import FileSet, parse_json, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml
@@ -66,6 +66,7 @@ class Request:
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
 @click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace; 0.")
+@quiet_option
 def convert(
     source: str,
     target: str | None,
@@ -76,6 +77,7 @@ def convert(
     time_unit: str | None,
     kineto: str | None,
     rank: int | None,
+    quiet: bool,
     **run: Any,
 ) -> None:
     """Convert SOURCE to TARGET.
@@ -98,9 +100,11 @@ def convert(
     settings = {name: value for name, value in run.items() if value is not None}
     request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank)
     _check(request)
-    with FileSet() as files:
-        lines = _CONVERTERS[chosen](request, files)
-    for line in lines:
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("converting", simulates=False)
+        with FileSet() as files:
+            lines = _CONVERTERS[chosen](request, files)
+    for line in lines if not quiet else ():
         click.echo(line, err=True)
 
 

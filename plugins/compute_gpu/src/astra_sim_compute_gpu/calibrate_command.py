@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from astra_sim.commands import Progress, Screen, quiet_option
 
 if TYPE_CHECKING:
     from astra_sim_compute_gpu.fitting import Fit
@@ -23,7 +24,8 @@ _output = click.option("--output", required=True, metavar="DEVICE.toml", type=cl
 @_table
 @_device
 @_output
-def gemm(table: str, device: str, output: str) -> None:
+@quiet_option
+def gemm(table: str, device: str, output: str, quiet: bool) -> None:
     """Fit products of matrices: CSV with m, n, k, microseconds; may have batch, accumulate_fp32, element_type, cast, held_out."""
     from astra_sim.files import read_text
 
@@ -32,20 +34,23 @@ def gemm(table: str, device: str, output: str) -> None:
     from astra_sim_compute_gpu.measured_table import read_gemms
 
     changed, where = devices.read_table(device)
-    for element_type, rows in read_gemms(read_text(table), table).items():
-        found = _located(table, element_type, fit_gemm, devices.device_of(changed, where), rows)
-        changed = _sourced(with_gemm(changed, element_type, found), f"gemm.{element_type}", table, found)
-        if "cast_efficiency" in found.values:
-            changed = _sourced(changed, "cast", table, found)
-        _print(f"gemm {element_type}", found)
-    _write(changed, output)
+    fits = {}
+    with Progress(enabled=not quiet) as progress:
+        for element_type, rows in read_gemms(read_text(table), table).items():
+            progress.stage(f"fitting gemm {element_type}", simulates=False)
+            found = fits[f"gemm {element_type}"] = _located(table, element_type, fit_gemm, devices.device_of(changed, where), rows)
+            changed = _sourced(with_gemm(changed, element_type, found), f"gemm.{element_type}", table, found)
+            if "cast_efficiency" in found.values:
+                changed = _sourced(changed, "cast", table, found)
+    _finish(fits, changed, output, quiet)
 
 
 @click.command()
 @_table
 @_device
 @_output
-def attention(table: str, device: str, output: str) -> None:
+@quiet_option
+def attention(table: str, device: str, output: str, quiet: bool) -> None:
     """Fit flash attention: CSV with heads, query_length, key_length, head_size, microseconds.
 
     It may have value_size, key_heads, causal, backward, element_type, held_out.
@@ -61,11 +66,15 @@ def attention(table: str, device: str, output: str) -> None:
     by_type = read_attention(read_text(table), table)
     if len(by_type) != 1:
         raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, since a device has one fit")
-    for element_type, rows in by_type.items():
-        found = _located(table, element_type, fit_attention, devices.device_of(changed, where), rows)
-        changed = _sourced(with_attention(changed, found), "attention", table, found)
-        _print(f"attention {element_type}", found)
-    _write(changed, output)
+    fits = {}
+    with Progress(enabled=not quiet) as progress:
+        for element_type, rows in by_type.items():
+            progress.stage(f"fitting attention {element_type}", simulates=False)
+            found = fits[f"attention {element_type}"] = _located(
+                table, element_type, fit_attention, devices.device_of(changed, where), rows
+            )
+            changed = _sourced(with_attention(changed, found), "attention", table, found)
+    _finish(fits, changed, output, quiet)
 
 
 def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) -> Fit:
@@ -84,15 +93,17 @@ def _sourced(changed: dict[str, Any], key: str, table: str, found: Fit) -> dict[
     return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
 
 
-def _print(title: str, found: Fit) -> None:
-    click.echo(f"{title}: {', '.join(f'{name} {value:g}' for name, value in found.values.items())}")
-    click.echo(f"  error of fitted shapes    {found.fitted}")
-    click.echo(f"  error of held-out shapes  {found.held_out}")
-    click.echo(f"  of those above 10^11 operations  {found.held_out_large}")
-
-
-def _write(changed: dict[str, Any], output: str) -> None:
+def _finish(fits: dict[str, Fit], changed: dict[str, Any], output: str, quiet: bool) -> None:
+    """Write the device, and print the fits."""
     from astra_sim.toml_text import write_toml
 
     write_toml(changed, output, "A device of the gpu compute model of astra, fitted by astra calibrate")
-    click.echo(f"written: {output}")
+    if quiet:
+        return
+    screen = Screen()
+    for title, found in fits.items():
+        screen.text(f"{title}: {', '.join(f'{name} {value:g}' for name, value in found.values.items())}", further="  ")
+        screen.text(f"error of fitted shapes    {found.fitted}", "  ")
+        screen.text(f"error of held-out shapes  {found.held_out}", "  ")
+        screen.text(f"of those above 10^11 operations  {found.held_out_large}", "  ")
+    screen.text(f"written: {output}")

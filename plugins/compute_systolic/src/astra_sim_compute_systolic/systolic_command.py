@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold, quiet_option
 
 if TYPE_CHECKING:
     from astra_sim_compute_systolic.report import LayerReport
+
+SHOWN = 10
+"""Layers of the table, unless all are wanted."""
 
 
 @click.command()
 @click.option("--config", required=True, metavar="F.cfg", type=click.Path(), help="SCALE-Sim configuration: array, SRAMs, bandwidth.")
 @click.option("--topology", required=True, metavar="F.csv", type=click.Path(), help="SCALE-Sim topology: layers.")
 @click.option("--gemm", is_flag=True, help="Layers are matrix products (name, M, N, K), not convolutions.")
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
-def systolic(config: str, topology: str, gemm: bool, as_json: bool, output: str | None) -> None:
+@quiet_option
+def systolic(config: str, topology: str, gemm: bool, every: bool, as_json: bool, output: str | None, quiet: bool) -> None:
     """Cycles, stalls, utilisation and memory traffic of layers on a systolic array, as SCALE-Sim reports them.
 
     Traffic is counted in elements, bandwidth in elements per cycle. Total cycles is the number of the last cycle, counted from 0.
@@ -31,14 +37,21 @@ def systolic(config: str, topology: str, gemm: bool, as_json: bool, output: str 
 
     machine = read_configuration(read_text(config), config)
     layers = read_topology(read_text(topology), topology, gemm)
-    reports = [report_layer(layer.name, layer.shape, machine.array, machine.srams, machine.bandwidth) for layer in layers]
-    written = write_reports(reports, output) if output is not None else []
+    with Progress(enabled=not quiet) as progress:
+        reports = []
+        for number, layer in enumerate(layers):
+            progress.stage(f"layer {number + 1} of {len(layers)} ({layer.name})", number / len(layers))
+            reports.append(report_layer(layer.name, layer.shape, machine.array, machine.srams, machine.bandwidth))
+        written = write_reports(reports, output) if output is not None else []
     if as_json:
         click.echo(json.dumps({"total_cycles": _total(reports), "layers": [_row(layer) for layer in reports]}, allow_nan=False))
         return
-    _print(reports, machine.name)
+    if quiet:
+        return
+    screen = Screen(every)
+    _print(reports, machine.name, screen)
     if written:
-        click.echo(f"{len(written)} reports in {output}")
+        screen.text(f"{len(written)} reports in {output}")
 
 
 def _total(reports: Sequence[LayerReport]) -> int:
@@ -68,21 +81,51 @@ def _row(layer: LayerReport) -> dict[str, Any]:
     return row
 
 
-def _print(reports: Sequence[LayerReport], title: str) -> None:
-    from astra_sim.commands import console
-    from rich.table import Table
+def _print(reports: Sequence[LayerReport], title: str, screen: Screen) -> None:
+    """Print the layers, or those that take most cycles; alike ones that follow each other are one line."""
+    lines = [Folded(layer.name, [place]) for place, layer in enumerate(reports)]
+    notes = ["DRAM: elements a cycle"]
+    if not screen.every:
+        lines = fold([layer.name for layer in reports], lambda first, other: _figures(reports[first]) == _figures(reports[other]))
+        if len(lines) < len(reports):
+            notes.append("n x: cycles and stalls of n layers that are alike")
+        if len(lines) > SHOWN:
+            lines = sorted(lines, key=lambda line: -sum(reports[place].timing.total for place in line.places))[:SHOWN]
+            title += f": layers that take most cycles, {sum(len(line.places) for line in lines)} of {len(reports)}"
+        if len(lines) < len(reports):
+            notes.append("--all: all layers")
+    screen.table(
+        Table(_COLUMNS, [_cells(line.label, reports[line.places[0]], len(line.places)) for line in lines], title, "; ".join(notes))
+    )
+    screen.text(f"total {_total(reports):,} cycles")
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("layer")
-    columns = ("M", "N", "K", "cycles", "stalls", "overall util. %", "mapping eff. %", "compute util. %", "DRAM elements/cycle")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for layer in reports:
-        gemm, timing = layer.gemm, layer.timing
-        shares = (layer.overall_utilisation, layer.mapping_efficiency, layer.compute_utilisation)
-        counts = (gemm.m, gemm.n, gemm.k, timing.total, timing.stalls)
-        dram = " ".join(f"{bandwidth:.2f}" for bandwidth in layer.dram_bandwidths)
-        table.add_row(layer.name, *map(str, counts), *(f"{share:.2f}" for share in shares), dram)
-    out = console()
-    out.print(table)
-    out.print(f"total {_total(reports):,} cycles; DRAM bandwidth is that of ifmap, filter and ofmap", highlight=False)
+
+def _figures(layer: LayerReport) -> tuple[object, ...]:
+    """All figures of a layer."""
+    return layer.gemm, layer.timing, layer.accesses, layer.overall_utilisation, layer.mapping_efficiency, layer.compute_utilisation
+
+
+def _cells(label: str, layer: LayerReport, count: int) -> list[str]:
+    """The cells of `count` layers that are like this one."""
+    gemm, timing = layer.gemm, layer.timing
+    shares = layer.overall_utilisation, layer.mapping_efficiency, layer.compute_utilisation
+    counts = count * timing.total, count * timing.stalls, gemm.m, gemm.n, gemm.k
+    decimals = *shares, *layer.dram_bandwidths
+    return [label, *map(str, counts), *(f"{number:.2f}" for number in decimals)]
+
+
+_COLUMNS = (
+    Column("layer", "name"),
+    Column("cycles"),
+    Column("stalls", rank=1),
+    Column("M", rank=4),
+    Column("N", rank=4),
+    Column("K", rank=4),
+    Column("overall util. (%)", rank=1),
+    Column("mapping eff. (%)", rank=2),
+    Column("compute util. (%)", rank=2),
+    Column("ifmap DRAM", rank=3),
+    Column("filter DRAM", rank=3),
+    Column("ofmap DRAM", rank=3),
+)
+"""What is shown of a layer."""

@@ -12,7 +12,16 @@ import astra_sim
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.commands import Experiment, Progress, build_compute, build_platform, component_options, load_experiment, shared_plugins
+from astra_sim.commands import (
+    Experiment,
+    Progress,
+    build_compute,
+    build_platform,
+    component_options,
+    load_experiment,
+    quiet_option,
+    shared_plugins,
+)
 from astra_sim.context import Context
 from astra_sim.errors import located
 from astra_sim.providers import options_of
@@ -40,8 +49,16 @@ _ENDS_COUNT = "embedding_as_layer"
 @click.option("--search", "is_search", is_flag=True, help="List combinations of parallelism, ZeRO and recomputation that fit, by time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Combinations that --search lists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@quiet_option
 def memory(
-    experiment: str | None, assignments: tuple[str, ...], capacity: float | None, is_search: bool, limit: int, as_json: bool, **choices: Any
+    experiment: str | None,
+    assignments: tuple[str, ...],
+    capacity: float | None,
+    is_search: bool,
+    limit: int,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
 ) -> None:
     """Show what a rank of each pipeline stage of an experiment keeps in memory, and whether it fits.
 
@@ -53,11 +70,12 @@ def memory(
     The workload of the experiment is llm. Nothing is simulated but what --search finds: with detail=pass, and layers dealt to stages as
     evenly as they divide (with stages=embedding_as_layer as that says). Tensor parallelism stays in the platform's first dimension.
     """
-    case = read_case(experiment, choices, assignments, capacity)
+    with Progress(enabled=not quiet):
+        case = read_case(experiment, choices, assignments, capacity)
     if is_search:
-        _search(case, limit, as_json)
+        _search(case, limit, as_json, quiet)
     else:
-        _show(case, as_json)
+        _show(case, as_json, quiet)
 
 
 @attrs.frozen(eq=False)
@@ -102,12 +120,13 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
     return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size)
 
 
-def _show(case: Case, as_json: bool) -> None:
-    uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
-    most = max(use.total for use in uses)
-    capacity = case.capacity_bytes
-    fits = None if capacity is None else most <= capacity
-    fitting = suggestions(case.plan.setup, int(capacity), case.node) if capacity is not None else []
+def _show(case: Case, as_json: bool, quiet: bool) -> None:
+    with Progress(enabled=not quiet):
+        uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
+        most = max(use.total for use in uses)
+        capacity = case.capacity_bytes
+        fits = None if capacity is None else most <= capacity
+        fitting = suggestions(case.plan.setup, int(capacity), case.node) if capacity is not None else []
     if as_json:
         found: dict[str, Any] = {
             "stages": memory_json(uses),
@@ -117,17 +136,17 @@ def _show(case: Case, as_json: bool) -> None:
             "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
         }
         click.echo(json.dumps(found, allow_nan=False))
-        return
-    print_memory(uses, capacity, fitting)
+    elif not quiet:
+        print_memory(uses, capacity, fitting)
 
 
-def _search(case: Case, limit: int, as_json: bool) -> None:
+def _search(case: Case, limit: int, as_json: bool, quiet: bool) -> None:
     if case.capacity_bytes is None:
         raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
     if case.options.mode != "train":
         raise InputError(f"mode is {case.options.mode}; expected train, for which combinations are searched")
     errors: list[InputError] = []
-    with Progress() as progress:
+    with Progress(enabled=not quiet) as progress:
         numbers = itertools.count(1)
 
         def time_of(setup: TrainingSetup) -> float | None:
@@ -155,7 +174,7 @@ def _search(case: Case, limit: int, as_json: bool) -> None:
     if as_json:
         rows = [{**candidate_json(one), "options": _options(case, one.setup)} for one in timed[:limit]]
         click.echo(json.dumps({"capacity_bytes": case.capacity_bytes, "fitting": len(timed), "combinations": rows}, allow_nan=False))
-    else:
+    elif not quiet:
         print_search(timed, case.capacity_bytes, limit)
 
 

@@ -1,20 +1,18 @@
-"""Tables of memory and of what a search found, for a terminal of 80 columns. Memory is in GiB."""
+"""Tables of memory and of what a search found. Memory is in GiB."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
+from astra_sim.commands import Column, Screen, Table
 from astra_sim.units import GIB
 
 from astra_sim_llm.memory import MemoryUse
 from astra_sim_llm.search import Candidate
 from astra_sim_llm.suggestions import Suggestion
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Rows = list[tuple[str, ...]]
 """A table: its headings, then its rows."""
@@ -59,35 +57,29 @@ def search_table(candidates: Sequence[Candidate]) -> Rows:
 
 def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None, fitting: Sequence[Suggestion] = ()) -> None:
     """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs, and what would make it fit."""
-    from astra_sim.commands import console
-
-    out = console()
-    out.print("Memory of a rank (GiB)")
-    out.print(_table(memory_table(uses)))
+    out = Screen(every=True)
+    out.table(_table(memory_table(uses), "Memory of a rank (GiB)"))
     most = max(use.total for use in uses)
     if capacity_bytes is not None:
         share = 100 * most / capacity_bytes
         verdict = "It fits." if most <= capacity_bytes else "It does not fit."
-        out.print(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %). {verdict}")
+        out.text(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %). {verdict}")
         if most > capacity_bytes and not fitting:
-            out.print("No single change of recompute, zero, tensor_parallel or pipeline_parallel makes it fit.")
+            out.text("No single change of recompute, zero, tensor_parallel or pipeline_parallel makes it fit.")
         for one in fitting:
-            out.print(f"  {gib(one.bytes)} GiB with {one.change}")
+            out.text(f"{gib(one.bytes)} GiB with {one.change}", "  ")
 
 
 def print_search(candidates: Sequence[Candidate], capacity_bytes: float, limit: int | None = None) -> None:
     """Print what a search found, the first `limit` ones, in the order given."""
-    from astra_sim.commands import console
-
-    out = console()
+    out = Screen(every=True)
     if not candidates:
-        out.print(f"No combination fits in {gib(capacity_bytes)} GiB.")
+        out.text(f"No combination fits in {gib(capacity_bytes)} GiB.")
         return
     shown = candidates[:limit]
     count = len(candidates) if len(shown) == len(candidates) else f"{len(shown)} of {len(candidates)}"
     order = "memory of the fullest rank" if shown[0].iteration_s is None else "time of an iteration"
-    out.print(f"{count} combinations that fit in {gib(capacity_bytes)} GiB, by {order}")
-    out.print(_table(search_table(shown)))
+    out.table(_table(search_table(shown), f"{count} combinations that fit in {gib(capacity_bytes)} GiB, by {order}"))
 
 
 def gib(size: float) -> str:
@@ -115,12 +107,6 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _table(rows: Rows) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for index, heading in enumerate(rows[0]):
-        table.add_column(heading, justify="left" if index == 0 or heading == "recompute" else "right", no_wrap=True)
-    for row in rows[1:]:
-        table.add_row(*row)
-    return table
+def _table(rows: Rows, title: str) -> Table:
+    words = ("stage", "recompute")
+    return Table([Column(heading, "word" if heading in words else "number") for heading in rows[0]], rows[1:], title)

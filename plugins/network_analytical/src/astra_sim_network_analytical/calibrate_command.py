@@ -6,9 +6,10 @@ plugin:analytical?model=nccl&parameters=FILE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from astra_sim.commands import Progress, Screen, quiet_option
 
 if TYPE_CHECKING:
     from astra_sim.schedule import Collective
@@ -28,6 +29,7 @@ _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 @click.option("--channels", type=click.IntRange(min=1), help="Channels that NCCL used, so that fewer can be tried.")
 @click.option("--interpolate", is_flag=True, help="Keep the rows as a measured table, and fit nothing.")
 @click.option("--nvlink", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="NVLink bandwidth of a GPU in one direction.")
+@quiet_option
 def collective(
     table: str,
     output: str,
@@ -38,6 +40,7 @@ def collective(
     channels: int | None,
     interpolate: bool,
     nvlink: float | None,
+    quiet: bool,
 ) -> None:
     """Fit NCCL in a node to measured collectives: output of nccl-tests, or CSV with operation, ranks, bytes, microseconds.
 
@@ -47,6 +50,7 @@ def collective(
     from astra_sim.errors import InputError, located
     from astra_sim.files import read_text
     from astra_sim.schedule import Collective
+    from astra_sim.toml_text import write_toml
 
     from astra_sim_network_analytical.nccl_fit import Node, calibrated, fits_of, tables_of
     from astra_sim_network_analytical.nccl_parameters import table_of
@@ -55,18 +59,26 @@ def collective(
     rows = [row for row in rows if row.bytes]
     node, make = Node(nvls, nvlink), tables_of if interpolate else fits_of
     try:
-        found = calibrated(rows, lambda part: make(part, node))
+        with Progress(enabled=not quiet) as progress:
+            progress.stage("fitting", simulates=False)
+            found = calibrated(rows, lambda part: make(part, node))
     except InputError as error:
         raise located(error, table) from None
     sources = {"table": table}
     for kind in Collective:
         if any(row.operation is kind for row in rows):
             sources[kind.value] = found.source(kind)
-            _print(kind, found)
-    _write(table_of(title or table, found.fits, sources, channels), output)
+    head = "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"
+    write_toml(table_of(title or table, found.fits, sources, channels), output, head)
+    if not quiet:
+        screen = Screen()
+        for kind in Collective:
+            if kind.value in sources:
+                _print(kind, found, screen)
+        screen.text(f"written: {output}")
 
 
-def _print(operation: Collective, found: Calibration) -> None:
+def _print(operation: Collective, found: Calibration, screen: Screen) -> None:
     from astra_sim_network_analytical.nccl_fit import ASYMPTOTIC_BYTES, LARGE_BYTES
 
     for fit in found.fits:
@@ -74,19 +86,12 @@ def _print(operation: Collective, found: Calibration) -> None:
             continue
         lines = fit.protocols()
         numbers = ", ".join(f"{name} {each.latency_us:g} us {each.gb_per_s:g} GB/s" for name, each in lines.items())
-        click.echo(f"{operation} on {fit.ranks} ranks: {f'{len(fit.bytes)} sizes' if fit.bytes else numbers}")
+        screen.text(f"{operation} on {fit.ranks} ranks: {f'{len(fit.bytes)} sizes' if fit.bytes else numbers}")
         largest = max(row.bytes for row in found.rows if (row.operation, row.ranks) == (operation, fit.ranks))
         if largest < ASYMPTOTIC_BYTES:
             known = f"{fit.beyond.gb_per_s:g} GB/s, not measured" if fit.beyond else "as it rises there, not measured"
-            click.echo(f"  beyond {largest} bytes: {known}")
-    click.echo(f"  written: fitted to all rows, error on them  {found.used(operation)}")
-    click.echo(f"  fitted to half of the sizes, error on them  {found.fitted(operation)}")
-    click.echo(f"    error of held-out sizes                   {found.held_out(operation)}")
-    click.echo(f"    of those from 1 MiB on                    {found.held_out(operation, LARGE_BYTES)}")
-
-
-def _write(table: dict[str, Any], output: str) -> None:
-    from astra_sim.toml_text import write_toml
-
-    write_toml(table, output, "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)")
-    click.echo(f"written: {output}")
+            screen.text(f"beyond {largest} bytes: {known}", "  ")
+    screen.text(f"written: fitted to all rows, error on them  {found.used(operation)}", "  ")
+    screen.text(f"fitted to half of the sizes, error on them  {found.fitted(operation)}", "  ")
+    screen.text(f"error of held-out sizes                   {found.held_out(operation)}", "    ")
+    screen.text(f"of those from 1 MiB on                    {found.held_out(operation, LARGE_BYTES)}", "    ")

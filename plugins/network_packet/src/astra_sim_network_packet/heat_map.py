@@ -31,21 +31,26 @@ class LoadedLink(Protocol):
 
 
 def text(links: Sequence[LoadedLink], unit: str = "flits a cycle") -> str:
-    """A line for each router, a shade for each of its links; routers beyond the 64th are left out."""
+    """The lines of `lines`."""
+    return "\n".join(lines(links, unit))
+
+
+def lines(links: Sequence[LoadedLink], unit: str = "flits a cycle", most: int | None = MAX_ROUTERS) -> list[str]:
+    """A line for each router, a shade for each of its links; those of `most` routers (None: of all)."""
     by_source: dict[int, list[LoadedLink]] = {}
     for link in links:
         by_source.setdefault(link.source, []).append(link)
     highest = max((link.load for link in links), default=0.0)
     if not highest:
-        return "no link carried a flit"
-    lines = [f"load of links by router, ' ' for none to '@' for {highest:.3f} {unit}"]
-    shown = sorted(by_source)[:MAX_ROUTERS]
+        return ["no link carried a flit"]
+    found = [f"load of links by router, ' ' for none to '@' for {highest:.3f} {unit}"]
+    shown = sorted(by_source)[:most]
     for router in shown:
         cells = " ".join(f"{link.sink}:{_shade(link.load / highest)}" for link in by_source[router])
-        lines.append(f"{router:>5}  {cells}")
+        found.append(f"{router:>5}  {cells}")
     if len(by_source) > len(shown):
-        lines.append(f"and {len(by_source) - len(shown)} more routers")
-    return "\n".join(lines)
+        found.append(f"and {len(by_source) - len(shown)} more routers")
+    return found
 
 
 def _shade(share: float) -> str:

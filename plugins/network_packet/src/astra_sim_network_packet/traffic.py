@@ -8,12 +8,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.commands import Experiment, Progress, build_platform, shared_plugins
+from astra_sim.commands import Column, Experiment, Progress, Screen, Table, all_option, build_platform, quiet_option, shared_plugins
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
@@ -23,6 +24,7 @@ from astra_sim_network_packet.load import Load, Measurement, measure
 from astra_sim_network_packet.options import PacketOptions
 
 MAX_RATES = 1000
+_BAR = 16
 
 
 @click.command()
@@ -44,8 +46,9 @@ MAX_RATES = 1000
 @click.option(
     "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
 )
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def traffic(
     platform: str,
     network: str,
@@ -53,6 +56,7 @@ def traffic(
     permutation: str | None,
     rates: str,
     output: str | None,
+    every: bool,
     as_json: bool,
     quiet: bool,
     hot_share: float,
@@ -76,7 +80,7 @@ def traffic(
         "rates": [_row(load) for load in loads],
     }
     if not as_json and not quiet:
-        _print(table, loads)
+        _print(table, loads, Screen(every))
     if output is not None:
         write(output, table, loads)
     if as_json:
@@ -136,11 +140,20 @@ def sweep(
     targets = patterns.targets(pattern, platform, permutation)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
     loads = []
-    for rate in rates:
+    cycles = how.warm_up + how.period * how.periods
+    for number, rate in enumerate(rates):
+        tell = None
         if progress is not None:
-            progress.stage(f"rate {rate:g}")
-        loads.append(measure(shape, targets, rate, how, None if progress is None else progress.reached))
+            progress.stage(f"rate {rate:g}", number / len(rates), 1 / len(rates))
+            tell = partial(_tell, progress, cycles)
+        loads.append(measure(shape, targets, rate, how, tell))
     return loads
+
+
+def _tell(progress: Progress, cycles: int, now: int) -> None:
+    """Say how many of the cycles that are measured, and warm up before, are over; packets that are under way then take some more."""
+    progress.ended(min(now, cycles), cycles)
+    progress.reached(now)
 
 
 def _row(load: Load) -> dict[str, Any]:
@@ -177,18 +190,25 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _print(table: Mapping[str, Any], loads: Sequence[Load]) -> None:
-    from astra_sim.commands import console
-    from rich.table import Table
-
-    shown = Table(title=f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles")
-    for column in ("rate", "accepted", "latency", "+-", "in network", "hops", ""):
-        shown.add_column(column, justify="right")
+def _print(table: Mapping[str, Any], loads: Sequence[Load], screen: Screen) -> None:
+    columns = (
+        Column("rate"),
+        Column("accepted"),
+        Column("latency"),
+        Column("+-", rank=3),
+        Column("in network", rank=2),
+        Column("hops", rank=1),
+        Column("state", "word"),
+        Column("", "word", 4),
+    )
     highest = max((load.packet_latency or 0.0 for load in loads if load.stable), default=0.0)
+    rows = []
     for load in loads:
-        bar = "#" * round(40 * min(1.0, (load.packet_latency or 0.0) / highest)) if load.stable and highest else "saturated"
+        bar = "#" * round(_BAR * min(1.0, (load.packet_latency or 0.0) / highest)) if load.stable and highest else ""
         cells = (load.packet_latency, load.packet_latency_half_width, load.network_latency, load.hops)
-        shown.add_row(f"{load.rate:g}", f"{load.accepted_rate:.4f}", *("" if cell is None else f"{cell:.2f}" for cell in cells), bar)
-    out = console()
-    out.print(shown)
-    out.print(heat_map.text(loads[-1].links), highlight=False, markup=False)
+        numbers = [f"{load.rate:g}", f"{load.accepted_rate:.4f}", *("-" if cell is None else f"{cell:.2f}" for cell in cells)]
+        rows.append([*numbers, "stable" if load.stable else "saturated", bar])
+    title = f"{table['pattern']} traffic on {table['npus']} NPUs, {table['packet_flits']} flits a packet; latencies in cycles"
+    screen.table(Table(columns, rows, title))
+    for line in heat_map.lines(loads[-1].links, most=None if screen.every else heat_map.MAX_ROUTERS):
+        screen.text(line, further=" " * 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from astra_sim.commands import Progress, Screen, quiet_option
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
@@ -16,17 +17,19 @@ _RUNS = "RUN is a result.json, or a folder that `--output` has written."
 @click.command(help=f"Write a page of HTML about runs: one file, which opens without network.\n\n{_RUNS}")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path())
 @click.option("-o", "--output", metavar="FILE.html", required=True, type=click.Path(dir_okay=False), help="The page.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
     """Write a page."""
     from astra_sim_report.page import page
     from astra_sim_report.runs import load_runs
 
-    text = page(load_runs(runs))
-    with FileSet() as files, files.open(output) as file:
-        file.write(text)
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("making the page", simulates=False)
+        text = page(load_runs(runs))
+        with FileSet() as files, files.open(output) as file:
+            file.write(text)
     if not quiet:
-        click.echo(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
+        Screen().text(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
 
 
 @click.command(
@@ -38,7 +41,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
 @click.option("--title", help="A title above the figure.")
 @click.option("--label", "labels", multiple=True, help="What to call a run, in place of its name; once for each run.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def plot(runs: tuple[str, ...], output: str, title: str | None, labels: tuple[str, ...], quiet: bool) -> None:
     """Draw a figure."""
     kind, paths = kind_of(runs)
@@ -48,8 +51,10 @@ def plot(runs: tuple[str, ...], output: str, title: str | None, labels: tuple[st
     from astra_sim_report.plots import draw
     from astra_sim_report.runs import load_runs
 
-    picture = draw(kind, load_runs(paths), form, title, labels)
-    with FileSet() as files, files.open(output, "wb") as file:
-        file.write(picture)
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("drawing", simulates=False)
+        picture = draw(kind, load_runs(paths), form, title, labels)
+        with FileSet() as files, files.open(output, "wb") as file:
+            file.write(picture)
     if not quiet:
-        click.echo(output)
+        Screen().text(output)

@@ -85,6 +85,11 @@ class CompiledEngine:
         return self._machine.messages
 
     @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._machine.ended
+
+    @property
     def undelivered(self) -> int:
         """Messages that an event network was given and has not delivered."""
         return self._machine.undelivered

@@ -93,6 +93,11 @@ class ReferenceEngine:
         return self._transport.messages
 
     @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._tasks.ended
+
+    @property
     def undelivered(self) -> int:
         """Messages that an event network was given and has not delivered."""
         return self._transport.undelivered

@@ -114,6 +114,7 @@ class Tasks:
         self._ports = Ports()
         self._to_start: list[TaskRun] = []
         self._ended_at = [-1] * npus
+        self._ended = 0
 
     # -- building ------------------------------------------------------------------------------------------------------
 
@@ -166,6 +167,11 @@ class Tasks:
             for task in tasks
             if task.ended_at < 0
         ]
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._ended
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -242,5 +248,6 @@ class Tasks:
 
     def _end(self, task: TaskRun) -> None:
         task.ended_at = self._ended_at[task.npu] = self._events.now
+        self._ended += 1
         if task.task.unit >= 0:
             self._units[task.npu].busy[task.task.unit] = False

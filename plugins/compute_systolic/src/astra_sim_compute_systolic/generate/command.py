@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from astra_sim import InputError
+from astra_sim.commands import Progress, quiet_option
 from astra_sim.files import FileSet
 
 from astra_sim_compute_systolic.generate.parallelism import POLICIES
@@ -41,7 +42,10 @@ _SYSTOLIC = "plugin:systolic"
 @click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
 @click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
-def generate(layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, **choices: Any) -> None:
+@quiet_option
+def generate(
+    layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, quiet: bool, **choices: Any
+) -> None:
     """Generate a workload from layers, a parallelisation and a compute model.
 
     \b
@@ -58,7 +62,9 @@ def generate(layers: str | None, model: str | None, listing: bool, output: str |
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
     text = form == "text" or (form is None and output is not None and not output.endswith(".toml"))
-    workload = _generate(layers, model, text, **choices)
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("computing the times of layers", simulates=False)
+        workload = _generate(layers, model, text, **choices)
     if output is None:
         click.echo(workload, nl=not workload.endswith("\n"))
         return
