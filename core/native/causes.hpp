@@ -55,7 +55,7 @@ class Causes {
   std::vector<Link> path() const;
 
  private:
-  static constexpr std::size_t kFirstLimit = std::size_t{1} << 16;
+  static constexpr std::size_t kFirstLimit = std::size_t{1} << 14;
   static constexpr std::size_t kGrowth = 3;
 
   // A link as it is kept: it begins when its parent ends, and at 0 where it has none.
