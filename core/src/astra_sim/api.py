@@ -53,6 +53,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     explain: bool | Literal["path"] = False,
     timelines: bool = False,
+    npu_times: bool = False,
 ) -> Result:
     """Simulate one experiment.
 
@@ -61,6 +62,7 @@ def simulate(
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
     only they tell. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
+    With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
@@ -87,7 +89,7 @@ def simulate(
         made.set(assignment)
     with _without_collection():
         what_if = _what_if(made, plugins, explain) if explain else None
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines)
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines, npu_times)
 
 
 @contextlib.contextmanager
@@ -116,6 +118,7 @@ def run_components(
     progress: Callable[[int, int], None] | None = None,
     what_if: WhatIf | None = None,
     timelines: bool = False,
+    npu_times: bool = False,
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
@@ -128,6 +131,7 @@ def run_components(
         progress,
         None if what_if is None else Explain(lambda: what_if.network_again(components)),
         timelines,
+        npu_times,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:

@@ -136,6 +136,7 @@ def astra() -> None:
     help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--all", "every", is_flag=True, help="Print and write all rows of tables of operations, NPUs, groups and links.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def run(
     experiment: str | None,
@@ -146,6 +147,7 @@ def run(
     series: str,
     timeline: str | None,
     as_json: bool,
+    every: bool,
     quiet: bool,
     **choices: Any,
 ) -> None:
@@ -164,6 +166,7 @@ def run(
             set=assignments,
             progress=progress.simulated,
             timelines=timeline is not None or TIMELINE in reports,
+            npu_times=not quiet or output is not None,
             **choices,
         )
     if not quiet:
@@ -171,15 +174,15 @@ def run(
     if not as_json and not quiet:
         from astra_sim.report.tables import print_result
 
-        print_result(result)  # before anything is written, so that a full disk does not take the figures of a long run
+        print_result(result, every)  # before anything is written, so that a full disk does not take the figures of a long run
     if output is not None or timeline is not None:
-        paths = chosen.write(result, output, series)
+        paths = chosen.write(result, output, series, every)
         if not as_json and not quiet:
             click.echo(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
         import json
 
-        click.echo(json.dumps(result.to_dict(), allow_nan=False))
+        click.echo(json.dumps(result.to_dict(every), allow_nan=False))
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import attrs
@@ -17,6 +17,10 @@ from astra_sim.report.spans import Spans
 from astra_sim.run.record import NpuRecord, RunRecord
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
+
+
+NpuTables = dict[str, list[dict[str, Any]]]
+"""Tables by name, of rows in plain Python."""
 
 
 def to_ns(picoseconds: int) -> int | float:
@@ -117,6 +121,11 @@ class Details:
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
     timelines: Sequence[Timeline | RunTimeline]
+    _tables: dict[bool, NpuTables | None] = attrs.field(factory=lambda: {True: None, False: None})
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        return self._tables[every]
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -130,9 +139,23 @@ class RunDetails:
     _graph: ExecutionGraph
     _run: RunRecord
     _backend: Network
+    _group_names: Mapping[tuple[int, ...], str] = attrs.field(factory=dict)
+    _tables: dict[bool, NpuTables] = attrs.field(factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines)
+        tables = {every: self.npu_tables(every) for every in (True, False)}
+        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, tables)
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        if self._run.npu_times is None:
+            return None
+        if not self._tables:
+            from astra_sim.report.breakdown import breakdown  # which needs this module
+
+            made = breakdown(self._graph, self._run.npu_times, self._backend, self._group_names)
+            self._tables.update({every: made.tables(every) for every in (True, False)})
+        return self._tables[every]
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
@@ -250,6 +273,10 @@ class SpooledDetails:
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
         """What happened on the NPUs that were observed, NPU 0 first."""
         return self._spool.details.timelines
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        return self._spool.details.npu_tables(every)
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""

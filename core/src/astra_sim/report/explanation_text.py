@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import printable
-from astra_sim.report.explanation import Explanation, PathRow, Sensitivity
+from astra_sim.report.explanation import SEND, Explanation, PathRow, Sensitivity
+from astra_sim.report.labels import POINT_TO_POINT
 
 WIDTH = 80
 SHOWN = 10
@@ -82,7 +83,9 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
         layers[row.layer] = layers.get(row.layer, 0) + row.ps
     layer, most = max(layers.items(), key=lambda item: item[1])
     words = printable(name)
-    if group:
+    if name == SEND and group == POINT_TO_POINT:
+        words = f"{POINT_TO_POINT} messages"
+    elif group:
         words += f" of {'group ' if group.isdecimal() else ''}{_short(group)}"
     if dimension is not None:
         words += f" in dimension {dimension} ({explanation.dimensions[dimension]})"

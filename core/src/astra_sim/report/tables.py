@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
@@ -12,6 +15,10 @@ from astra_sim.report.result import Result
 from astra_sim.units import MIB
 
 _PIPE_WIDTH = 160
+_SHOWN = 10
+"""Rows of a table of all NPUs, unless all are wanted."""
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 def console() -> Console:
@@ -22,8 +29,11 @@ def console() -> Console:
     return made
 
 
-def print_result(result: Result) -> None:
-    """Print the figures of the run, those of its workload, and those of its layers and dimensions."""
+def print_result(result: Result, every: bool = False) -> None:
+    """Print the figures of the run, those of its workload, and those of its layers and dimensions.
+
+    Of a run without layers, which must have kept the times of all NPUs, tables of these instead: of each the first ten rows, or `every`.
+    """
     out = console()
     out.print(_summary(result))
     scalars = scalar_figures(result.shown)
@@ -35,6 +45,8 @@ def print_result(result: Result) -> None:
             out.print(parts_table(figure, "#" if out.options.ascii_only else "█"))
     if result.layers:
         out.print(_layers(result))
+    else:
+        print_npu_tables(out, result.npu_tables(every), every)
     out.print(_dimensions(result))
 
 
@@ -91,4 +103,78 @@ def _dimensions(result: Result) -> Table:
             "-" if latency is None else _us(latency),
             f"{dimension.bytes / MIB:.6f}",
         )
+    return table
+
+
+# -- all NPUs ----------------------------------------------------------------------------------------------------------
+
+
+def print_npu_tables(out: Console, tables: Mapping[str, Rows], every: bool) -> None:
+    """Print where the time of all NPUs goes. Links come with `every` table alone."""
+    for name, make in _NPU_TABLES.items():
+        rows = tables.get(name, [])
+        if rows and (every or name != "links"):
+            out.print(make(rows if every else rows[:_SHOWN], len(rows)))
+
+
+def _operations(rows: Rows, count: int) -> Table:
+    """What operations take, a mean over the NPUs that do them."""
+    title = "Operations that expose most: times and their sums (us) on each NPU that does them"
+    table = _table(title, ("operation", "kind", "group"), ("NPUs", "times", "time", "exposed"), len(rows), count)
+    for row in rows:
+        table.add_row(*(printable(row[name]) for name in ("operation", "kind", "group")), str(row["npus"]), *_of_each(row))
+    return table
+
+
+def _groups(rows: Rows, count: int) -> Table:
+    """The same of groups, with bytes."""
+    title = "Groups: operations, their sums (us) and bytes on each NPU that communicates in them"
+    table = _table(title, ("group",), ("NPUs", "times", "time", "exposed", "MiB"), len(rows), count)
+    for row in rows:
+        alike = f" ({row['alike']} groups)" if row["alike"] > 1 else ""
+        mib = f"{row['bytes'] / row['npus'] / MIB:.3f}"
+        table.add_row(printable(row["group"]) + alike, str(row["npus"]), *_of_each(row), mib)
+    return table
+
+
+def _of_each(row: Mapping[str, Any]) -> list[str]:
+    """How often each NPU does something, and how long it takes in all and exposed."""
+    return [f"{row['count'] / row['npus']:.4g}", _us(row["total_ns"] / row["npus"]), _us(row["exposed_ns"] / row["npus"])]
+
+
+def _npus(rows: Rows, count: int) -> Table:
+    """What NPUs spend their time on."""
+    title = "NPUs (us): compute + exposed + memory + idle = finish"
+    table = _table(title, ("NPUs",), ("count", "finish", "compute", "comm", "exposed", "memory", "idle"), len(rows), count)
+    names = ("finish_ns", "compute_ns", "communication_ns", "exposed_ns", "memory_ns", "idle_ns")
+    for row in rows:
+        table.add_row(row["npus"], str(row["count"]), *(_us(row[name]) for name in names))
+    return table
+
+
+def _links(rows: Rows, count: int) -> Table:
+    """What links have carried."""
+    table = _table("Links, the busiest first", ("dimension", "from", "to"), ("sent (MiB)", "utilisation (%)"), len(rows), count)
+    for row in rows:
+        ends = printable(row["source"]), printable(row["target"])
+        table.add_row(str(row["dimension"]), *ends, f"{row['bytes'] / MIB:.6f}", f"{100 * row['utilisation']:.1f}")
+    return table
+
+
+_NPU_TABLES: Mapping[str, Callable[[Rows, int], Table]] = {
+    "operations": _operations,
+    "npu_times": _npus,
+    "groups": _groups,
+    "links": _links,
+}
+
+
+def _table(title: str, names: Sequence[str], numbers: Sequence[str], shown: int, count: int) -> Table:
+    """A table with headings, that says how many rows it leaves out."""
+    more = f" ({count - shown} more: --all)" if shown < count else ""
+    table = Table(title=title + more, title_justify="left")
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
     return table
