@@ -260,10 +260,10 @@ def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
     assert found is not None
     rows = {(row.kind, row.layer, row.collective, row.dimension, row.group): row.ns for row in found.path}
     # The request is on its way for longer than the sender computes.
-    before = ("rendezvous", "activations", "send", 0, "pp") if rendezvous else ("compute", "begin", "", None, "")
+    before = ("rendezvous", "activations", "send", 0, "point-to-point") if rendezvous else ("compute", "begin", "", None, "")
     assert rows == {
-        ("bandwidth", "activations", "send", 0, "pp"): 1000,
-        ("latency", "activations", "send", 0, "pp"): 500,
+        ("bandwidth", "activations", "send", 0, "point-to-point"): 1000,
+        ("latency", "activations", "send", 0, "point-to-point"): 500,
         before: 8692 if rendezvous else 7,
     }
     derivatives = {each.parameter: each.derivative_ns for each in found.sensitivities if each.dimension == 0}

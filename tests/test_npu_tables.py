@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ from astra_sim import AstraError, InputError
 from astra_sim.api import run_components
 from astra_sim.command.cli import astra
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
-from astra_sim.platform import Group
 from astra_sim.report.breakdown import MOST_ROWS
+from astra_sim.report.tables import print_result
 from astra_sim.schedule import Collective, shift
 from click.testing import CliRunner
 from support import ROOT
@@ -71,12 +73,17 @@ def test_tables_add_up_and_are_the_same_however_they_are_simulated(first: int, t
 
 
 def pair(before_ps: int, after_ps: int) -> ExecutionGraph:
-    """NPU 1 computes and sends 1000 bytes to NPU 0 (1 us), which waits, computes and takes part in nothing else; others are idle."""
-    receives: list[Operation] = [Receive((), shift(1), 1000), Compute((0,), after_ps, name="use")]
-    sends: list[Operation] = [Compute((), before_ps, name="make"), Send((0,), shift(-1), 1000, group="pp", name="result")]
+    """NPU 1 computes and sends 2000 bytes to NPU 0 (1 us), which waits, computes and takes part in nothing else; others are idle."""
+    receives: list[Operation] = [Receive((), shift(1), 2000), Compute((0,), after_ps, name="use")]
+    sends: list[Operation] = [Compute((), before_ps, name="make"), Send((0,), shift(-1), 2000, group="pp", name="result")]
     nothing: list[Operation] = [Compute((), 1, name="nothing")]
     programs = NpuProgram(sends, (1,)), NpuProgram(nothing, (2, 3))
     return ExecutionGraph(receives, (), (), others=programs)
+
+
+def dimensions_of_ring() -> Any:
+    """The dimensions of the ring."""
+    return components_of({"workload": "plugin:collective?bytes=1", "platform": RING}, "compiled", True).graph.dimensions
 
 
 def run(graph: ExecutionGraph, **options: Any) -> astra_sim.Result:
@@ -100,7 +107,7 @@ def test_operations_say_to_which_group_they_belong() -> None:
     assert found["result", "send", "pp"] == (1, 1000, 1000)
     assert found["", "receive", "point-to-point"] == (1, 1000, 1000)
     assert found["make", "compute", ""] == (1, 3000, 0)
-    assert {row["group"]: row["bytes"] for row in tables["groups"]} == {"pp": 1000, "point-to-point": 0}
+    assert {row["group"]: row["bytes"] for row in tables["groups"]} == {"pp": 2000, "point-to-point": 0}
 
 
 def test_what_began_first_is_waited_for() -> None:
@@ -111,16 +118,11 @@ def test_what_began_first_is_waited_for() -> None:
         Communicate((), Collective.ALL_REDUCE, 4000, dimension, -1, Pass.FORWARD, name="second"),
         Compute((), US, name="work"),
     ]
-    result = run(ExecutionGraph(both, components_dimensions(), ()))
+    result = run(ExecutionGraph(both, dimensions_of_ring(), ()))
     rows = {row["operation"]: row for row in result.npu_tables()["operations"]}
     total = sum(row["exposed_ns"] for row in rows.values()) / 4
     assert total == result.finish_ns - 1000
     assert rows["first"]["exposed_ns"] == 4 * (rows["first"]["total_ns"] / 4 - 1000)
-
-
-def components_dimensions() -> Any:
-    """The dimensions of the ring."""
-    return components_of({"workload": "plugin:collective?bytes=1", "platform": RING}, "compiled", True).graph.dimensions
 
 
 def test_names_that_differ_in_numbers_share_a_row_unless_all_are_wanted() -> None:
@@ -141,7 +143,7 @@ def test_networks_that_know_links_say_what_they_carried(network: str, engine: st
         workload="plugin:collective?bytes=40000", platform=RING, network=network, engine=engine, npu_times=True
     )  # fmt: skip
     links = result.npu_tables()["links"]
-    assert len(links) == 8  # both ways around
+    assert len(links) == 4  # one way around
     sent: dict[int, int] = defaultdict(int)
     for link in links:
         sent[link["dimension"]] += link["bytes"]
@@ -181,25 +183,33 @@ def test_the_command_writes_and_shows_them(tmp_path: Path) -> None:
     assert json.loads(invoke("show", str(tmp_path), "npus", "--json"))[0]["npus"] == "0-255"
 
 
-def test_the_summary_of_a_trace_has_them(tmp_path: Path) -> None:
-    folder = tmp_path / "traces"
-    graph = pair(3 * US, 2 * US)
-    assert graph.layers == ()
-    from astra_sim.report.tables import console, print_npu_tables
-
-    out = console()
-    with out.capture() as captured:
-        print_npu_tables(out, run(graph).npu_tables(), every=False)
-    text = captured.get()
+def test_the_summary_of_a_run_without_layers_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(run(pair(3 * US, 2 * US)))
+    text = capsys.readouterr().out
     assert "compute + exposed + memory + idle = finish" in text
     assert "point-to-point" in text
-    del folder
+    assert "Layers" not in text
 
 
 def test_members_of_an_unnamed_group_are_its_name() -> None:
-    group = (0, 1, 2, 3)[:2]
-    operations: list[Operation] = [Communicate((), Collective.ALL_REDUCE, 4000, (), -1, Pass.FORWARD, group=group)]
+    dimensions = dimensions_of_ring()
+    operations: list[Operation] = [Communicate((), Collective.ALL_REDUCE, 4000, (0,), -1, Pass.FORWARD, group=(0, 1))]
     others = (NpuProgram([Compute((), 1)], (2, 3)),)
-    rows = run(ExecutionGraph(operations, (), (), others=others)).npu_tables()["groups"]
+    rows = run(ExecutionGraph(operations, dimensions, (), others=others)).npu_tables()["groups"]
     assert [(row["group"], row["npus"]) for row in rows] == [("NPUs 0-1", 2)]
-    assert Group
+
+
+def test_groups_with_numbers_for_names_share_a_row(tmp_path: Path) -> None:
+    """The pipeline of docs/explain.md: four stages, each with a group of two replicas."""
+    subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "make_pipeline_traces.py"), str(tmp_path / "p"), "--stages", "4", "--replicas", "2"],
+        check=True,
+    )
+    result = astra_sim.simulate(
+        workload=str(tmp_path / "p"), groups=str(tmp_path / "p.groups.json"), system=SYSTEM, npu_times=True,
+        platform="plugin:torus?sizes=2,4&link_bandwidth_gib_per_s=50&link_latency_ns=500",
+    )  # fmt: skip
+    rows = {row["group"]: row for row in result.npu_tables(every=False)["groups"]}
+    assert rows["1-4"]["alike"] == 4
+    assert rows["1-4"]["npus"] == 8
+    assert len(result.npu_tables()["groups"]) == 5

@@ -51,7 +51,7 @@ def simulate(
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
-    explain: bool | Literal["path"] = False,
+    explain: bool | Literal["path", "ranges"] = False,
     timelines: bool = False,
     npu_times: bool = False,
 ) -> Result:
@@ -61,7 +61,7 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
-    only they tell. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
+    only they tell. "ranges" makes more runs on any network, which say how far what the path tells stays true. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
     With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
@@ -74,8 +74,8 @@ def simulate(
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
-    if explain not in (True, False, "path"):
-        raise InputError(f"explain is {explain!r}; expected True, False or 'path'")
+    if explain not in (True, False, "path", "ranges"):
+        raise InputError(f"explain is {explain!r}; expected True, False, 'path' or 'ranges'")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
@@ -104,11 +104,11 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _what_if(experiment: Experiment, plugins: Plugins, explain: bool | Literal["path"]) -> WhatIf:
+def _what_if(experiment: Experiment, plugins: Plugins, explain: bool | Literal["path", "ranges"]) -> WhatIf:
     """What explains a run; imported when it is asked for."""
     from astra_sim.report.what_if import WhatIf
 
-    return WhatIf(experiment, plugins, reruns=explain != "path")
+    return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges")
 
 
 def run_components(
@@ -135,9 +135,7 @@ def run_components(
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:
-        from astra_sim.report.explanation import explain as explain_run
-
-        result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
+        result.explanation = what_if.explain(name, components, record)
     if components.run.strict and result.audit:
         raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
     return result

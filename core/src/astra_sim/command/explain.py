@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -22,9 +22,18 @@ from astra_sim.report.explanation_text import difference, difference_text, expla
 @click.option(
     "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
 )
+@click.option("--ranges", is_flag=True, help="Say by how much a parameter may change until another path is the longest, by more runs.")
 @click.option("--all", "every", is_flag=True, help="All rows of all tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: bool, every: bool, as_json: bool, **choices: Any) -> None:
+def explain(
+    experiments: tuple[str, ...],
+    assignments: tuple[str, ...],
+    reruns: bool,
+    ranges: bool,
+    every: bool,
+    as_json: bool,
+    **choices: Any,
+) -> None:
     """Run an experiment and say what takes its time: its critical path, what would change it, and lower bounds.
 
     \b
@@ -36,11 +45,14 @@ def explain(experiments: tuple[str, ...], assignments: tuple[str, ...], reruns: 
     """
     if len(experiments) > 2:
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
+    if ranges and not reruns:
+        raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
     made = []
     with Progress(enabled=not as_json) as progress:
         for experiment in experiments or (None,):
             progress.stage(f"run of {experiment or 'the experiment'}")
-            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=reruns or "path", **choices)
+            how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
+            result = simulate(experiment, set=assignments, progress=progress.simulated, explain=how, **choices)
             assert result.explanation is not None
             made.append(result.explanation)
     click.echo(_json(made) if as_json else _text(made, every))

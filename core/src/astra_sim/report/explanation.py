@@ -59,11 +59,26 @@ class PathRow:
 
 
 @attrs.frozen
+class Range:
+    """By how many percent a parameter may change and its sensitivity stays true: the same chain of events is the longest.
+
+    Where `low_ends` or `high_ends` is not set, it may change by more: beyond half and double it was not looked.
+    """
+
+    low_percent: float
+    high_percent: float
+    low_ends: bool
+    high_ends: bool
+
+
+@attrs.frozen
 class Sensitivity:
     """How the time of the run follows a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
 
     So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
     `parameter` is bandwidth, latency, endpoint delay (the system's, not one that a phase has of its own), compute speed or layer compute.
+    `range` says how far that holds: d time / d parameter, for a bandwidth or speed d time / d (1 / parameter), stays the same within a
+    thousandth. None: it was not asked for, or is not known.
     """
 
     parameter: str
@@ -72,6 +87,7 @@ class Sensitivity:
     derivative_ns: float
     percent: float
     method: Method
+    range: Range | None = None
 
 
 @attrs.frozen

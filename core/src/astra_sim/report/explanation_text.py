@@ -181,10 +181,22 @@ def _sensitivities(explanation: Explanation, count: int | None) -> str:
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
         name = each.parameter if each.layer is None else f"compute of {_short(each.layer)}"
-        rows.append([name, where, f"{each.percent:+.4f} %", unit.number(each.derivative_ns / 100), each.method])
+        rows.append([name, where, f"{each.percent:+.4f} %", unit.number(each.derivative_ns / 100), each.method, _range(each)])
     kept = [row for row in rows if not row[0].startswith("compute of ")]
     kept += [row for row in rows if row[0].startswith("compute of ")][:count]
-    return _table("What 1 % more changes", ["of", "dimension", "time", unit.name, "found by"], kept, 1)
+    heading = ["of", "dim.", "time", unit.name, "found by", "holds from"]
+    if all(each.range is None for each in explanation.sensitivities):
+        heading, kept = ["of", "dimension", "time", unit.name, "found by"], [row[:-1] for row in kept]
+    return _table("What 1 % more changes", heading, kept, 1)
+
+
+def _range(each: Sensitivity) -> str:
+    """By how much a parameter may change, in words: to half and double, where the range does not end before."""
+    if each.range is None:
+        return "not known"
+    low = f"{each.range.low_percent:+.1f}{_SPACE}%" if each.range.low_ends else "half"
+    high = f"{each.range.high_percent:+.1f}{_SPACE}%" if each.range.high_ends else "double"
+    return f"{low} to {high}"
 
 
 def _times(explanation: Explanation, ns: float) -> str:
