@@ -61,8 +61,9 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
-    only they tell. "ranges" makes more runs on any network, which say how far what the path tells stays true. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
-    With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
+    only they tell; "ranges" makes more runs, which say how far what the path tells stays true. With `timelines` it has a timeline of the
+    first NPU of each program, not of NPU 0 alone (`Result.timelines`), with `npu_times` tables of the time of every NPU
+    (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).

@@ -18,7 +18,6 @@ from astra_sim.run.record import NpuRecord, RunRecord
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
-
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
 

@@ -184,9 +184,11 @@ def _sensitivities(explanation: Explanation, count: int | None) -> str:
         rows.append([name, where, f"{each.percent:+.4f} %", unit.number(each.derivative_ns / 100), each.method, _range(each)])
     kept = [row for row in rows if not row[0].startswith("compute of ")]
     kept += [row for row in rows if row[0].startswith("compute of ")][:count]
-    heading = ["of", "dim.", "time", unit.name, "found by", "holds from"]
+    heading = ["of", "dimension", "time", unit.name, "found by"]
     if all(each.range is None for each in explanation.sensitivities):
-        heading, kept = ["of", "dimension", "time", unit.name, "found by"], [row[:-1] for row in kept]
+        kept = [row[:-1] for row in kept]
+    else:  # instead of the time of 1 %, for which a line has no room
+        heading, kept = ["of", "dim.", "time", "found by", "holds from"], [[*row[:3], *row[4:]] for row in kept]
     return _table("What 1 % more changes", heading, kept, 1)
 
 

@@ -107,18 +107,17 @@ def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
 def _shares(own: NpuTimes, spans: NpuSpans) -> NpuShares:
     """The same, added up."""
     exposed_by: dict[int, int] = defaultdict(int)
-    shares = dict.fromkeys(("compute", "communication", "exposed", "memory"), 0)
+    compute = communication = memory = 0
     for time, computing, under_way, accessing in _instants(spans):
-        shares["communication"] += time if under_way is not None else 0
+        communication += time if under_way is not None else 0
         if computing:
-            shares["compute"] += time
+            compute += time
         elif under_way is not None:
-            shares["exposed"] += time
             exposed_by[under_way] += time
         elif accessing:
-            shares["memory"] += time
-    finish = max(own.ended_ps, default=0)
-    return NpuShares(own.members, own.operations, spans, finish, *shares.values(), exposed_by)
+            memory += time
+    finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())
+    return NpuShares(own.members, own.operations, spans, finish, compute, communication, exposed, memory, exposed_by)
 
 
 def _instants(spans: NpuSpans) -> Iterator[tuple[int, bool, int | None, bool]]:

@@ -7,6 +7,7 @@ either side of the bend find it: where the lines of two of them cross, another c
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -24,7 +25,7 @@ LEAST, MOST = 0.5, 2.0
 SAME = 1e-3
 """By how much of it a slope may differ and still be the same."""
 _CLOSE = 5e-4
-_TRIES = 16
+_TRIES = 20
 _LAYERS = 10
 
 
@@ -89,11 +90,10 @@ class _Line:
         for number in range(_TRIES):
             if abs(other.x - alike) <= 2 * _CLOSE:
                 break
-            # On this side of where the lines cross, then on the other; now and then in the middle, for not all that is longer is a line.
-            middle = (alike + other.x) / 2
-            place = middle if number % 4 == 3 else self._crossing(other, middle) + side * (number % 2 * 2 - 1)
+            # On this side of where the lines cross, then on the other; else in the middle, for where queues change order there is a step.
             low, high = sorted((alike + side, other.x - side))
-            run = self.run(min(max(place, low), high))
+            place = self._crossing(other) + side * (number % 2 * 2 - 1)
+            run = self.run(place if low <= place <= high and number % 4 < 2 else (alike + other.x) / 2)
             if run is None:
                 return None
             if self.is_alike(run):
@@ -102,11 +102,11 @@ class _Line:
                 other = run
         return alike
 
-    def _crossing(self, other: _Run, otherwise: float) -> float:
-        """Where the line of another run crosses that of the first; `otherwise` where both have one slope."""
+    def _crossing(self, other: _Run) -> float:
+        """Where the line of another run crosses that of the first; where both have one slope they do not."""
         first = self.first
         if abs(first.slope - other.slope) <= self._slope_error:
-            return otherwise
+            return math.inf
         return 1 + (other.ps - first.ps - other.slope * (other.x - 1)) / (first.slope - other.slope)
 
 
@@ -130,8 +130,9 @@ def _ranged(
 
 def _range_of(line: _Line) -> Range | None:
     """From and to which change of the parameter its sensitivity stays true; None where that is not known."""
-    ends = line.end(LEAST), line.end(MOST)
-    if ends[0] is None or ends[1] is None:
+    first = line.end(LEAST)
+    last = None if first is None else line.end(MOST)
+    if first is None or last is None:
         return None
-    low, high = sorted(line.factor(end) for end in ends)
+    low, high = sorted((line.factor(first), line.factor(last)))
     return Range(100 * (low - 1), 100 * (high - 1), low > LEAST, high < MOST)

@@ -11,6 +11,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
+from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, operation_rows
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
@@ -26,7 +27,6 @@ from astra_sim.report.details import (
     computes,
     to_ns,
 )
-from astra_sim.errors import InputError
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.labels import group_names
 from astra_sim.report.spans import Spans, computing, uses_of

@@ -198,7 +198,7 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
     own = repeat(-1) if operations.times is None else operations.times
     for place, (number, time) in enumerate(zip(operations.kind_of, own, strict=False)):
         if changed[number] and (time > 0 if layer is None else layer == layer_name(operations[place], graph)):
-            time = round(factor * (operations[place].duration_ps if time < 0 else time))  # type: ignore[union-attr]
+            time = round(factor * (operations[place].duration_ps if time < 0 else time))
         times.append(time)
     return Rows(kinds, operations.kind_of, operations.after, operations.make, column(times, "q"))
 

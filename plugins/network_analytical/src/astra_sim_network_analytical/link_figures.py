@@ -27,8 +27,8 @@ def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> l
     for link in figures:
         dimension, group, number = link_map.place(link.number)
         links = link_map.dimensions[dimension]
-        ends = [link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number))]
-        made.append(LinkLoad(dimension, *ends, link.bytes, link.busy_ps / until_ps if until_ps else 0.0))
+        source, target = (link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number)))
+        made.append(LinkLoad(dimension, source, target, link.bytes, link.busy_ps / until_ps if until_ps else 0.0))
     return made
 
 

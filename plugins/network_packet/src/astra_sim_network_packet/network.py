@@ -129,11 +129,12 @@ class PacketNetwork(EventNetwork):
         ]
 
     def links(self) -> list[LinkLoad]:
-        """The load of the links between routers that carried something; their ends are numbers of routers."""
-        size, several = self.settings.flit_bytes, self._core.domains > 1
+        """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
+        size = self.settings.flit_bytes
         return [
-            LinkLoad(link.dimension, *(f"{link.name}/{end}" if several else str(end) for end in (link.source, link.sink)), link.flits * size, link.utilisation)
+            LinkLoad(link.dimension, f"{prefix}{link.source}", f"{prefix}{link.sink}", link.flits * size, link.utilisation)
             for link in self.link_loads()
+            for prefix in (f"{link.domain}/" if self._core.domains > 1 else "",)
             if link.flits
         ]
 
