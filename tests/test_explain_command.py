@@ -175,7 +175,7 @@ def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
 
 
 def test_explain_is_yes_no_or_path() -> None:
-    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False or 'path'"):
+    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False, 'path' or 'ranges'"):
         astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import astra_sim
 import pytest
-from astra_sim import AstraError, InputError
+from astra_sim import AstraError
 from astra_sim.api import run_components
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass
 from astra_sim.report.explanation import Range, Sensitivity
@@ -69,11 +69,6 @@ def test_a_range_is_not_known_where_messages_wait_for_each_other() -> None:
     result = astra_sim.simulate(workload="plugin:collective?bytes=4000", platform=LINE, network="plugin:packet", explain="ranges")
     assert result.explanation is not None
     assert {each.range for each in result.explanation.sensitivities} == {None}
-
-
-def test_what_explain_may_be_is_said() -> None:
-    with pytest.raises(InputError, match="expected True, False, 'path' or 'ranges'"):
-        astra_sim.simulate(workload="plugin:collective?bytes=4000", platform=LINE, explain="range")  # type: ignore[arg-type]
 
 
 def picoseconds_at(what_if: WhatIf, components: Components, sensitivity: Sensitivity, factor: float) -> int:

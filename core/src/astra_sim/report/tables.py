@@ -32,7 +32,7 @@ def console() -> Console:
 def print_result(result: Result, every: bool = False) -> None:
     """Print the figures of the run, those of its workload, and those of its layers and dimensions.
 
-    Of a run without layers, which must have kept the times of all NPUs, tables of these instead: of each the first ten rows, or `every`.
+    Of a run without layers, or with `every` row, tables of all NPUs, too, whose times the run must have kept; else ten rows of each.
     """
     out = console()
     out.print(_summary(result))
@@ -45,7 +45,7 @@ def print_result(result: Result, every: bool = False) -> None:
             out.print(parts_table(figure, "#" if out.options.ascii_only else "█"))
     if result.layers:
         out.print(_layers(result))
-    else:
+    if every or not result.layers:
         print_npu_tables(out, result.npu_tables(every), every)
     out.print(_dimensions(result))
 
