@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -17,11 +19,12 @@ from astra_sim._boundary import call
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
 from astra_sim.network import EventNetwork, LinkLoad, Network
 from astra_sim.report.details import computes, to_ns
-from astra_sim.report.labels import group_of, kind_name, layer_name
+from astra_sim.report.labels import group_of, kind_name, layer_names
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 
 Row = dict[str, Any]
+_Key = tuple[str, ...]
 
 MOST_ROWS = 100
 """Rows of a table that does not have all."""
@@ -32,7 +35,7 @@ _LISTED = 8
 _DIGITS = re.compile(r"\d+")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Breakdown:
     """The tables of a run, of what the NPUs spent their time on and what the links of its network carried."""
 
@@ -53,11 +56,11 @@ class Breakdown:
 
     def operations(self, every: bool = True) -> list[Row]:
         """Operations by name, kind and group, those that expose most first: on how many NPUs, how often, how long in all and exposed."""
-        return _table(self._executions(), ("operation", "kind", "group"), every)
+        return _table(self._executions, ("operation", "kind", "group"), every)
 
     def groups(self, every: bool = True) -> list[Row]:
         """The same of what communicates, by the group over which it does, with the bytes of collectives and of what is sent."""
-        rows = ((keys[2:], share, used) for keys, share, used in self._executions() if keys[2])
+        rows = ((keys[2:], share, used) for keys, share, used in self._executions if keys[2])
         return _table(rows, ("group",), every, with_bytes=True)
 
     def npu_times(self, every: bool = True) -> list[Row]:
@@ -77,27 +80,42 @@ class Breakdown:
         links = sorted(self.links, key=lambda link: -link.utilisation)
         return [link._asdict() for link in (links if every else links[:MOST_ROWS])]
 
-    def _executions(self) -> Iterator[tuple[tuple[str, ...], NpuShares, _Used]]:
+    @cached_property
+    def _executions(self) -> list[tuple[_Key, NpuShares, _Used]]:
         """What operations that are alike take on each NPU: (name, kind, group), the NPU, and how much."""
-        known: dict[int, list[tuple[str, ...]]] = {}
+        known: dict[int, list[_Key]] = {}
+        found: list[tuple[_Key, NpuShares, _Used]] = []
         for share in self.shares:
             if id(share.operations) not in known:
-                known[id(share.operations)] = [self._keys(operation) for operation in share.operations]
+                known[id(share.operations)] = list(self._keys(share.operations))
             keys, rows = known[id(share.operations)], operation_rows(share.operations)
-            used: dict[tuple[str, ...], _Used] = defaultdict(_Used)
-            for span in (*share.spans.compute, *share.spans.communication, *share.spans.memory):
-                exposed = share.exposed_by.get(span.operation, 0)
-                used[keys[span.operation]].add(span.ps, exposed, rows.kinds[rows.kind_of[span.operation]])
-            for key, each in used.items():
-                yield key, share, each
+            sizes = [kind.bytes if isinstance(kind, (Communicate, Send)) else 0 for kind in rows.kinds]
+            used: dict[_Key, _Used] = defaultdict(_Used)
+            for begin, end, operation in chain(share.spans.compute, share.spans.communication, share.spans.memory):
+                one = used[keys[operation]]
+                one.count += 1
+                one.ps += end - begin
+                one.exposed_ps += share.exposed_by.get(operation, 0)
+                one.bytes += sizes[rows.kind_of[operation]]
+            found += ((key, share, each) for key, each in used.items())
+        return found
 
-    def _keys(self, operation: Operation) -> tuple[str, ...]:
+    def _keys(self, operations: Sequence[Operation]) -> Iterator[_Key]:
+        """The name, kind and group of each operation of a program."""
+        rows = operation_rows(operations)
+        words = [(kind_name(kind), self._group(kind)) for kind in rows.kinds]
+        known: dict[_Key, _Key] = {}  # one object for all that are equal
+        for name, kind in zip(layer_names(operations, self.graph), rows.kind_of, strict=True):
+            key = name, *words[kind]
+            yield known.setdefault(key, key)
+
+    def _group(self, operation: Operation) -> str:
         group = group_of(operation, self.graph, self.group_names)
         if not group and isinstance(operation, Communicate):
-            group = _over(operation, self.graph)
-        elif isinstance(operation, Compute) and not operation.idle and not computes(operation):
-            group = RECORDED
-        return layer_name(operation, self.graph), kind_name(operation), group
+            return _over(operation, self.graph)
+        if isinstance(operation, Compute) and not operation.idle and not computes(operation):
+            return RECORDED
+        return group
 
 
 _NPU_TIMES = ("finish_ns", "compute_ns", "communication_ns", "exposed_ns", "memory_ns", "idle_ns")
@@ -111,14 +129,6 @@ class _Used:
     ps: int = 0
     exposed_ps: int = 0
     bytes: int = 0
-
-    def add(self, ps: int, exposed_ps: int, operation: Operation) -> None:
-        """One more."""
-        self.count += 1
-        self.ps += ps
-        self.exposed_ps += exposed_ps
-        if isinstance(operation, (Communicate, Send)):
-            self.bytes += operation.bytes
 
 
 @attrs.define
@@ -152,9 +162,7 @@ class _Sum:
         self.bytes += other.bytes
 
 
-def _table(
-    executions: Iterable[tuple[tuple[str, ...], NpuShares, _Used]], names: Sequence[str], every: bool, with_bytes: bool = False
-) -> list[Row]:
+def _table(executions: Iterable[tuple[_Key, NpuShares, _Used]], names: Sequence[str], every: bool, with_bytes: bool = False) -> list[Row]:
     """A row for each key, or with not `every` one for keys that differ in numbers alone, and at most MOST_ROWS."""
     sums: dict[tuple[str, ...], _Sum] = defaultdict(_Sum)
     for key, share, used in executions:

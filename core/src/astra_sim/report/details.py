@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
@@ -17,6 +17,9 @@ from astra_sim.report.spans import Spans
 from astra_sim.run.record import NpuRecord, RunRecord
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    from astra_sim.report.breakdown import Breakdown
 
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
@@ -139,7 +142,7 @@ class RunDetails:
     _run: RunRecord
     _backend: Network
     _group_names: Mapping[tuple[int, ...], str] = attrs.field(factory=dict)
-    _tables: dict[bool, NpuTables] = attrs.field(factory=dict)
+    _breakdown: list[Breakdown] = attrs.field(factory=list)  # made when it is asked for
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = {every: self.npu_tables(every) for every in (True, False)}
@@ -149,12 +152,11 @@ class RunDetails:
         """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
         if self._run.npu_times is None:
             return None
-        if not self._tables:
+        if not self._breakdown:
             from astra_sim.report.breakdown import breakdown  # which needs this module
 
-            made = breakdown(self._graph, self._run.npu_times, self._backend, self._group_names)
-            self._tables.update({every: made.tables(every) for every in (True, False)})
-        return self._tables[every]
+            self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
+        return self._breakdown[0].tables(every)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:

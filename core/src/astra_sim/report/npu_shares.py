@@ -7,11 +7,11 @@ memory, or else is idle; so these four add up to when it finished.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import repeat
-from typing import NamedTuple
+from operator import itemgetter
 
 import attrs
 
@@ -20,18 +20,10 @@ from astra_sim.report.details import computes
 from astra_sim.rows import packed
 from astra_sim.run.npu_times import NpuTimes
 
+Span = tuple[int, int, int]
+"""What an operation does from when to when (picoseconds), and its number."""
 
-class Span(NamedTuple):
-    """What an operation, by its number, does from `begin_ps` to `end_ps`."""
-
-    begin_ps: int
-    end_ps: int
-    operation: int
-
-    @property
-    def ps(self) -> int:
-        """How long it is."""
-        return self.end_ps - self.begin_ps
+_COMPUTE, _COMMUNICATION = range(2)
 
 
 @attrs.frozen(eq=False)
@@ -83,63 +75,72 @@ def shares_of(times: Sequence[NpuTimes], npus: int) -> list[NpuShares]:
 
 
 def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
-    """What an NPU does, and when."""
+    """What an NPU does, and when, but for what takes no time."""
     found, rows = NpuSpans(), operation_rows(own.operations)
     sent = dict(zip(own.sends, own.sent_ps, strict=True))
     times = repeat(-1) if rows.times is None else rows.times
-    for number, (kind, ready, ended, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, times, strict=False)):
-        operation = rows.kinds[kind]
-        match operation:
-            case Compute() if not operation.idle:
-                span = Span(ended - (operation.duration_ps if time < 0 else time), ended, number)
-                (found.compute if computes(operation) else found.communication).append(span)
-            case Communicate():
-                found.communication.append(Span(ready, ended, number))
+    where = [_where(kind, found) for kind in rows.kinds]
+    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, times, strict=False)):
+        spans = where[kind]
+        if spans is None:
+            continue
+        match operation := rows.kinds[kind]:
+            case Compute():  # it may have been ready earlier, and have waited for its unit
+                begin = end - (operation.duration_ps if time < 0 else time)
             case Send():
-                found.communication.append(Span(sent.get(number, ended), ended, number))
+                begin = sent.get(number, end)
             case Receive():
-                found.communication.append(Span(*arriving.get(number, (ended, ended)), number))
-            case MemoryAccess():
-                found.memory.append(Span(ready, ended, number))
+                begin, end = arriving.get(number, (end, end))
+        if end > begin:
+            spans.append((begin, end, number))
     return found
 
 
+def _where(operation: Operation, spans: NpuSpans) -> list[Span] | None:
+    """Among which spans an operation is; None: it does nothing itself."""
+    match operation:
+        case Compute() if not operation.idle:
+            return spans.compute if computes(operation) else spans.communication
+        case Communicate() | Send() | Receive():
+            return spans.communication
+        case MemoryAccess():
+            return spans.memory
+    return None
+
+
 def _shares(own: NpuTimes, spans: NpuSpans) -> NpuShares:
-    """The same, added up."""
+    """The same, added up over the instants between which nothing begins or ends."""
     exposed_by: dict[int, int] = defaultdict(int)
-    compute = communication = memory = 0
-    for time, computing, under_way, accessing in _instants(spans):
-        communication += time if under_way is not None else 0
-        if computing:
-            compute += time
-        elif under_way is not None:
-            exposed_by[under_way] += time
-        elif accessing:
-            memory += time
+    compute = communication = memory = before = 0
+    computing = communicating = accessing = 0
+    under_way: list[Span] = []
+    edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
+             for at in span[:2]]  # fmt: skip
+    edges.sort(key=itemgetter(0))
+    for at, kind, span in edges:
+        if at > before:
+            time, before = at - before, at
+            if communicating:
+                communication += time
+            if computing:
+                compute += time
+            elif communicating:
+                while under_way[0][1] < at:
+                    heappop(under_way)
+                exposed_by[under_way[0][2]] += time
+            elif accessing:
+                memory += time
+        change = 1 if at == span[0] else -1
+        if kind == _COMPUTE:
+            computing += change
+        elif kind == _COMMUNICATION:
+            communicating += change
+            if change > 0:
+                heappush(under_way, span)
+        else:
+            accessing += change
     finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())
     return NpuShares(own.members, own.operations, spans, finish, compute, communication, exposed, memory, exposed_by)
-
-
-def _instants(spans: NpuSpans) -> Iterator[tuple[int, bool, int | None, bool]]:
-    """The times between which nothing begins or ends: how long, whether the NPU computes, which communication is under way, and memory."""
-    edges: list[tuple[int, int, int, Span]] = []
-    for kind, each in enumerate((spans.compute, spans.communication, spans.memory)):
-        for span in each:
-            if span.ps:
-                edges += ((span.begin_ps, kind, 1, span), (span.end_ps, kind, -1, span))
-    edges.sort(key=lambda edge: edge[0])
-    active, before = [0, 0, 0], 0
-    under_way: list[Span] = []
-    for at, kind, change, span in edges:
-        if at > before:
-            while under_way and under_way[0].end_ps <= before:
-                heapq.heappop(under_way)
-            first = under_way[0].operation if active[1] else None
-            yield at - before, active[0] > 0, first, active[2] > 0
-            before = at
-        active[kind] += change
-        if kind == 1 and change > 0:
-            heapq.heappush(under_way, span)
 
 
 class _Messages:

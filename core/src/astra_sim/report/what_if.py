@@ -15,7 +15,7 @@ from astra_sim.network import Network
 from astra_sim.platform import Platform, Topology
 from astra_sim.report.details import computes
 from astra_sim.report.explanation import Explanation, Method, Sensitivity, explain, sensitivity
-from astra_sim.report.labels import layer_name
+from astra_sim.report.labels import layer_name, layer_names
 from astra_sim.rows import Rows, column
 from astra_sim.run.critical_path import PartKind
 from astra_sim.run.record import RunRecord
@@ -196,11 +196,13 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
         kinds = [change(kind) if yes else kind for kind, yes in zip(kinds, changed, strict=True)]
     times: list[int] = []
     own = repeat(-1) if operations.times is None else operations.times
-    for place, (number, time) in enumerate(zip(operations.kind_of, own, strict=False)):
-        if changed[number] and (time > 0 if layer is None else layer == layer_name(operations[place], graph)):
-            time = round(factor * (operations[place].duration_ps if time < 0 else time))
+    for number, time, name in zip(operations.kind_of, own, layer_names(operations, graph), strict=False):
+        if changed[number] and (time > 0 if layer is None else layer == name):
+            kind = kinds[number]
+            assert isinstance(kind, Compute)
+            time = round(factor * (kind.duration_ps if time < 0 else time))
         times.append(time)
-    return Rows(kinds, operations.kind_of, operations.after, operations.make, column(times, "q"))
+    return Rows(kinds, operations.kind_of, operations.after, operations.make, column(times, "q"), operations.name)
 
 
 def _computes(operation: Operation) -> bool:

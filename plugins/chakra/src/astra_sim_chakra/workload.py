@@ -105,7 +105,7 @@ class _Builder:
                 operation.duration_ps = times[place]
             return operation
 
-        return Rows(kinds, columns.kind_of, columns.after, make, times)
+        return Rows(kinds, columns.kind_of, columns.after, make, times, lambda place: trace.name(columns.rows[place]))
 
     def _computing(self) -> bytes:
         """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
