@@ -19,6 +19,7 @@ from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Op
 from astra_sim.report.breakdown import MOST_ROWS
 from astra_sim.report.tables import print_result
 from astra_sim.schedule import Collective, shift
+from astra_sim_chakra import Node, NodeType, write_nodes
 from click.testing import CliRunner
 from support import ROOT
 from support.experiment_checks import components_of
@@ -198,6 +199,20 @@ def test_members_of_an_unnamed_group_are_its_name() -> None:
     others = (NpuProgram([Compute((), 1)], (2, 3)),)
     rows = run(ExecutionGraph(operations, dimensions, (), others=others)).npu_tables()["groups"]
     assert [(row["group"], row["npus"]) for row in rows] == [("NPUs 0-1", 2)]
+
+
+def test_a_trace_names_the_group_of_a_message(tmp_path: Path) -> None:
+    """By the process group of its node; "0" is everybody, and no name."""
+    message = {"comm_size": 2000, "is_cpu_op": False}
+    for rank, kind, peer in ((0, NodeType.COMM_SEND_NODE, "comm_dst"), (1, NodeType.COMM_RECV_NODE, "comm_src")):
+        nodes = [
+            Node(id=number, type=kind, pg_name=name, comm_tag=number, **{peer: 1 - rank}, **message)
+            for number, name in enumerate(("stages", "0"))
+        ]
+        write_nodes(tmp_path / f"t.{rank}.et", nodes)
+    ring = "plugin:torus?sizes=2&link_bandwidth_gb_per_s=1&link_latency_ns=0"
+    result = astra_sim.simulate(workload=str(tmp_path / "t"), platform=ring, system=SYSTEM, npu_times=True)
+    assert {row["group"]: row["bytes"] for row in result.groups} == {"stages": 2000, "point-to-point": 2000}
 
 
 def test_groups_with_numbers_for_names_share_a_row(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ class _Builder:
         size, distance = self._needed(row, "comm_size", peer)
         if not distance:
             raise self._error(row, f"{peer} is the rank itself; expected another one")
-        group = self._groups[trace.group[row]] if trace.group[row] >= 0 else ""
+        named = self._groups[trace.group[row]] if trace.group[row] >= 0 else ""
+        group = "" if named == "0" else named  # which is everybody
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row], group=group)
 
     def _collective(self, row: int) -> Communicate:
