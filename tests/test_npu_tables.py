@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
 from astra_sim import AstraError, InputError
 from astra_sim.api import run_components
@@ -203,13 +204,14 @@ def test_members_of_an_unnamed_group_are_its_name() -> None:
 
 def test_a_trace_names_the_group_of_a_message(tmp_path: Path) -> None:
     """By the process group of its node; "0" is everybody, and no name."""
-    message = {"comm_size": 2000, "is_cpu_op": False}
-    for rank, kind, peer in ((0, NodeType.COMM_SEND_NODE, "comm_dst"), (1, NodeType.COMM_RECV_NODE, "comm_src")):
+    send, receive = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
+    for rank in (0, 1):
         nodes = [
-            Node(id=number, type=kind, pg_name=name, comm_tag=number, **{peer: 1 - rank}, **message)
-            for number, name in enumerate(("stages", "0"))
+            Node(id=0, type=receive if rank else send, comm_size=2000, is_cpu_op=False, pg_name="stages"),
+            Node(id=1, type=receive if rank else send, comm_size=2000, is_cpu_op=False, pg_name="0", comm_tag=1),
         ]
-        write_nodes(tmp_path / f"t.{rank}.et", nodes)
+        aimed = [attrs.evolve(node, comm_src=0) if rank else attrs.evolve(node, comm_dst=1) for node in nodes]
+        write_nodes(tmp_path / f"t.{rank}.et", aimed)
     ring = "plugin:torus?sizes=2&link_bandwidth_gb_per_s=1&link_latency_ns=0"
     result = astra_sim.simulate(workload=str(tmp_path / "t"), platform=ring, system=SYSTEM, npu_times=True)
     assert {row["group"]: row["bytes"] for row in result.groups} == {"stages": 2000, "point-to-point": 2000}
