@@ -17,7 +17,7 @@ from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
 from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
-from astra_sim.platform import Group, LogicalDimension
+from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.system import SystemSession
@@ -118,6 +118,7 @@ class _Messages:
         self._network = network
         self._empty = empty if isinstance(empty, EventNetwork) else None
         self._known: dict[tuple[int, int, int], tuple[int, DelayParts | None]] = {}
+        self._delays: dict[tuple[Route, int], DelayParts] = {}
         self._pieces: dict[tuple[int, int, int, int], Sequence[_Piece]] = {}
         self.exact = isinstance(network, RouteDelayNetwork)
         self.rounded = False
@@ -158,17 +159,22 @@ class _Messages:
         network = self._network
         route = network.route(source, destination)
         if isinstance(network, RouteDelayNetwork):
-            what = f"network {type(network).__name__}: delay_parts"
-            parts: DelayParts | None = call(what, network.delay_parts, *route, size)
-            if parts is None:
-                self.exact = False
-                latency = network.delay(route, 0)
-                parts = DelayParts(latency, network.delay(route, size) - latency)
-            return route.dimension, parts
+            if (route, size) not in self._delays:
+                self._delays[route, size] = self._delay_parts(network, route, size)
+            return route.dimension, self._delays[route, size]
         if self._empty is None:
             return route.dimension, None
         latency = _alone(self._empty, source, destination, 1)
         return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
+
+    def _delay_parts(self, network: RouteDelayNetwork, route: Route, size: int) -> DelayParts:
+        """What a message over a route takes; where the network does not say, what one of no bytes takes is latency."""
+        parts: DelayParts | None = call(f"network {type(network).__name__}: delay_parts", network.delay_parts, *route, size)
+        if parts is None:
+            self.exact = False
+            latency = network.delay(route, 0)
+            parts = DelayParts(latency, network.delay(route, size) - latency)
+        return parts
 
 
 def _spent(pieces: Iterable[_Piece]) -> list[_Piece]:
