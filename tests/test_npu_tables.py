@@ -17,6 +17,7 @@ from astra_sim import AstraError, InputError
 from astra_sim.api import run_components
 from astra_sim.command.cli import astra
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
+from astra_sim.report import breakdown
 from astra_sim.report.breakdown import MOST_ROWS
 from astra_sim.report.tables import print_result
 from astra_sim.schedule import Collective, shift
@@ -192,6 +193,16 @@ def test_the_summary_of_a_run_without_layers_has_them(capsys: pytest.CaptureFixt
     assert "compute + exposed + memory + idle = finish" in text
     assert "point-to-point" in text
     assert "Layers" not in text
+
+
+def test_tables_of_very_many_operations_are_made_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakdown, "MOST_OPERATIONS", 4)
+    result = run(pair(3 * US, 2 * US))
+    assert result.npu_tables(every=False) == {}
+    assert "operations" not in result.to_dict()
+    print_result(result)
+    assert "--all makes tables of them" in capsys.readouterr().out
+    assert result.npu_tables().keys() == {"operations", "npu_times", "groups"}
 
 
 def test_members_of_an_unnamed_group_are_its_name() -> None:

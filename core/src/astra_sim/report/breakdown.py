@@ -30,6 +30,8 @@ MOST_ROWS = 100
 """Rows of a table that does not have all."""
 RECORDED = "recorded"
 """The group of communication that takes the time its trace says, and names none."""
+MOST_OPERATIONS = 300_000
+"""Operations of which tables are made unasked: some two seconds."""
 _OTHERS = "others"
 _LISTED = 8
 _DIGITS = re.compile(r"\d+")
@@ -39,20 +41,31 @@ _DIGITS = re.compile(r"\d+")
 class Breakdown:
     """The tables of a run, of what the NPUs spent their time on and what the links of its network carried."""
 
-    shares: Sequence[NpuShares]
+    times: Sequence[NpuTimes]
+    platform_npus: int
     links: Sequence[LinkLoad]
     graph: ExecutionGraph
     group_names: Mapping[tuple[int, ...], str]
 
+    @cached_property
+    def shares(self) -> Sequence[NpuShares]:
+        """What the NPUs spend their time on."""
+        return shares_of(self.times, self.platform_npus)
+
     def tables(self, every: bool = True) -> dict[str, list[Row]]:
-        """The tables `operations`, `npu_times`, `groups` and `links`; those that have no rows are left out."""
+        """The tables `operations`, `npu_times`, `groups` and `links`; those that have no rows are left out.
+
+        Where NPUs that were simulated have done more than MOST_OPERATIONS, those of links alone, unless `every` row is wanted.
+        """
+        links = {"links": self.link_loads(every)} if self.links else {}
+        if not every and sum(len(own.operations) for own in self.times) > MOST_OPERATIONS:
+            return links
         made = {
             "operations": self.operations(every),
             "npu_times": self.npu_times(every),
             "groups": self.groups(every),
-            "links": self.link_loads(every),
         }
-        return {name: rows for name, rows in made.items() if rows}
+        return {name: rows for name, rows in made.items() if rows} | links
 
     def operations(self, every: bool = True) -> list[Row]:
         """Operations by name, kind and group, those that expose most first: on how many NPUs, how often, how long in all and exposed."""
@@ -223,4 +236,4 @@ def _mean(rows: Sequence[Row]) -> Row:
 def breakdown(graph: ExecutionGraph, times: Sequence[NpuTimes], network: Network, names: Mapping[tuple[int, ...], str]) -> Breakdown:
     """The breakdown of a run on a network, of the times of its NPUs; `names` are those of communicator groups by their members."""
     links = call(f"network {type(network).__name__}: links", network.links) if isinstance(network, EventNetwork) else ()
-    return Breakdown(shares_of(times, network.platform.npus), links, graph, names)
+    return Breakdown(times, network.platform.npus, links, graph, names)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from astra_sim.errors import printable
 from astra_sim.graph import Pass
+from astra_sim.report.breakdown import MOST_OPERATIONS
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.result import Result
 from astra_sim.units import MIB
@@ -110,7 +111,9 @@ def _dimensions(result: Result) -> Table:
 
 
 def print_npu_tables(out: Console, tables: Mapping[str, Rows], every: bool) -> None:
-    """Print where the time of all NPUs goes. Links come with `every` table alone."""
+    """Print where the time of all NPUs goes. Links come with `every` table alone, and so does what takes long to make."""
+    if "npu_times" not in tables:
+        out.print(f"More than {MOST_OPERATIONS:,} operations: --all makes tables of them, of NPUs and of groups.")
     for name, make in _NPU_TABLES.items():
         rows = tables.get(name, [])
         if rows and (every or name != "links"):
