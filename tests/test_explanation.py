@@ -86,7 +86,7 @@ def test_engines_explain_long_runs_alike(network: str) -> None:
     options = {
         "workload": "plugin:collective?bytes=1000000",
         "platform": "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500",
-        "system": "plugin:astra1?splits=64",
+        "system": "plugin:astra1?splits=128",
         "network": network,
     }
     records = [explained(components_of(options, engine, symmetry=False)) for engine in ("python", "compiled")]
