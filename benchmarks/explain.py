@@ -18,9 +18,11 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 TORUS = "plugin:torus?sizes=8,8&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+RING = "plugin:torus?sizes=256&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = {"workload": "plugin:collective?bytes=67108864", "platform": TORUS, "system": "plugin:astra1?splits=16"}
 RUNS: dict[str, dict[str, Any]] = {
     **{name: {"experiment": ROOT / "examples" / f"{name}.toml"} for name in ("vgg16_dgx2_pod", "vgg16_tpu_v2", "gpt3_dgx2_pod")},
+    "all-reduce, every NPU of a ring of 256": {**ALL_REDUCE, "platform": RING, "system": "plugin:astra1?splits=1", "symmetry": False},
     "all-reduce, every NPU of 64": {**ALL_REDUCE, "symmetry": False},
     "the same with congestion": {**ALL_REDUCE, "network": "plugin:analytical?congestion=aware"},
 }

@@ -177,7 +177,7 @@ def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
 
 
 def test_explain_is_yes_no_or_path() -> None:
-    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False or 'path'"):
+    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False, 'path' or 'ranges'"):
         astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")  # type: ignore[arg-type]
 
 
@@ -262,10 +262,10 @@ def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
     assert found is not None
     rows = {(row.kind, row.layer, row.collective, row.dimension, row.group): row.ns for row in found.path}
     # The request is on its way for longer than the sender computes.
-    before = ("rendezvous", "activations", "send", 0, "pp") if rendezvous else ("compute", "begin", "", None, "")
+    before = ("rendezvous", "activations", "send", 0, "point-to-point") if rendezvous else ("compute", "begin", "", None, "")
     assert rows == {
-        ("bandwidth", "activations", "send", 0, "pp"): 1000,
-        ("latency", "activations", "send", 0, "pp"): 500,
+        ("bandwidth", "activations", "send", 0, "point-to-point"): 1000,
+        ("latency", "activations", "send", 0, "point-to-point"): 500,
         before: 8692 if rendezvous else 7,
     }
     derivatives = {each.parameter: each.derivative_ns for each in found.sensitivities if each.dimension == 0}

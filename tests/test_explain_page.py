@@ -19,6 +19,7 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8")
 
 def printed(command: str) -> str:
     """What a command prints, in the current folder."""
+    command, _, found = command.partition(" | grep -A ")
     words, _, lines = command.partition(" | head -")
     program, *arguments = shlex.split(words)
     if program == "python":
@@ -26,6 +27,10 @@ def printed(command: str) -> str:
         return ""
     done = CliRunner().invoke(astra, arguments, catch_exceptions=False)
     shown = done.stdout.splitlines(keepends=True)
+    if found:
+        lines, text = shlex.split(found)
+        first = next(number for number, line in enumerate(shown) if text in line)
+        return "".join(shown[first : first + int(lines) + 1])
     return "".join(shown[: int(lines)] if lines else shown)
 
 

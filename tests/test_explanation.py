@@ -80,6 +80,23 @@ def test_engines_and_symmetry_explain_alike(first: int, tmp_path: Path) -> None:
             assert [sensitivity.derivative_ns for sensitivity in each.sensitivities] == pytest.approx(derivatives), f"seed {seed}"
 
 
+@pytest.mark.parametrize("network", ["plugin:analytical", "plugin:analytical?congestion=aware"])
+def test_engines_explain_long_runs_alike(network: str) -> None:
+    """Of more events than the compiled engine keeps links of before it forgets some."""
+    options = {
+        "workload": "plugin:collective?bytes=1000000",
+        "platform": "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500",
+        "system": "plugin:astra1?splits=128",
+        "network": network,
+    }
+    records = [explained(components_of(options, engine, symmetry=False)) for engine in ("python", "compiled")]
+    assert records[0].events > 2 * 16384
+    first, second = (record.path for record in records)
+    assert first is not None
+    assert second is not None
+    assert [part[:4] for part in first.parts] == [part[:4] for part in second.parts]
+
+
 def test_a_request_that_came_first_belongs_to_the_message(tmp_path: Path) -> None:
     """The sender finds a request of another program, whose tasks are not its own."""
     components = components_of(Experiment(2674, tmp_path).options, "compiled", symmetry=True)

@@ -68,7 +68,7 @@ def test_simulate_has_every_option_and_each_may_be_left_out() -> None:
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         if typing.get_origin(kind) is None:
             assert set(typing.get_args(hints[name])) == {kind, type(None)}
-    others = {"experiment", "run_name", "set", "plugins", "progress", "explain", "timelines"}
+    others = {"experiment", "run_name", "set", "plugins", "progress", "explain", "timelines", "npu_times"}
     assert set(parameters) == {*SECTIONS, *FIELDS, *others}
 
 

@@ -4,69 +4,80 @@
 
 namespace astra::engine {
 
-void Causes::schedule(const EventKey& key, Time now, Time time) {
-  std::uint32_t id = delivered_;
-  delivered_ = kNone;
-  if (id == kNone) id = make(now, time);
-  Link& link = entries_[id].link;
-  link.end = time;
-  link.npu = key.npu;
-  scheduled_.emplace(key, id);
-  last_ = id;
+void Causes::schedule(const EventKey& key, Time time) {
+  if (delivered_ == kNone) {
+    last_ = make();
+  } else {
+    last_ = delivered_;
+    delivered_ = kNone;
+  }
+  entries_[last_].end = time;
+  entries_[last_].npu = key.npu;
+  scheduled(key).add(pair_key(key.npu, key.order), last_);
 }
 
 void Causes::carry(NpuId to, std::int64_t bytes) {
-  Link& link = entries_[last_].link;
-  link.to = to;
-  link.bytes = bytes;
+  entries_[last_].to = to;
+  entries_[last_].bytes = bytes;
 }
 
-void Causes::send(std::uint64_t message, Time now, NpuId to, std::int64_t bytes) {
-  const std::uint32_t id = make(now, now);
-  Link& link = entries_[id].link;
-  link.to = to;
-  link.bytes = bytes;
-  under_way_.emplace(message, id);
+void Causes::send(std::uint64_t message, NpuId to, std::int64_t bytes) {
+  const std::uint32_t id = make();
+  entries_[id].to = to;
+  entries_[id].bytes = bytes;
+  under_way_.add(message, id);
 }
 
-void Causes::deliver(std::uint64_t message) {
-  const auto found = under_way_.find(message);
-  delivered_ = found->second;
-  under_way_.erase(found);
-}
+void Causes::deliver(std::uint64_t message) { delivered_ = under_way_.take(message); }
 
 void Causes::happens(const EventKey& key, const Label& label) {
-  const auto found = scheduled_.find(key);
-  const std::uint32_t id = found->second;
-  scheduled_.erase(found);
-  entries_[id].link.label = label;
-  const std::uint32_t before = now_;
-  now_ = id;
-  if (before != kNone) drop(before);
+  now_ = scheduled(key).take(pair_key(key.npu, key.order));
+  entries_[now_].label = label;
 }
 
 std::vector<Link> Causes::path() const {
   std::vector<Link> links;
-  for (std::uint32_t id = now_; id != kNone; id = entries_[id].parent) links.push_back(entries_[id].link);
+  for (std::uint32_t id = now_; id != kNone; id = entries_[id].parent) {
+    const Entry& entry = entries_[id];
+    const Time begin = entry.parent == kNone ? 0 : entries_[entry.parent].end;
+    links.push_back({begin, entry.end, entry.npu, entry.to, entry.bytes, entry.label});
+  }
   std::reverse(links.begin(), links.end());
   return links;
 }
 
-std::uint32_t Causes::make(Time now, Time time) {
-  Entry entry;
-  entry.link.begin = now;
-  entry.link.end = time;
-  entry.parent = now_;
-  entry.holders = 1;
-  if (now_ != kNone) ++entries_[now_].holders;
-  return entries_.add(entry);
+std::uint32_t Causes::make() {
+  if (entries_.size() >= limit_) forget();
+  entries_.emplace_back().parent = now_;
+  return next_id(entries_) - 1;
 }
 
-void Causes::drop(std::uint32_t id) {
-  while (id != kNone && --entries_[id].holders == 0) {
-    entries_.release(id);
-    id = entries_[id].parent;
+void Causes::forget() {
+  std::vector<std::uint32_t> place(entries_.size(), kNone);  // 0 of those that stay, then where they are to be
+  const auto keep = [&](std::uint32_t id) {
+    if (id != kNone) place[id] = 0;
+  };
+  for (PendingLinks* pending : {&events_, &ends_, &under_way_}) pending->each(keep);
+  for (const std::uint32_t id : {now_, last_}) keep(id);
+  for (std::size_t id = entries_.size(); id-- > 0;) {
+    if (place[id] != kNone) keep(entries_[id].parent);
   }
+  std::uint32_t kept = 0;
+  for (std::size_t id = 0; id < entries_.size(); ++id) {
+    if (place[id] == kNone) continue;
+    place[id] = kept;
+    Entry& entry = entries_[kept++] = entries_[id];
+    if (entry.parent != kNone) entry.parent = place[entry.parent];
+  }
+  entries_.resize(kept);
+  const auto move = [&](std::uint32_t& id) {
+    if (id != kNone) id = place[id];
+  };
+  for (PendingLinks* pending : {&events_, &ends_, &under_way_}) pending->each(move);
+  move(now_);
+  move(last_);
+  limit_ = std::max(kFirstLimit, kGrowth * kept);
+  entries_.reserve(limit_);
 }
 
 }  // namespace astra::engine

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "ids.hpp"
+#include "pending_links.hpp"
 
 namespace astra::engine {
 
@@ -37,17 +37,16 @@ struct EventKey {
   NpuId npu;
   std::uint32_t order;
   bool is_end;
-  bool operator==(const EventKey&) const = default;
 };
 
 class Causes {
  public:
   // What happens now schedules an event.
-  void schedule(const EventKey& key, Time now, Time time);
+  void schedule(const EventKey& key, Time time);
   // The event that was scheduled last is the arrival of a message.
   void carry(NpuId to, std::int64_t bytes);
   // What happens now hands a message to a network with events.
-  void send(std::uint64_t message, Time now, NpuId to, std::int64_t bytes);
+  void send(std::uint64_t message, NpuId to, std::int64_t bytes);
   // The next event that is scheduled is the arrival of such a message.
   void deliver(std::uint64_t message);
   // An event happens now.
@@ -56,23 +55,30 @@ class Causes {
   std::vector<Link> path() const;
 
  private:
+  static constexpr std::size_t kFirstLimit = std::size_t{1} << 14;
+  static constexpr std::size_t kGrowth = 3;
+
+  // A link as it is kept: it begins when its parent ends, and at 0 where it has none.
   struct Entry {
-    Link link;
+    Time end = 0;
+    std::int64_t bytes = 0;
+    NpuId npu = 0;
+    NpuId to = kNone;
     std::uint32_t parent = kNone;
-    std::uint32_t holders = 0;
+    Label label;
   };
+  static_assert(sizeof(Entry) == 40);
 
-  struct HashKey {
-    std::size_t operator()(const EventKey& key) const { return (pair_key(key.npu, key.order) * 2 + key.is_end) * 0x9e3779b97f4a7c15u >> 7; }
-  };
+  PendingLinks& scheduled(const EventKey& key) { return key.is_end ? ends_ : events_; }
+  // A link from what happens now.
+  std::uint32_t make();
+  // Forget the links that lead to nothing that is to come.
+  void forget();
 
-  // A link from what happens now, held once.
-  std::uint32_t make(Time now, Time time);
-  void drop(std::uint32_t id);
-
-  Pool<Entry> entries_;
-  std::unordered_map<EventKey, std::uint32_t, HashKey> scheduled_;
-  std::unordered_map<std::uint64_t, std::uint32_t> under_way_;
+  std::vector<Entry> entries_;       // oldest first, so a parent is before its links
+  std::size_t limit_ = kFirstLimit;  // how many there may be before some are forgotten
+  PendingLinks events_, ends_;       // that were scheduled, by NPU and order
+  PendingLinks under_way_;           // messages, by number
   std::uint32_t now_ = kNone;        // of what happens now
   std::uint32_t last_ = kNone;       // that was scheduled last
   std::uint32_t delivered_ = kNone;  // that is scheduled next

@@ -44,7 +44,9 @@ std::vector<RankState> Chunks::stuck() const {
 
 Label Chunks::label(LinkKind kind, StepId step) const {
   if (step == kNone) return {kind};
-  return {kind, steps_[step].task.number, steps_[step].step().number};
+  Label label = labels_[step];
+  label.kind = kind;
+  return label;
 }
 
 // -- running ----------------------------------------------------------------------------------------------------------
@@ -116,10 +118,16 @@ void Chunks::pump(NpuId npu, std::int32_t queue) {
 void Chunks::begin(StepId id) {
   StepRun& run = steps_[id];
   run.started = true;
+  if (events_.causes()) keep_label(id, run);
   if (PhaseStepRecord* record = record_of(run)) record->started_at = events_.now();
   const std::uint32_t order = events_.next_end_order(run.task.npu);
   if (run.step().phase < 0) return begin_timed(id, run, order);
   phases_.begin(run.phase(), run.task.npu, id, order);
+}
+
+void Chunks::keep_label(StepId id, const StepRun& run) {
+  if (labels_.size() <= id) labels_.resize(id + std::size_t{1});
+  labels_[id] = {LinkKind::step, run.task.number, run.step().number};
 }
 
 void Chunks::begin_timed(StepId id, const StepRun& run, std::uint32_t order) {

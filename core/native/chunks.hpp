@@ -80,6 +80,7 @@ class Chunks {
   // Begin the steps that have a slot.
   void pump(NpuId npu, std::int32_t queue);
   void begin(StepId id);
+  void keep_label(StepId id, const StepRun& run);
   // A step begins that takes a time known before the run.
   void begin_timed(StepId id, const StepRun& run, std::uint32_t order);
   void end(StepId id);
@@ -91,6 +92,7 @@ class Chunks {
   std::uint32_t npus_;
   std::vector<std::unique_ptr<Queue>> queues_;
   Pool<StepRun> steps_;
+  std::vector<Label> labels_;  // of steps that have begun, where causes are kept: close together, for every event asks for one
   Observed<std::vector<PhaseStepRecord>> records_;
 };
 

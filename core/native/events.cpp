@@ -17,7 +17,7 @@ void Events::push_with(Time time, NpuId npu, const Happening& what, HistoryId hi
   histories_.hold(history);
   histories_.hold(key);
   const std::uint32_t order = next_order(npu);
-  if (causes_) causes_->schedule({npu, order, false}, now_, time);
+  if (causes_) causes_->schedule({npu, order, false}, time);
   queue_.push(time, stage, {key, history, order, npu, what});
 }
 
@@ -25,7 +25,7 @@ void Events::push_end(Time time, NpuId npu, const Happening& what, HistoryId his
   const Stage stage = Stage::ends(time == now_ ? stage_.round() + stage_.is_ends() : 0);
   histories_.hold(history);
   histories_.hold(0);
-  if (causes_) causes_->schedule({npu, order, true}, now_, time);
+  if (causes_) causes_->schedule({npu, order, true}, time);
   queue_.push(time, stage, {history, 0, order, npu, what});
 }
 

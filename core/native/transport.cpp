@@ -20,7 +20,7 @@ void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, co
     return;
   }
   outbox_.push_back({messages_, bytes, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, 0});
-  if (Causes* causes = events_.causes()) causes->send(messages_, events_.now(), destination, bytes);
+  if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
   under_way_.emplace(messages_, UnderWay{source, arrival, history});

@@ -128,6 +128,11 @@ def _of_phase(plan: PhasePlan) -> tuple[int, int]:
 
 def components_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> Components:
     """The components of a run."""
+    return experiment_of(options, engine, symmetry)[1]
+
+
+def experiment_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> tuple[Sections, Components]:
+    """An experiment, and the components of its run."""
     made = Sections()
     for kind in ("workload", "platform", "network", "system", "memory"):
         if kind in options:
@@ -136,7 +141,7 @@ def components_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> Co
         made.choose("groups", options["groups"])
     made.run.update({name: value for name, value in options.items() if name not in (*made.sections, "groups")})
     made.run.update(engine=engine, symmetry=symmetry)
-    return build(made, shared_plugins())
+    return made, build(made, shared_plugins())
 
 
 def figures(result: astra_sim.Result) -> dict[str, Any]:

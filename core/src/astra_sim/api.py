@@ -51,8 +51,9 @@ def simulate(
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
-    explain: bool | Literal["path"] = False,
+    explain: bool | Literal["path", "ranges"] = False,
     timelines: bool = False,
+    npu_times: bool = False,
 ) -> Result:
     """Simulate one experiment.
 
@@ -60,7 +61,9 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
-    only they tell. With `timelines` it has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`).
+    only they tell; "ranges" makes more runs, which say how far what the path tells stays true. With `timelines` it has a timeline of the
+    first NPU of each program, not of NPU 0 alone (`Result.timelines`), with `npu_times` tables of the time of every NPU
+    (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
@@ -72,8 +75,8 @@ def simulate(
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
-    if explain not in (True, False, "path"):
-        raise InputError(f"explain is {explain!r}; expected True, False or 'path'")
+    if explain not in (True, False, "path", "ranges"):
+        raise InputError(f"explain is {explain!r}; expected True, False, 'path' or 'ranges'")
     made = Experiment() if experiment is None else copy.copy(experiment)
     made.check()
     made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
@@ -87,7 +90,7 @@ def simulate(
         made.set(assignment)
     with _without_collection():
         what_if = _what_if(made, plugins, explain, progress) if explain else None
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines)
+        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines, npu_times)
 
 
 @contextlib.contextmanager
@@ -103,12 +106,12 @@ def _without_collection() -> Iterator[None]:
 
 
 def _what_if(
-    experiment: Experiment, plugins: Plugins, explain: bool | Literal["path"], progress: Callable[[int, int], None] | None
+    experiment: Experiment, plugins: Plugins, explain: bool | Literal["path", "ranges"], progress: Callable[[int, int], None] | None
 ) -> WhatIf:
     """What explains a run; imported when it is asked for."""
     from astra_sim.report.what_if import WhatIf
 
-    return WhatIf(experiment, plugins, explain != "path", progress)
+    return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges", progress=progress)
 
 
 def run_components(
@@ -118,6 +121,7 @@ def run_components(
     progress: Callable[[int, int], None] | None = None,
     what_if: WhatIf | None = None,
     timelines: bool = False,
+    npu_times: bool = False,
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
@@ -130,12 +134,11 @@ def run_components(
         progress,
         None if what_if is None else Explain(lambda: what_if.network_again(components)),
         timelines,
+        npu_times,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:
-        from astra_sim.report.explanation import explain as explain_run
-
-        result.explanation = explain_run(name, components, record, what_if.sensitivities(components, record))
+        result.explanation = what_if.explain(name, components, record)
     if components.run.strict and result.audit:
         raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
     return result

@@ -84,7 +84,8 @@ class Communicate:
 class Send:
     """Sends `bytes` bytes to another NPU, and ends when they have arrived. `to` is a `Peer` among all NPUs.
 
-    The n-th send of a tag and size from one NPU to another meets the n-th receive of that tag and size there.
+    The n-th send of a tag and size from one NPU to another meets the n-th receive of that tag and size there. `group` is the name of the
+    parallelism that the message belongs to, for figures; "": none.
     """
 
     after: tuple[int, ...]
@@ -94,11 +95,12 @@ class Send:
     layer: int = -1
     name: str = ""
     unit: Unit = Unit.COMMUNICATION
+    group: str = ""
 
 
 @attrs.define(slots=True)
 class Receive:
-    """Receives `bytes` bytes from another NPU."""
+    """Receives `bytes` bytes from another NPU. For `group` see `Send`."""
 
     after: tuple[int, ...]
     source: Peer
@@ -106,6 +108,7 @@ class Receive:
     tag: int = 0
     layer: int = -1
     name: str = ""
+    group: str = ""
 
 
 @attrs.define(slots=True)

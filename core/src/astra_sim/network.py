@@ -36,6 +36,16 @@ class DelayParts(NamedTuple):
     memory_ps: float = 0.0
 
 
+class LinkLoad(NamedTuple):
+    """What a link has carried in a run: its dimension, the names of its ends, bytes, and the share of time in which it was busy."""
+
+    dimension: int
+    source: str
+    target: str
+    bytes: int
+    utilisation: float
+
+
 class _OnPlatform:
     """The common part of both classes: a platform, and the routes of messages on it.
 
@@ -168,6 +178,10 @@ class EventNetwork(_OnPlatform, abc.ABC):
     def statistics(self) -> dict[str, object]:
         """Figures of the network for the result, by name with unit."""
         return {}
+
+    def links(self) -> Sequence[LinkLoad]:
+        """The links that have carried something in the run so far; none where the network knows no links."""
+        return ()
 
     def reports(self) -> dict[str, str]:
         """Files for the reports of a run, by name."""

@@ -39,7 +39,7 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     """The figures of a result as in JSON, as rows of plain Python for each table.
 
     `run` is one row with all single figures. A list of tables is a table of its name; tables within a row become columns. Those of the
-    network are called `network_...`, `phases` are those of the layers. Units stand in the names of columns.
+    network are called `network_...`, `phases` are those of the layers, `npus` the `npu_times`. Units stand in the names of columns.
     """
     network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
     whole = {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
@@ -47,6 +47,8 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     for name, value in whole.items():
         if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
             tables[name] = [_flat(each) for each in value]
+    if "npu_times" in tables:
+        tables["npus"] = tables.pop("npu_times")
     tables["layers"] = [{"layer": row.pop("name"), **row} for row in tables.get("layers", [])]
     tables["phases"] = [row for layer in result.get("layers", []) for row in _phases(layer)]
     tables["dimensions"] = [{"dimension": number, **row} for number, row in enumerate(tables.get("dimensions", []))]

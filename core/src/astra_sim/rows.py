@@ -54,7 +54,8 @@ class Rows(Sequence[T], Generic[T]):
     """A sequence whose member r equals `kinds[kind_of[r]]`, but for the members it waits for (`after`), and perhaps a time and a name.
 
     `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of the time of its kind, or -1. `make`
-    builds member r of (its kind, r, the rows it waits for).
+    builds member r of (its kind, r, the rows it waits for). `name` is that of member r alone; without it members have the names of their
+    kinds.
     """
 
     kinds: Sequence[T]
@@ -62,6 +63,7 @@ class Rows(Sequence[T], Generic[T]):
     after: Dependencies
     make: Callable[[T, int, tuple[int, ...]], T]
     times: Column | None = None
+    name: Callable[[int], str] | None = None
 
     def __len__(self) -> int:
         return len(self.kind_of)

@@ -169,6 +169,7 @@ def run(
             set=assignments,
             progress=progress,
             timelines=timeline is not None or TIMELINE in reports,
+            npu_times=not quiet or output is not None,
             **choices,
         )
     if not quiet:
@@ -179,13 +180,13 @@ def run(
     if output is not None or timeline is not None:
         with Progress(enabled=not quiet) as progress:
             progress.stage("writing files", simulates=False)
-            paths = chosen.write(result, output, series)
+            paths = chosen.write(result, output, series, every)
         if not as_json and not quiet:
             screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
         import json
 
-        click.echo(json.dumps(result.to_dict(), allow_nan=False))
+        click.echo(json.dumps(result.to_dict(every), allow_nan=False))
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -23,6 +23,7 @@ from astra_sim.report.screen import Screen
 @click.option(
     "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
 )
+@click.option("--ranges", is_flag=True, help="Say by how much a parameter may change until another path is the longest, by more runs.")
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @quiet_option
@@ -30,6 +31,7 @@ def explain(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
     reruns: bool,
+    ranges: bool,
     every: bool,
     units: str | None,
     as_json: bool,
@@ -47,12 +49,15 @@ def explain(
     """
     if len(experiments) > 2:
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
+    if ranges and not reruns:
+        raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
     made = []
+    how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
     with Progress(enabled=not quiet) as progress:
         names = experiments or (None,)
         for number, experiment in enumerate(names):
             progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
-            result = simulate(experiment, set=assignments, progress=progress, explain=reruns or "path", **choices)
+            result = simulate(experiment, set=assignments, progress=progress, explain=how, **choices)
             assert result.explanation is not None
             made.append(result.explanation)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
@@ -21,6 +21,10 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.audit import Finding
+    from astra_sim.report.breakdown import Breakdown
+
+NpuTables = dict[str, list[dict[str, Any]]]
+"""Tables by name, of rows in plain Python."""
 
 
 def to_ns(picoseconds: int) -> int | float:
@@ -122,6 +126,11 @@ class Details:
     _reports: dict[str, str]
     timelines: Sequence[Timeline | RunTimeline]
     findings: list[Finding]
+    _tables: dict[bool, NpuTables | None] = attrs.field(factory=lambda: {True: None, False: None})
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        return self._tables[every]
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -139,14 +148,27 @@ class RunDetails:
     _run: RunRecord
     _backend: Network
     _audit: Callable[[], list[Finding]]
+    _group_names: Mapping[tuple[int, ...], str] = attrs.field(factory=dict)
+    _breakdown: list[Breakdown] = attrs.field(factory=list)  # made when it is asked for
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings)
+        tables = {every: self.npu_tables(every) for every in (True, False)}
+        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings, tables)
 
     @functools.cached_property
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._audit()
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        if self._run.npu_times is None:
+            return None
+        if not self._breakdown:
+            from astra_sim.report.breakdown import breakdown  # which needs this module
+
+            self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
+        return self._breakdown[0].tables(every)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:
@@ -269,6 +291,10 @@ class SpooledDetails:
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._spool.details.findings
+
+    def npu_tables(self, every: bool) -> NpuTables | None:
+        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        return self._spool.details.npu_tables(every)
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""

@@ -10,6 +10,7 @@ import attrs
 
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.report.labels import group_names, group_of, layer_name
 from astra_sim.run.critical_path import CriticalPath, Part, PartKind, Place
 from astra_sim.run.record import RunRecord
 from astra_sim.setup.components import Components
@@ -23,8 +24,8 @@ as if they waited no other times; from runs with 1 % more and 1 % less, or 10 % 
 less do not agree, and their mean is given.
 """
 
-PIPELINE = "pp"
-"""The group of messages between two NPUs: the stages of a pipeline."""
+SEND = "send"
+"""What messages between two NPUs are called among collectives."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -40,7 +41,7 @@ class PathRow:
     """What of the critical path one kind of thing takes: picoseconds, and in nanoseconds `ns`.
 
     `layer` is the name of a layer, or of an operation that belongs to none. `dimension` is the platform's. `group` is the parallelism
-    (tp, dp, pp) or communicator group, where it has a name.
+    (tp, dp, pp) or communicator group, where it has a name, and "point-to-point" for messages of which the workload says none.
     """
 
     kind: str
@@ -58,11 +59,26 @@ class PathRow:
 
 
 @attrs.frozen
+class Range:
+    """By how many percent a parameter may change and its sensitivity stays true: the same chain of events is the longest.
+
+    Where `low_ends` or `high_ends` is not set, it may change by more: beyond half and double it was not looked.
+    """
+
+    low_percent: float
+    high_percent: float
+    low_ends: bool
+    high_ends: bool
+
+
+@attrs.frozen
 class Sensitivity:
     """How the time of the run follows a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
 
     So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
     `parameter` is bandwidth, latency, endpoint delay (the system's, not one that a phase has of its own), compute speed or layer compute.
+    `range` says how far that holds: d time / d parameter, for a bandwidth or speed d time / d (1 / parameter), stays the same within a
+    thousandth. None: it was not asked for, or is not known.
     """
 
     parameter: str
@@ -71,6 +87,7 @@ class Sensitivity:
     derivative_ns: float
     percent: float
     method: Method
+    range: Range | None = None
 
 
 @attrs.frozen
@@ -144,7 +161,7 @@ def explain(name: str, components: Components, run: RunRecord, others: Iterable[
     """The explanation of a run that has kept its path, with the sensitivities that the path tells and `others`."""
     path = run.path
     assert path is not None
-    rows = _rows(path.parts, components.graph, _group_names(components))
+    rows = _rows(path.parts, components.graph, group_names(components))
     found = [*of_path(path, components, run.finish_ps), *others]
     order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
     found.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
@@ -185,31 +202,10 @@ def _words(place: Place, graph: ExecutionGraph, groups: Mapping[tuple[int, ...],
         return "", "", "", ""
     layer = layer_name(operation, graph)
     training_pass = operation.training_pass.value if isinstance(operation, (Compute, Communicate)) and operation.layer >= 0 else ""
+    group = group_of(operation, graph, groups, place.ranks)
     if isinstance(operation, (Send, Receive)):
-        return layer, training_pass, "send", PIPELINE
-    if isinstance(operation, Communicate):
-        return layer, training_pass, operation.collective.value, _group_of(place, operation, graph, groups)
-    return layer, training_pass, "", ""
-
-
-def layer_name(operation: Operation, graph: ExecutionGraph) -> str:
-    """The name of the layer of an operation, or its own where it belongs to none."""
-    layer = operation.layer
-    return graph.layers[layer] if 0 <= layer < len(graph.layers) else getattr(operation, "name", "")
-
-
-def _group_of(place: Place, operation: Communicate, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> str:
-    """The parallelism over whose ranks a collective runs; of one over several the names of all."""
-    if isinstance(place.ranks, Group) or operation.group is not None:
-        return groups.get(operation.group or (), "")
-    if isinstance(place.ranks, LogicalDimension) and place.ranks.name:
-        return place.ranks.name
-    return "+".join(dict.fromkeys(graph.dimensions[number].name for number in operation.dimensions if graph.dimensions[number].name))
-
-
-def _group_names(components: Components) -> dict[tuple[int, ...], str]:
-    """The names of communicator groups, by their members."""
-    return {tuple(members): name for name, members in components.run.groups.items() if isinstance(members, (list, tuple))}
+        return layer, training_pass, SEND, group
+    return layer, training_pass, operation.collective.value if isinstance(operation, Communicate) else "", group
 
 
 def _largest_first(terms: Iterable[tuple[_Key, int]]) -> dict[_Key, int]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from astra_sim.errors import printable
 from astra_sim.report.amounts import NO_BREAK, Unit
-from astra_sim.report.explanation import Explanation, PathRow, Sensitivity
+from astra_sim.report.explanation import SEND, Explanation, PathRow, Sensitivity
+from astra_sim.report.labels import POINT_TO_POINT
 from astra_sim.report.layout import Column, Table, shortened
 from astra_sim.report.screen import Screen
 
@@ -89,7 +90,9 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
         layers[row.layer] = layers.get(row.layer, 0) + row.ps
     layer, most = max(layers.items(), key=lambda item: item[1])
     words = printable(name)
-    if group:
+    if name == SEND and group == POINT_TO_POINT:
+        words = f"{POINT_TO_POINT} messages"
+    elif group:
         words += f" of {'group ' if group.isdecimal() else ''}{_named(group)}"
     if dimension is not None:
         words += f" in dimension {dimension} ({explanation.dimensions[dimension]})"
@@ -182,21 +185,34 @@ def _where(title: str, key: Any, explanation: Explanation) -> str:
 def _sensitivities(explanation: Explanation, screen: Screen) -> Table:
     """What 1 % more of each parameter changes; of the layers those that change most."""
     unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
+    has_ranges = any(each.range is not None for each in explanation.sensitivities)
     own: list[list[str]] = []
     of_layers: list[list[str]] = []
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
         name = each.parameter if each.layer is None else f"compute of {each.layer}"
-        row = [name, where, f"{each.percent:+.4f}", unit.number(each.derivative_ns / 100), each.method]
+        row = [name, where, f"{each.percent:+.4f}", unit.number(each.derivative_ns / 100), each.method, *_range(each, has_ranges)]
         (own if each.layer is None else of_layers).append(row)
-    columns = [Column("of", "name"), Column("dimension", "word"), Column("time (%)"), Column(f"time ({unit.name})", rank=1)]
+    columns = [Column("of", "name"), Column("dimension", "word"), Column("time (%)"), Column(f"time ({unit.name})", rank=2)]
+    columns += [Column("found by", "word", 3), *([Column("holds from", "word", 1)] if has_ranges else [])]
     return Table(
-        [*columns, Column("found by", "word", 2)],
+        columns,
         own + (of_layers if screen.every else of_layers[:SHOWN]),
         "What 1 % more changes",
         f"... and {len(of_layers) - SHOWN} more (--all)" if len(of_layers) > SHOWN and not screen.every else "",
         indent=2,
     )
+
+
+def _range(each: Sensitivity, has_ranges: bool) -> list[str]:
+    """By how much a parameter may change, in words: to half and double, where the range does not end before. [] where nobody looked."""
+    if not has_ranges:
+        return []
+    if each.range is None:
+        return ["not known"]
+    low = f"{each.range.low_percent:+.1f}{NO_BREAK}%" if each.range.low_ends else "half"
+    high = f"{each.range.high_percent:+.1f}{NO_BREAK}%" if each.range.high_ends else "double"
+    return [f"{low} to {high}"]
 
 
 def _times(explanation: Explanation, ns: float) -> str:

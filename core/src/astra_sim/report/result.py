@@ -11,6 +11,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecords
+from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
@@ -27,6 +28,7 @@ from astra_sim.report.details import (
     to_ns,
 )
 from astra_sim.report.frames import choose, frame_of, write_rows
+from astra_sim.report.labels import group_names
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import tables_of
@@ -37,6 +39,10 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.explanation import Explanation
+
+
+NPU_TABLES = ("operations", "npu_times", "groups", "links")
+"""Tables of the time of all NPUs, as they are called in JSON."""
 
 
 @attrs.define
@@ -115,22 +121,25 @@ class Result:
     _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
+
+        Tables of all NPUs, where the run has kept them, have few rows, or `every` one (`npu_tables`).
 
         `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what; `units` those of figures.
         """
-        table = self._figures()
+        table = self._figures(every)
         return table | {"units": units_of(table), "experiment": self.experiment, "versions": self.versions}
 
-    def _figures(self) -> dict[str, Any]:
-        """All figures, in plain Python."""
+    def _figures(self, every: bool = False) -> dict[str, Any]:
+        """All figures, in plain Python; tables of all NPUs with `every` row, or a few."""
         apart = ("figures", "shown", "explanation")
         table = {name: _plain(getattr(self, name)) for name in _names(Result) if not name.startswith("_") and name not in apart}
         table["audit"] = [_plain(finding) | {"message": finding.message} for finding in self.audit]
         table |= self.figures
         if self.explanation is not None:
             table["explanation"] = self.explanation.to_dict()
+        table |= self._details.npu_tables(every) or {}
         return table
 
     @property
@@ -149,9 +158,11 @@ class Result:
         return {} if self._provenance is None else self._provenance.origin.versions
 
     def __getattr__(self, name: str) -> Any:
-        """A figure of the workload."""
+        """A figure of the workload, or a table of all NPUs."""
         if not name.startswith("_") and name != "figures" and name in self.figures:
             return self.figures[name]
+        if name in NPU_TABLES and (tables := self._details.npu_tables(every=False)) is not None:
+            return tables.get(name, [])
         raise AttributeError(f"a result has no {name!r}")
 
     @property
@@ -165,6 +176,17 @@ class Result:
         times: list[float] = [to_ns(time) for time in self._details.npu_end_ps]
         return times * self.npus if len(times) == 1 else times
 
+    def npu_tables(self, every: bool = True) -> dict[str, list[dict[str, Any]]]:
+        """Where the time of all NPUs goes: `operations`, `npu_times`, `groups`, and `links` where the network knows them.
+
+        Not `every`: what has names that differ in numbers alone in one row, and at most 100 rows. Raises InputError where the run was not
+        asked for them (`simulate(..., npu_times=True)`).
+        """
+        tables = self._details.npu_tables(every)
+        if tables is None:
+            raise InputError("this run has kept the times of NPU 0 alone; expected simulate(..., npu_times=True)")
+        return tables
+
     def network_reports(self) -> dict[str, str]:
         """Files that the network writes about its last run, by name."""
         return self._details.network_reports()
@@ -174,7 +196,7 @@ class Result:
 
         Units stand in the names of columns. A list of tables among the figures of the network or the workload is a table, too.
         """
-        return tables_of(self._figures()) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
+        return tables_of(self._figures(every=True)) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
 
     def frame(self, table: str, library: str = "pandas") -> Any:
         """One of `tables` as a DataFrame of pandas or polars. Raises InputError if there is no such table, or the library is missing."""
@@ -255,7 +277,13 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
         components.provenance,
         busy,
-        RunDetails(graph, run, components.network, lambda: audit(components, run, busy, [each.bytes for each in dimensions], network)),
+        RunDetails(
+            graph,
+            run,
+            components.network,
+            lambda: audit(components, run, busy, [each.bytes for each in dimensions], network),
+            {} if run.npu_times is None else group_names(components),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from astra_sim.report.amounts import byte_unit
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table
+from astra_sim.report.npu_tables import print_npu_tables
 from astra_sim.report.screen import Screen
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ _LEGEND = "comm: issue to end; fwd, ig, wg: passes"
 
 
 def print_result(result: Result, screen: Screen | None = None) -> None:
-    """Print the figures of the run, those of its workload, and those of its layers and dimensions; times in the units of the screen."""
+    """Print the figures of the run, those of its workload, and those of its layers and dimensions; times in the units of the screen.
+
+    Of a run without layers, or where all tables are wanted, those of all NPUs, too, whose times the run must have kept.
+    """
     out = Screen() if screen is None else screen
     out.table(_summary(result, out))
     scalars = scalar_figures(result.shown)
@@ -35,6 +39,8 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
             out.table(parts_table(figure, "#" if out.is_ascii else "█", out.units))
     if result.layers:
         out.table(layers_table(result.layers, out))
+    if out.every or not result.layers:
+        print_npu_tables(result.npu_tables(out.every), out)
     out.table(_dimensions(result, out))
 
 

@@ -6,13 +6,16 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 
 import attrs
 
-from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation, Unit
+from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation
 from astra_sim.network import Network
 from astra_sim.platform import Platform, Topology
-from astra_sim.report.explanation import Method, Sensitivity, sensitivity
+from astra_sim.report.details import computes
+from astra_sim.report.explanation import Explanation, Method, Sensitivity, explain, sensitivity
+from astra_sim.report.labels import layer_name, layer_names
 from astra_sim.rows import Rows, column
 from astra_sim.run.critical_path import PartKind
 from astra_sim.run.record import RunRecord
@@ -28,15 +31,44 @@ _Varied = Callable[[float], Components | None]
 class WhatIf:
     """Runs an experiment again, on machines that are a little different; without `reruns` it does not.
 
-    A `progress` that has a method `stage` is told which runs they are, and how far they have come.
+    With `ranges` it looks how far what the path tells stays true. A `progress` that has a method `stage` is told which runs they are, and
+    how far they have come.
     """
 
-    def __init__(self, experiment: Experiment, plugins: Plugins, reruns: bool = True, progress: Progress | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, plugins: Plugins, reruns: bool = True, ranges: bool = False, progress: Progress | None = None
+    ) -> None:
         self._experiment = experiment
         self._plugins = plugins
         self._reruns = reruns
+        self._ranges = ranges
         self._stage: Callable[[str], None] | None = getattr(progress, "stage", None)
         self._progress = None if self._stage is None else progress
+
+    def explain(self, name: str, components: Components, run: RunRecord) -> Explanation:
+        """The explanation of a run that has kept its path."""
+        found = explain(name, components, run, self.sensitivities(components, run))
+        if not self._ranges:
+            return found
+        from astra_sim.report.ranges import with_ranges
+
+        if self._stage is not None:
+            self._stage("runs for ranges")
+        return with_ranges(found, components, run, lambda sensitivity: self.way(components, sensitivity))
+
+    def way(self, components: Components, sensitivity: Sensitivity) -> _Varied:
+        """The run with another value of a parameter, by a factor."""
+        number, layer = sensitivity.dimension, sensitivity.layer
+        match sensitivity.parameter:
+            case "bandwidth" if number is not None:
+                return lambda factor: self.with_links(number, factor, 1.0, components)
+            case "latency" if number is not None:
+                return lambda factor: self.with_links(number, 1.0, factor, components)
+            case "endpoint delay":
+                return lambda factor: self.with_endpoint(components, factor)
+            case "layer compute":
+                return lambda factor: self.with_compute(components, factor, layer)
+        return lambda factor: self.with_compute(components, 1 / factor)
 
     def network_again(self, components: Components) -> Network | None:
         """A network like that of the run, on which nothing was sent; None where it was given as an object."""
@@ -53,12 +85,12 @@ class WhatIf:
         collectives = any(part.kind is PartKind.COLLECTIVE and part.ps for part in path.parts)
         ways: list[tuple[str, int | None, _Varied]] = []
         if not path.exact:
-            ways.append(("compute speed", None, lambda factor: self._with_compute(components, 1 / factor)))
-            ways.append(("endpoint delay", None, lambda factor: self._with_endpoint(components, factor)))
+            ways.append(("compute speed", None, lambda factor: self.with_compute(components, 1 / factor)))
+            ways.append(("endpoint delay", None, lambda factor: self.with_endpoint(components, factor)))
         if not path.exact or collectives or path.cut_by_bandwidth:
             for number in range(len(components.platform.dimensions)):
-                ways.append(("bandwidth", number, lambda factor, number=number: self._with_links(number, factor, 1.0, components)))  # type: ignore[misc]
-                ways.append(("latency", number, lambda factor, number=number: self._with_links(number, 1.0, factor, components)))  # type: ignore[misc]
+                ways.append(("bandwidth", number, lambda factor, number=number: self.with_links(number, factor, 1.0, components)))  # type: ignore[misc]
+                ways.append(("latency", number, lambda factor, number=number: self.with_links(number, 1.0, factor, components)))  # type: ignore[misc]
         for parameter, dimension, varied in ways:
             if self._stage is not None:
                 self._stage(f"runs with other {parameter}{'' if dimension is None else f' of dimension {dimension}'}")
@@ -101,12 +133,14 @@ class WhatIf:
             times.append(record.finish_ps)
         return times
 
-    def _with_compute(self, components: Components, factor: float) -> Components | None:
-        """The run where computing takes `factor` of its time."""
+    def with_compute(self, components: Components, factor: float, layer: str | None = None) -> Components | None:
+        """The run where computing, of all or of a layer, takes `factor` of its time."""
         network = self.network_again(components)
-        return None if network is None else attrs.evolve(components, network=network, graph=scaled_compute(components.graph, factor))
+        if network is None:
+            return None
+        return attrs.evolve(components, network=network, graph=scaled_compute(components.graph, factor, layer))
 
-    def _with_endpoint(self, components: Components, factor: float) -> Components | None:
+    def with_endpoint(self, components: Components, factor: float) -> Components | None:
         """The run where the endpoint delay is `factor` of what it is; with a bus that is another thing."""
         system: System = copy.copy(components.system)
         network = self.network_again(components)
@@ -115,7 +149,7 @@ class WhatIf:
         system.endpoint_ps = round(system.endpoint_ps * factor)
         return attrs.evolve(components, network=network, system=system)
 
-    def _with_links(self, dimension: int, bandwidth: float, latency: float, components: Components) -> Components | None:
+    def with_links(self, dimension: int, bandwidth: float, latency: float, components: Components) -> Components | None:
         """The experiment with other links in a dimension."""
         platform = scaled_platform(components.platform, dimension, bandwidth, latency)
         experiment = copy.copy(self._experiment)
@@ -152,27 +186,35 @@ def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latenc
 
 
 def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = None) -> ExecutionGraph:
-    """The graph with computing of `factor` of its time, all or that of a layer."""
-    number = None if layer is None else graph.layers.index(layer)
-    others = tuple(NpuProgram(_scaled(program.operations, factor, number), program.npus) for program in graph.others)
-    return attrs.evolve(graph, operations=_scaled(graph.operations, factor, number), others=others)
+    """The graph with computing of `factor` of its time, all or that of a layer, or of operations of a name that belong to none."""
+    others = tuple(NpuProgram(_scaled(program.operations, factor, graph, layer), program.npus) for program in graph.others)
+    return attrs.evolve(graph, operations=_scaled(graph.operations, factor, graph, layer), others=others)
 
 
-def _scaled(operations: Sequence[Operation], factor: float, layer: int | None) -> Sequence[Operation]:
-    def changes(operation: Operation) -> bool:
-        computes = isinstance(operation, Compute) and not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
-        return computes and layer in (None, operation.layer)
-
+def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGraph, layer: str | None) -> Sequence[Operation]:
     def change(operation: Operation) -> Operation:
         assert isinstance(operation, Compute)
         return attrs.evolve(operation, duration_ps=round(operation.duration_ps * factor))
 
     if not isinstance(operations, Rows):
-        return tuple(change(each) if changes(each) else each for each in operations)
-    changed = [changes(kind) for kind in operations.kinds]
-    kinds = [change(kind) if yes else kind for kind, yes in zip(operations.kinds, changed, strict=True)]
-    times = operations.times
-    if times is not None:
-        pairs = zip(operations.kind_of, times, strict=True)
-        times = column((round(time * factor) if changed[kind] and time > 0 else time for kind, time in pairs), "q")
-    return Rows(kinds, operations.kind_of, operations.after, operations.make, times)
+        wanted = (_computes(each) and layer in (None, layer_name(each, graph)) for each in operations)
+        return tuple(change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
+    # The kinds of rows have no names: where some rows of a kind change and others do not, they have times of their own.
+    kinds = operations.kinds
+    changed = [_computes(kind) for kind in kinds]
+    if layer is None:
+        kinds = [change(kind) if yes else kind for kind, yes in zip(kinds, changed, strict=True)]
+    times: list[int] = []
+    own = repeat(-1) if operations.times is None else operations.times
+    for number, time, name in zip(operations.kind_of, own, layer_names(operations, graph), strict=False):
+        if changed[number] and (time > 0 if layer is None else layer == name):
+            kind = kinds[number]
+            assert isinstance(kind, Compute)
+            time = round(factor * (kind.duration_ps if time < 0 else time))
+        times.append(time)
+    return Rows(kinds, operations.kind_of, operations.after, operations.make, column(times, "q"), operations.name)
+
+
+def _computes(operation: Operation) -> bool:
+    """Whether an operation is computing that takes some time."""
+    return isinstance(operation, Compute) and computes(operation) and operation.duration_ps > 0

@@ -51,8 +51,13 @@ class Reports:
             self._chosen[spec] = component_of(plugins or shared_plugins(), "report", spec, "report")
 
     @staying()
-    def write(self, results: Result | Sequence[Result], directory: str | Path | None, series: str = "limited") -> list[Path]:
-        """Write them; see `write_reports`. Without `directory` only the timeline is written."""
+    def write(
+        self, results: Result | Sequence[Result], directory: str | Path | None, series: str = "limited", every: bool = False
+    ) -> list[Path]:
+        """Write them; see `write_reports`. Without `directory` only the timeline is written.
+
+        In result.json tables of all NPUs have few rows, or `every` one.
+        """
         from astra_sim.report.result import Result
         from astra_sim.reports import ReportFile, ReportFolder, Series
 
@@ -75,7 +80,7 @@ class Reports:
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             folder.written |= written
             with folder.open("result.json") as file:
-                file.writelines(_document(runs, is_list=not isinstance(results, Result)))
+                file.writelines(_document(runs, not isinstance(results, Result), every))
             for run in runs:
                 folder.author = f"the network of {run.run_name}"
                 for name, text in run.network_reports().items():
@@ -87,13 +92,13 @@ class Reports:
         return list(folder.written)
 
 
-def _document(runs: Sequence[Result], is_list: bool) -> Iterator[str]:
+def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[str]:
     """The text of result.json, of each run when its turn comes: that of one, or a list."""
     if not is_list:
-        yield f"{_in_lines(runs[0].to_dict())}\n"
+        yield f"{_in_lines(runs[0].to_dict(every))}\n"
         return
     for number, run in enumerate(runs):
-        yield f"{',' if number else '['}\n{_in_lines(run.to_dict())}"
+        yield f"{',' if number else '['}\n{_in_lines(run.to_dict(every))}"
     yield "\n]\n"
 
 

@@ -8,7 +8,7 @@ a network where messages wait for each other what it takes beyond an empty netwo
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -17,7 +17,7 @@ from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
 from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
-from astra_sim.platform import Group, LogicalDimension
+from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.system import SystemSession
@@ -118,11 +118,21 @@ class _Messages:
         self._network = network
         self._empty = empty if isinstance(empty, EventNetwork) else None
         self._known: dict[tuple[int, int, int], tuple[int, DelayParts | None]] = {}
+        self._delays: dict[tuple[Route, int], DelayParts] = {}
+        self._pieces: dict[tuple[int, int, int, int], Sequence[_Piece]] = {}
         self.exact = isinstance(network, RouteDelayNetwork)
         self.rounded = False
 
-    def pieces(self, source: int, destination: int, size: int, ps: int) -> list[_Piece]:
+    def pieces(self, source: int, destination: int, size: int, ps: int) -> Sequence[_Piece]:
         """What a message that took `ps` picoseconds spent them on."""
+        key = source, destination, size, ps
+        found = self._pieces.get(key)
+        if found is None:
+            found = self._pieces[key] = _spent(self._taken_apart(*key))
+        return found
+
+    def _taken_apart(self, source: int, destination: int, size: int, ps: int) -> list[_Piece]:
+        """The same, with pieces that take no time."""
         key = source, destination, size
         if key not in self._known:
             self._known[key] = self._split(*key)
@@ -149,17 +159,27 @@ class _Messages:
         network = self._network
         route = network.route(source, destination)
         if isinstance(network, RouteDelayNetwork):
-            what = f"network {type(network).__name__}: delay_parts"
-            parts: DelayParts | None = call(what, network.delay_parts, *route, size)
-            if parts is None:
-                self.exact = False
-                latency = network.delay(route, 0)
-                parts = DelayParts(latency, network.delay(route, size) - latency)
-            return route.dimension, parts
+            if (route, size) not in self._delays:
+                self._delays[route, size] = self._delay_parts(network, route, size)
+            return route.dimension, self._delays[route, size]
         if self._empty is None:
             return route.dimension, None
         latency = _alone(self._empty, source, destination, 1)
         return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
+
+    def _delay_parts(self, network: RouteDelayNetwork, route: Route, size: int) -> DelayParts:
+        """What a message over a route takes; where the network does not say, what one of no bytes takes is latency."""
+        parts: DelayParts | None = call(f"network {type(network).__name__}: delay_parts", network.delay_parts, *route, size)
+        if parts is None:
+            self.exact = False
+            latency = network.delay(route, 0)
+            parts = DelayParts(latency, network.delay(route, size) - latency)
+        return parts
+
+
+def _spent(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """The pieces that take some time, or would if something were rounded less."""
+    return [piece for piece in pieces if piece.ps or piece.latency_ps or piece.bandwidth_ps]
 
 
 def _alone(network: EventNetwork, source: int, destination: int, size: int) -> int:
@@ -186,10 +206,9 @@ def make_path(
     parts = [Part(PartKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
     for link, place, phase in made.placed(links):
         begin = start_ps + link.begin
-        for piece in made.pieces(link, place, phase):
-            if piece.ps or piece.latency_ps or piece.bandwidth_ps:
-                parts.append(Part(piece.kind, begin, piece.ps, link.npu, place, *piece[2:]))
-                begin += piece.ps
+        for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
+            parts.append(Part(kind, begin, ps, link.npu, place, dimension, latency, bandwidth))
+            begin += ps
     return CriticalPath(parts, messages.exact and not made.waited, messages.rounded, session.cuts_by_bandwidth)
 
 
@@ -204,6 +223,7 @@ class _Parts:
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
         self._places: dict[tuple[int, int, int], Place] = {}
         self._timed: dict[int, list[_Piece]] = {}
+        self._tokens: dict[tuple[int, int], Sequence[_Piece]] = {}
         self.waited = False
         """Whether something on the path waited for what the path does not lead through."""
 
@@ -231,15 +251,18 @@ class _Parts:
                 pieces = self._messages.pieces(link.npu, link.to, link.bytes, ps)
                 return [piece._replace(kind=PartKind.RENDEZVOUS) for piece in pieces]
             case LinkKind.TOKEN:
-                return self._token(ps, phase)
+                key = ps, id(phase.plan) if phase is not None else -1
+                if key not in self._tokens:
+                    self._tokens[key] = _spent(self._token(ps, phase))
+                return self._tokens[key]
             case LinkKind.BUS:
                 self.waited = True  # when a bus is free depends on more than its event before
-                return [_Piece(PartKind.BUS, ps, _dimension_of(phase))]
+                return _spent([_Piece(PartKind.BUS, ps, _dimension_of(phase))])
             case LinkKind.TASK:
-                return self._task(ps, place.operation)
+                return _spent(self._task(ps, place.operation))
             case LinkKind.STEP if ps and phase is not None:
                 return self._timed_pieces(phase)
-        return [_Piece(PartKind.IDLE, ps)]
+        return _spent([_Piece(PartKind.IDLE, ps)])
 
     def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> Place:
         key = program, task, step
@@ -280,7 +303,7 @@ class _Parts:
                 for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
                     found[key] = _sum(found.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
-            self._timed[id(cost)] = list(found.values())
+            self._timed[id(cost)] = _spent(found.values())
         return self._timed[id(cost)]
 
 

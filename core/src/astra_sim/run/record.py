@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -14,6 +15,7 @@ from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes,
 from astra_sim.rows import Rows, column
 from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
 from astra_sim.run.inputs import RunInputs
+from astra_sim.run.npu_times import NpuTimes, times_of_npus
 from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import Choice
 from astra_sim.system import PhasePlan
@@ -92,8 +94,8 @@ class RunRecord:
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
     these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the first NPU
-    of each program, that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `path` is the critical path, where it
-    was asked for.
+    of each program, that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `npu_times` are those of every
+    simulated NPU and `path` is the critical path, where they were asked for.
     """
 
     start_ps: int
@@ -110,6 +112,7 @@ class RunRecord:
     events: int
     figures: Mapping[str, Any]
     observed: list[NpuRecord]
+    npu_times: list[NpuTimes] | None = None
     path: CriticalPath | None = None
 
 
@@ -134,10 +137,11 @@ def make_record(
     start_ps: int,
     observed: Sequence[NpuProgram] = (),
     timelines: bool = False,
+    every_npu: Sequence[NpuProgram] = (),
 ) -> RunRecord:
     """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has observed the first NPU of programs.
 
-    With `timelines` it holds what happened on these NPUs.
+    With `timelines` it holds what happened on these NPUs. `every_npu` are the programs of which it has observed all NPUs.
     """
     npus = inputs.platform.npus
     payload, planned_messages = _moved(inputs, operations, collectives, engine)
@@ -158,6 +162,7 @@ def make_record(
         engine.events,
         _figures(inputs.graph, engine, observed, start_ps),
         [first, *rest],
+        times_of_npus(engine, choice, every_npu, npus, partial(_later, by=start_ps)) if every_npu else None,
     )
 
 

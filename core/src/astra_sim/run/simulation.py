@@ -19,6 +19,7 @@ from astra_sim.run.communicators import Communicators
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
+from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, make_record, observe
 from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
 from astra_sim.run.words import OperationNames
@@ -48,12 +49,13 @@ def simulate_graph(
     progress: Progress | None = None,
     explain: Explain | None = None,
     timelines: bool = False,
+    npu_times: bool = False,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). With `explain` the record has the critical path, with `timelines` the first NPU of each program. Raises DeadlockError if
-    the run cannot finish.
+    installed). With `explain` the record has the critical path, with `timelines` the first NPU of each program, with `npu_times` the
+    moments of every simulated NPU. Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
     inputs = RunInputs(graph, system, network, memory)
@@ -62,11 +64,11 @@ def simulate_graph(
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines)
+            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines, npu_times)
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines)
+    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines, npu_times)
 
 
 def _run(
@@ -77,6 +79,7 @@ def _run(
     progress: Progress | None,
     explain: Explain | None,
     timelines: bool,
+    npu_times: bool,
 ) -> RunRecord:
     """Lower the graph, run the engine to its end, and keep what happened."""
     system, network = inputs.system, inputs.network
@@ -96,6 +99,8 @@ def _run(
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
     observed = observe(engine, programs) if timelines or inputs.graph.figures is not None else []
+    if npu_times:
+        observe_every_npu(engine, programs)
     count = 0
     for number, program in enumerate(programs):
         lowered = tasks.lower(number, program.operations)
@@ -111,7 +116,8 @@ def _run(
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, timelines)
+    every_npu = programs if npu_times else ()
+    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, timelines, every_npu)
     if explain is not None:
         from astra_sim.run.critical_path import make_path
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from astra_sim.compute import Compute, Work
 from astra_sim.errors import InputError, PluginError
 from astra_sim.memory import Memory
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork, LinkLoad, RouteDelayNetwork
 from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
@@ -200,13 +200,16 @@ class NetworkContract(ComponentContract):
             check_runs_are_alike(self.network)
 
     def test_figures_have_names(self) -> None:
-        """Statistics and reports are tables by name."""
+        """Statistics and reports are tables by name, and links have shares of time in which they were busy."""
         statistics = self.network.statistics()
         right = isinstance(statistics, dict) and all(isinstance(name, str) for name in statistics)
         require(right, f"statistics returned {statistics!r}; expected figures by name")
         reports = self.network.reports() if isinstance(self.network, EventNetwork) else {}
         right = isinstance(reports, dict) and all(isinstance(text, str) for item in reports.items() for text in item)
         require(right, f"reports returned {reports!r}; expected texts by name")
+        links = list(self.network.links()) if isinstance(self.network, EventNetwork) else []
+        right = all(isinstance(link, LinkLoad) and link.bytes >= 0 and 0 <= link.utilisation <= 1 for link in links)
+        require(right, f"links returned {links!r}; expected a LinkLoad of each, with a utilisation from 0 to 1")
 
 
 class ComputeContract(ComponentContract):

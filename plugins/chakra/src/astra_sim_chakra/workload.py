@@ -105,7 +105,7 @@ class _Builder:
                 operation.duration_ps = times[place]
             return operation
 
-        return Rows(kinds, columns.kind_of, columns.after, make, times)
+        return Rows(kinds, columns.kind_of, columns.after, make, times, lambda place: trace.name(columns.rows[place]))
 
     def _computing(self) -> bytes:
         """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
@@ -156,7 +156,9 @@ class _Builder:
         size, distance = self._needed(row, "comm_size", peer)
         if not distance:
             raise self._error(row, f"{peer} is the rank itself; expected another one")
-        return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row])
+        named = self._groups[trace.group[row]] if trace.group[row] >= 0 else ""
+        group = "" if named == "0" else named  # which is everybody
+        return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row], group=group)
 
     def _collective(self, row: int) -> Communicate:
         trace = self._trace

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import attrs
 from astra_sim import InputError
 from astra_sim.function_table import TableNetwork
-from astra_sim.network import EventNetwork, Message
+from astra_sim.network import EventNetwork, LinkLoad, Message
 from astra_sim.units import MAX_PICOSECONDS
 
-from astra_sim_network_analytical.link_figures import LinkFigures, statistics
+from astra_sim_network_analytical.link_figures import LinkFigures, loads, statistics
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
@@ -107,10 +107,17 @@ class FifoNetwork(EventNetwork):
 
     def statistics(self) -> dict[str, object]:
         """Figures of dimensions and links."""
-        figures = [
+        return statistics(self._map, self._figures(), self._now, self._options.link_figures)
+
+    def links(self) -> list[LinkLoad]:
+        """The load of every link that carried something."""
+        return loads(self._map, self._figures(), self._now)
+
+    def _figures(self) -> list[LinkFigures]:
+        """The figures of the links, by number."""
+        return [
             LinkFigures(number, link.messages, link.bytes, link.busy_ps, link.largest_queue) for number, link in sorted(self._links.items())
         ]
-        return statistics(self._map, figures, self._now, self._options.link_figures)
 
     def _run(self, until: int) -> None:
         """Let everything happen up to a time."""
@@ -209,5 +216,15 @@ class CompiledFifoNetwork(TableNetwork):
 
     def statistics(self) -> dict[str, object]:
         """Figures of dimensions and links."""
+        until, figures = self._figures()
+        return statistics(self._map, figures, until, self._options.link_figures)
+
+    def links(self) -> list[LinkLoad]:
+        """The load of every link that carried something."""
+        until, figures = self._figures()
+        return loads(self._map, figures, until)
+
+    def _figures(self) -> tuple[int, list[LinkFigures]]:
+        """The time of the last event, and the figures of the links."""
         until, figures = self._core.fifo_figures(self.function_table())
-        return statistics(self._map, [LinkFigures(*link) for link in figures], until, self._options.link_figures)
+        return until, [LinkFigures(*link) for link in figures]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from astra_sim.network import LinkLoad
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_network_analytical.link_map import LinkMap
@@ -18,6 +19,17 @@ class LinkFigures(NamedTuple):
     bytes: int
     busy_ps: int
     largest_queue: int
+
+
+def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> list[LinkLoad]:
+    """The load of every link that carried something, up to a time."""
+    made = []
+    for link in figures:
+        dimension, group, number = link_map.place(link.number)
+        links = link_map.dimensions[dimension]
+        source, target = (link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number)))
+        made.append(LinkLoad(dimension, source, target, link.bytes, link.busy_ps / until_ps if until_ps else 0.0))
+    return made
 
 
 def statistics(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int, every_link: bool) -> dict[str, object]:

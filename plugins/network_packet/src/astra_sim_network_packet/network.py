@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError
-from astra_sim.network import EventNetwork
+from astra_sim.network import EventNetwork, LinkLoad
 from astra_sim.platform import Platform
 
 from astra_sim_network_packet import _core, fabric, garnet_topologies, heat_map
@@ -126,6 +126,16 @@ class PacketNetwork(EventNetwork):
             LinkUse(domain, name, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
             for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in figures["channels"]
             if dimension >= 0
+        ]
+
+    def links(self) -> list[LinkLoad]:
+        """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
+        size = self.settings.flit_bytes
+        return [
+            LinkLoad(link.dimension, f"{prefix}{link.source}", f"{prefix}{link.sink}", link.flits * size, link.utilisation)
+            for link in self.link_loads()
+            for prefix in (f"{link.domain}/" if self._core.domains > 1 else "",)
+            if link.flits
         ]
 
     def reports(self) -> dict[str, str]:

@@ -111,8 +111,9 @@ class CompiledEngine:
 
     def critical_path(self) -> list[Link]:
         """The links that lead to what happened last."""
-        columns = [view(column, "q") for column in self._machine.critical_path()]
-        return [Link(LinkKind(kind), *rest) for kind, *rest in zip(*columns, strict=True)]
+        kinds = list(LinkKind)
+        number_of, *rest = (view(column, "q") for column in self._machine.critical_path())
+        return list(map(Link, map(kinds.__getitem__, number_of), *rest))
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU."""

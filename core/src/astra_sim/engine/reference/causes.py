@@ -29,14 +29,13 @@ class EventKey(NamedTuple):
 
 
 class Entry:
-    """A link, and the one that leads to its begin."""
+    """A link, and the one that leads to its begin: it begins when that ends, and at 0 where there is none."""
 
-    __slots__ = ("begin", "bytes", "end", "label", "npu", "parent", "to")
+    __slots__ = ("bytes", "end", "label", "npu", "parent", "to")
 
-    def __init__(self, parent: Entry | None, begin: int) -> None:
+    def __init__(self, parent: Entry | None) -> None:
         self.parent = parent
-        self.begin = self.end = begin
-        self.npu = 0
+        self.end = self.npu = 0
         self.to = -1
         self.bytes = 0
         self.label = Label(LinkKind.TASK)
@@ -52,9 +51,9 @@ class Causes:
         self._last: Entry | None = None
         self._delivered: Entry | None = None
 
-    def schedule(self, key: EventKey, now: int, time: int) -> None:
+    def schedule(self, key: EventKey, time: int) -> None:
         """What happens now schedules an event."""
-        entry, self._delivered = self._delivered or Entry(self._now, now), None
+        entry, self._delivered = self._delivered or Entry(self._now), None
         entry.end = time
         entry.npu = key.npu
         self._scheduled[key] = self._last = entry
@@ -64,9 +63,9 @@ class Causes:
         assert self._last is not None
         self._last.to, self._last.bytes = to, size
 
-    def send(self, message: int, now: int, to: int, size: int) -> None:
+    def send(self, message: int, to: int, size: int) -> None:
         """What happens now hands a message to a network with events."""
-        entry = self._under_way[message] = Entry(self._now, now)
+        entry = self._under_way[message] = Entry(self._now)
         entry.to, entry.bytes = to, size
 
     def deliver(self, message: int) -> None:
@@ -82,7 +81,7 @@ class Causes:
         """The links that lead to what happened last, in order."""
         links, entry = [], self._now
         while entry is not None:
-            label = entry.label
-            links.append(Link(label.kind, entry.begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes))
+            label, begin = entry.label, entry.parent.end if entry.parent is not None else 0
+            links.append(Link(label.kind, begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes))
             entry = entry.parent
         return links[::-1]

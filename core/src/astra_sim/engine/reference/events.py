@@ -171,7 +171,7 @@ class Events:
             stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
         order = self._next_order(self._orders, npu)
         if self.causes is not None:
-            self.causes.schedule(EventKey(npu, order, False), self.now, time)
+            self.causes.schedule(EventKey(npu, order, False), time)
         self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
 
     def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
@@ -180,7 +180,7 @@ class Events:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
         if self.causes is not None:
-            self.causes.schedule(EventKey(npu, order, True), self.now, time)
+            self.causes.schedule(EventKey(npu, order, True), time)
         self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
 
     def next_history(self) -> History:

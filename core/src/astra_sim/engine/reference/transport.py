@@ -41,7 +41,7 @@ class Transport:
                 self._events.causes.carry(destination, size)
         else:
             if self._events.causes is not None:
-                self._events.causes.send(self.messages, self._events.now, destination, size)
+                self._events.causes.send(self.messages, destination, size)
             self._outbox.append(Message(self.messages, source, destination, size, queue))
             self._under_way[self.messages] = source, arrival, self._events.next_history()
 

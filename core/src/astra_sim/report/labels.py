@@ -1,0 +1,71 @@
+"""What an operation belongs to, in words of its workload: its layer, what it does, and the group of NPUs it does it with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
+from astra_sim.platform import Group, LogicalDimension
+from astra_sim.setup.components import Components
+
+POINT_TO_POINT = "point-to-point"
+"""The group of messages between two NPUs of which the workload says no other."""
+
+
+def layer_name(operation: Operation, graph: ExecutionGraph) -> str:
+    """The name of the layer of an operation, or its own where it belongs to none."""
+    layer = operation.layer
+    return graph.layers[layer] if 0 <= layer < len(graph.layers) else getattr(operation, "name", "")
+
+
+def layer_names(operations: Sequence[Operation], graph: ExecutionGraph) -> Iterator[str]:
+    """The same of all operations of a program, which need not be made for it."""
+    rows = operation_rows(operations)
+    of_kinds = [layer_name(kind, graph) for kind in rows.kinds]
+    if rows.name is None:
+        yield from map(of_kinds.__getitem__, rows.kind_of)
+        return
+    in_layers = [0 <= kind.layer < len(graph.layers) for kind in rows.kinds]
+    for place, kind in enumerate(rows.kind_of):
+        yield of_kinds[kind] if in_layers[kind] else rows.name(place)
+
+
+def kind_name(operation: Operation) -> str:
+    """What an operation does; of a collective which one."""
+    match operation:
+        case Communicate():
+            return operation.collective.value
+        case Compute() if operation.idle:
+            return "idle"
+        case Compute() if operation.unit not in (Unit.ACCELERATOR, Unit.CPU):
+            return "recorded communication"
+        case MemoryAccess():
+            return f"{'write' if operation.write else 'read'}{' of remote memory' if operation.remote else ''}"
+    return type(operation).__name__.lower()
+
+
+def group_names(components: Components) -> dict[tuple[int, ...], str]:
+    """The names of communicator groups, by their members."""
+    return {tuple(members): name for name, members in components.run.groups.items() if isinstance(members, (list, tuple))}
+
+
+def group_of(
+    operation: Operation,
+    graph: ExecutionGraph,
+    groups: Mapping[tuple[int, ...], str],
+    ranks: LogicalDimension | Group | None = None,
+) -> str:
+    """The parallelism or communicator group over whose NPUs an operation communicates; "": the workload names none.
+
+    Of a collective over dimensions of several names all of them, or that of the `ranks` of one of its phases. `groups` are the names of
+    communicator groups by their members.
+    """
+    if isinstance(operation, (Send, Receive)):
+        return operation.group or POINT_TO_POINT
+    if not isinstance(operation, Communicate):
+        return ""
+    if isinstance(ranks, Group) or operation.group is not None:
+        return groups.get(operation.group or (), "")
+    if isinstance(ranks, LogicalDimension) and ranks.name:
+        return ranks.name
+    return "+".join(dict.fromkeys(graph.dimensions[number].name for number in operation.dimensions if graph.dimensions[number].name))

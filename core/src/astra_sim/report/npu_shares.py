@@ -1,0 +1,175 @@
+"""What each NPU spends its time on: compute, communication that nothing hides, memory, and nothing at all.
+
+Communication is a collective from its issue to its end, and a message from when it is sent to when it arrives, at both its ends: a receiver
+that waits for a message which is not on its way is idle. At each instant an NPU computes, or else communicates (exposed), or else accesses
+memory, or else is idle; so these four add up to when it finished.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import repeat
+from operator import itemgetter
+
+import attrs
+
+from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, operation_rows, peer_of
+from astra_sim.report.details import computes
+from astra_sim.rows import packed
+from astra_sim.run.npu_times import NpuTimes
+
+Span = tuple[int, int, int]
+"""What an operation does from when to when (picoseconds), and its number."""
+
+_COMPUTE, _COMMUNICATION = range(2)
+
+
+@attrs.frozen(eq=False)
+class NpuSpans:
+    """What an NPU does, by what it is."""
+
+    compute: list[Span] = attrs.field(factory=list)
+    communication: list[Span] = attrs.field(factory=list)
+    memory: list[Span] = attrs.field(factory=list)
+
+
+@attrs.frozen(eq=False)
+class NpuShares:
+    """What an NPU that stands for `members` spends its time on until it has finished (picoseconds).
+
+    `communication_ps` is hidden or exposed. `exposed_by` says which operation is waited for: of those under way at an instant the one that
+    began first.
+    """
+
+    members: Sequence[int]
+    operations: Sequence[Operation]
+    spans: NpuSpans
+    finish_ps: int
+    compute_ps: int
+    communication_ps: int
+    exposed_ps: int
+    memory_ps: int
+    exposed_by: Mapping[int, int]
+
+    @property
+    def idle_ps(self) -> int:
+        """In which it does nothing."""
+        return self.finish_ps - self.compute_ps - self.exposed_ps - self.memory_ps
+
+
+def shares_of(times: Sequence[NpuTimes], npus: int) -> list[NpuShares]:
+    """What the NPUs that were simulated of `npus` spend their time on. Those that do the same at the same times are looked at once."""
+    messages = _Messages(times, npus)
+    known: dict[tuple[object, ...], NpuShares] = {}
+    shares = []
+    for own in times:
+        arriving = messages.arriving_at(own)
+        moments = (packed(each, "q") for each in (own.ready_ps, own.ended_ps, own.sends, own.sent_ps))
+        key = id(own.operations), *moments, tuple(arriving.items())
+        if key not in known:
+            known[key] = _shares(own, _spans(own, arriving))
+        shares.append(attrs.evolve(known[key], members=own.members))
+    return shares
+
+
+def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
+    """What an NPU does, and when, but for what takes no time."""
+    found, rows = NpuSpans(), operation_rows(own.operations)
+    sent = dict(zip(own.sends, own.sent_ps, strict=True))
+    times = repeat(-1) if rows.times is None else rows.times
+    where = [_where(kind, found) for kind in rows.kinds]
+    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, times, strict=False)):
+        spans = where[kind]
+        if spans is None:
+            continue
+        match operation := rows.kinds[kind]:
+            case Compute():  # it may have been ready earlier, and have waited for its unit
+                begin = end - (operation.duration_ps if time < 0 else time)
+            case Send():
+                begin = sent.get(number, end)
+            case Receive():
+                begin, end = arriving.get(number, (end, end))
+        if end > begin:
+            spans.append((begin, end, number))
+    return found
+
+
+def _where(operation: Operation, spans: NpuSpans) -> list[Span] | None:
+    """Among which spans an operation is; None: it does nothing itself."""
+    match operation:
+        case Compute() if not operation.idle:
+            return spans.compute if computes(operation) else spans.communication
+        case Communicate() | Send() | Receive():
+            return spans.communication
+        case MemoryAccess():
+            return spans.memory
+    return None
+
+
+def _shares(own: NpuTimes, spans: NpuSpans) -> NpuShares:
+    """The same, added up over the instants between which nothing begins or ends."""
+    exposed_by: dict[int, int] = defaultdict(int)
+    compute = communication = memory = before = 0
+    computing = communicating = accessing = 0
+    under_way: list[Span] = []
+    edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
+             for at in span[:2]]  # fmt: skip
+    edges.sort(key=itemgetter(0))
+    for at, kind, span in edges:
+        if at > before:
+            time, before = at - before, at
+            if communicating:
+                communication += time
+            if computing:
+                compute += time
+            elif communicating:
+                while under_way[0][1] < at:
+                    heappop(under_way)
+                exposed_by[under_way[0][2]] += time
+            elif accessing:
+                memory += time
+        change = 1 if at == span[0] else -1
+        if kind == _COMPUTE:
+            computing += change
+        elif kind == _COMMUNICATION:
+            communicating += change
+            if change > 0:
+                heappush(under_way, span)
+        else:
+            accessing += change
+    finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())
+    return NpuShares(own.members, own.operations, spans, finish, compute, communication, exposed, memory, exposed_by)
+
+
+class _Messages:
+    """When messages between NPUs were on their way: the n-th to arrive from an NPU, of a tag and size, is that of the n-th receive."""
+
+    def __init__(self, times: Sequence[NpuTimes], npus: int) -> None:
+        self._npus = npus
+        self._on_their_way: dict[tuple[int, int, int, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for own in times:
+            kinds = operation_rows(own.operations)
+            for number, sent in zip(own.sends, own.sent_ps, strict=True):
+                kind = kinds.kinds[kinds.kind_of[number]]
+                assert isinstance(kind, Send)
+                meeting = own.npu, peer_of(kind, own.npu, npus), kind.tag, kind.bytes
+                self._on_their_way[meeting].append((own.ended_ps[number], sent, number))
+        for sends in self._on_their_way.values():
+            sends.sort()
+
+    def arriving_at(self, own: NpuTimes) -> dict[int, tuple[int, int]]:
+        """From when to when the message of each receive of an NPU was on its way."""
+        receives: dict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        rows = operation_rows(own.operations)
+        kinds = {number: kind for number, kind in enumerate(rows.kinds) if isinstance(kind, Receive)}
+        for number, kind_number in enumerate(rows.kind_of) if kinds else ():
+            if (kind := kinds.get(kind_number)) is not None:
+                meeting = peer_of(kind, own.npu, self._npus), own.npu, kind.tag, kind.bytes
+                receives[meeting].append((own.ready_ps[number], number))
+        return {
+            number: (sent, arrived)
+            for meeting, each in receives.items()
+            for (_, number), (arrived, sent, _) in zip(sorted(each), self._on_their_way.get(meeting, ()), strict=False)
+        }

@@ -1,0 +1,138 @@
+"""How far a parameter may change until another chain of events is the longest: the range in which its sensitivity stays true.
+
+With the same chain the time of a run is a straight line over what its parts are in proportion to: the latency, 1 / bandwidth, the time of
+compute. Of several chains the longest counts, so the time bends upwards where another takes over, and lies on the line before. Runs on
+either side of the bend find it: where the lines of two of them cross, another chain may be longer still, and the search goes on between.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from astra_sim.report.explanation import Explanation, Range, Sensitivity, of_path
+from astra_sim.run.record import RunRecord
+from astra_sim.run.simulation import Explain, simulate_graph
+from astra_sim.setup.components import Components
+
+Varied = Callable[[float], Components | None]
+
+LEAST, MOST = 0.5, 2.0
+"""Factors of a parameter beyond which no range is looked for."""
+SAME = 1e-3
+"""By how much of it a slope may differ and still be the same."""
+_CLOSE = 5e-4
+_TRIES = 20
+_LAYERS = 10
+
+
+@attrs.frozen
+class _Run:
+    """A run with a parameter of so much: what it takes, and the slope of the line on which it lies (picoseconds)."""
+
+    x: float
+    ps: float
+    slope: float
+
+
+class _Line:
+    """Runs over a parameter: `x` is what the parts of the path are in proportion to. Those on the line of the first are alike."""
+
+    def __init__(self, sensitivity: Sensitivity, varied: Varied, components: Components, record: RunRecord) -> None:
+        self._key = sensitivity.parameter, sensitivity.dimension, sensitivity.layer
+        self._inverse = sensitivity.parameter in ("bandwidth", "compute speed")
+        self._varied = varied
+        assert record.path is not None
+        self.first = _Run(1.0, record.finish_ps, abs(sensitivity.derivative_ns) * 1000)
+        least = max(1e-6 * record.finish_ps, len(record.path.parts))
+        self._slope_error = max(SAME * self.first.slope, least)
+        self._error = SAME * record.finish_ps if record.path.rounded else least
+
+    def factor(self, x: float) -> float:
+        """The factor of the parameter."""
+        return 1 / x if self._inverse else x
+
+    def run(self, x: float) -> _Run | None:
+        """The run at a place; None where there can be none, or its path does not tell its slope."""
+        components = self._varied(self.factor(x))
+        if components is None:
+            return None
+        run = components.run
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            record = simulate_graph(
+                components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain()
+            )
+        assert record.path is not None
+        if not record.path.exact:
+            return None
+        told = {(each.parameter, each.dimension, each.layer): each for each in of_path(record.path, components, record.finish_ps)}
+        derivative = told[self._key].derivative_ns if self._key in told else 0.0
+        return _Run(x, record.finish_ps, abs(derivative) * 1000 / x)
+
+    def is_alike(self, run: _Run) -> bool:
+        """Whether a run lies on the line of the first, and goes on as it does."""
+        expected = self.first.ps + self.first.slope * (run.x - 1)
+        error = self._error + SAME * self.first.slope * abs(run.x - 1)
+        return abs(run.slope - self.first.slope) <= self._slope_error and abs(run.ps - expected) <= error
+
+    def end(self, limit: float) -> float | None:
+        """The last place towards a limit at which a run lies on the line; the limit itself, if it does. None where that is not known."""
+        other = self.run(limit)
+        if other is None:
+            return None
+        if self.is_alike(other):
+            return limit
+        alike, side = 1.0, _CLOSE if limit > 1 else -_CLOSE
+        for number in range(_TRIES):
+            if abs(other.x - alike) <= 2 * _CLOSE:
+                break
+            # On this side of where the lines cross, then on the other; else in the middle, for where queues change order there is a step.
+            low, high = sorted((alike + side, other.x - side))
+            place = self._crossing(other) + side * (number % 2 * 2 - 1)
+            run = self.run(place if low <= place <= high and number % 4 < 2 else (alike + other.x) / 2)
+            if run is None:
+                return None
+            if self.is_alike(run):
+                alike = run.x
+            else:
+                other = run
+        return alike
+
+    def _crossing(self, other: _Run) -> float:
+        """Where the line of another run crosses that of the first; where both have one slope they do not."""
+        first = self.first
+        if abs(first.slope - other.slope) <= self._slope_error:
+            return math.inf
+        return 1 + (other.ps - first.ps - other.slope * (other.x - 1)) / (first.slope - other.slope)
+
+
+def with_ranges(explanation: Explanation, components: Components, record: RunRecord, ways: Callable[[Sensitivity], Varied]) -> Explanation:
+    """The explanation with the ranges of what the path tells exactly: of the layers that matter most, and of all other parameters."""
+    found = tuple(_ranged(explanation, components, record, ways))
+    return attrs.evolve(explanation, sensitivities=found)
+
+
+def _ranged(
+    explanation: Explanation, components: Components, record: RunRecord, ways: Callable[[Sensitivity], Varied]
+) -> Iterator[Sensitivity]:
+    layers = 0
+    for each in explanation.sensitivities:
+        layers += each.layer is not None
+        if each.method not in ("path", "unrounded path") or layers > _LAYERS:
+            yield each
+            continue
+        yield attrs.evolve(each, range=_range_of(_Line(each, ways(each), components, record)))
+
+
+def _range_of(line: _Line) -> Range | None:
+    """From and to which change of the parameter its sensitivity stays true; None where that is not known."""
+    first = line.end(LEAST)
+    last = None if first is None else line.end(MOST)
+    if first is None or last is None:
+        return None
+    low, high = sorted((line.factor(first), line.factor(last)))
+    return Range(100 * (low - 1), 100 * (high - 1), low > LEAST, high < MOST)
