@@ -17,10 +17,12 @@ from astra_sim._lazy import lazy_names
 if TYPE_CHECKING:
     from astra_sim.command.options import component_options
     from astra_sim.command.progress import Progress
+    from astra_sim.report.frames import frame_of
     from astra_sim.report.tables import console, print_result
     from astra_sim.setup.components import Components, build, build_compute, build_platform, component
     from astra_sim.setup.experiment import Experiment, load_experiment
     from astra_sim.setup.plugins import Plugins, shared_plugins
+    from astra_sim.setup.provenance import versions
 
 __all__ = [
     "Components",
@@ -33,9 +35,11 @@ __all__ = [
     "component",
     "component_options",
     "console",
+    "frame_of",
     "load_experiment",
     "print_result",
     "shared_plugins",
+    "versions",
 ]
 
 __getattr__ = lazy_names(
@@ -43,9 +47,11 @@ __getattr__ = lazy_names(
     {
         "command.options": ("component_options",),
         "command.progress": ("Progress",),
+        "report.frames": ("frame_of",),
         "report.tables": ("console", "print_result"),
         "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
         "setup.experiment": ("Experiment", "load_experiment"),
         "setup.plugins": ("Plugins", "shared_plugins"),
+        "setup.provenance": ("versions",),
     },
 )

@@ -9,7 +9,7 @@ from typing import Any
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 
-__all__ = ["RESULT_FILE", "is_result", "read_results", "tables_of"]
+__all__ = ["RESULT_FILE", "is_result", "read_results", "run_row", "tables_of"]
 
 RESULT_FILE = "result.json"
 
@@ -41,9 +41,8 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     `run` is one row with all single figures. A list of tables is a table of its name; tables within a row become columns. Those of the
     network are called `network_...`, `phases` are those of the layers. Units stand in the names of columns.
     """
-    network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
-    whole = {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
-    tables: dict[str, Rows] = {"run": [_flat({name: value for name, value in whole.items() if not isinstance(value, list)})]}
+    whole = _whole(result)
+    tables: dict[str, Rows] = {"run": [_flat(whole)]}
     for name, value in whole.items():
         if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
             tables[name] = [_flat(each) for each in value]
@@ -51,6 +50,16 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     tables["phases"] = [row for layer in result.get("layers", []) for row in _phases(layer)]
     tables["dimensions"] = [{"dimension": number, **row} for number, row in enumerate(tables.get("dimensions", []))]
     return tables
+
+
+def run_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The single figures of a result as in JSON, or of a part of it: the row of the table `run`."""
+    return _flat(_whole(result))
+
+
+def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
+    network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
+    return {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
