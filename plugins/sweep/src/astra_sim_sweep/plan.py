@@ -94,22 +94,23 @@ class Plan:
     def point(self, number: int) -> Point:
         """A point by its number, from 0 on."""
         choices = self.points.choices(number)
-        parameters: dict[str, Any] = {axis.name: _shown(axis, choices[axis.name]) for axis in self.axes}
+        parameters = self._columns_of_axes(choices)
         try:
-            for name, meaning in self.derived.items():
-                parameters[name] = meaning.value(parameters) if isinstance(meaning, Expression) else meaning
+            self._derive(parameters)
             for name, condition in self.conditions.items():
                 if condition.holds(parameters):
                     return Point(number, parameters, skipped_by=name)
         except InputError as error:
-            return Point(number, {name: parameters.get(name) for name in self.columns}, error=str(error), key=self._key(b"", [str(error)]))
+            known = {name: parameters.get(name) for name in self.columns}
+            return Point(number, known, error=str(error), key=self._key(b"", [canonical(known), str(error)]))
         base, changes = self._changes(choices, parameters)
         return Point(number, parameters, key=self._key(self._base_contents[base], [change.content() for change in changes]))
 
     def experiment(self, number: int, plugins: Plugins) -> Experiment:
-        """The experiment of a point. Raises InputError where its changes do not fit."""
+        """The experiment of a point that is not left out. Raises InputError where its changes do not fit."""
         choices = self.points.choices(number)
-        parameters = self.point(number).parameters
+        parameters = self._columns_of_axes(choices)
+        self._derive(parameters)
         base, changes = self._changes(choices, parameters)
         experiment = copy.copy(self.bases[base])
         experiment.sections, experiment.run = dict(experiment.sections), dict(experiment.run)
@@ -117,6 +118,14 @@ class Plan:
         for change in changes:
             change.apply(experiment, self.folder, plugins)
         return experiment
+
+    def _columns_of_axes(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        return {axis.name: choices[axis.name] if axis.span is not None else axis.shown(choices[axis.name]) for axis in self.axes}
+
+    def _derive(self, parameters: dict[str, Any]) -> None:
+        """Add what follows from the values of axes. Raises InputError."""
+        for name, meaning in self.derived.items():
+            parameters[name] = meaning.value(parameters) if isinstance(meaning, Expression) else meaning
 
     def _changes(self, choices: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[int, list[_Change]]:
         """The number of the base, and what a point changes: components first, in the order of their kinds, then options."""
@@ -139,10 +148,6 @@ class Plan:
             hashed.update(part if isinstance(part, bytes) else part.encode())
             hashed.update(b"\0")
         return hashed.digest()
-
-
-def _shown(axis: Axis, choice: Any) -> Any:
-    return choice if axis.span is not None else axis.shown(choice)
 
 
 def is_setting(key: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import attrs
 from astra_sim import AstraError, RunError
 
 from astra_sim_sweep.outcomes import Outcome
-from astra_sim_sweep.plan import Plan
 from astra_sim_sweep.worker import READY, Worker
 
 BATCH_S = 0.25
@@ -65,8 +63,10 @@ class Processes:
     error is the point's. A point that takes longer than `timeout` seconds ends with its worker, and is an error.
     """
 
-    def __init__(self, plan: Plan, jobs: int | None = None, timeout: float | None = None) -> None:
-        self._plan = pickle.dumps(plan)
+    def __init__(self, plan: bytes, jobs: int | None = None, timeout: float | None = None, keep: bool = False) -> None:
+        """Points of a pickled plan; `keep`: workers without work stay, for points to come, until `close`."""
+        self._plan = plan
+        self._keep = keep
         self._jobs = jobs or processors()
         self._timeout = timeout
         self._places: list[_Place] = []
@@ -91,10 +91,13 @@ class Processes:
         try:
             while True:
                 yield from self._give()
-                if not self._places:
-                    return
+                if not any(place.given for place in self._places):
+                    break
                 yield list(self._collect())
-        finally:
+        except BaseException:
+            self.close()
+            raise
+        if not self._keep:
             self.close()
 
     def close(self) -> None:
@@ -122,7 +125,7 @@ class Processes:
                 place = _Place(Worker())
                 self._places.append(place)
             self._send(place, batch)
-        for place in [place for place in self._places if not place.given]:
+        for place in [place for place in self._places if not place.given and not self._keep]:
             place.worker.end()
             self._places.remove(place)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -259,11 +260,11 @@ def check_numbers(jobs: int | None, timeout: float | None) -> None:
 def choose_scheduler(plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any) -> Scheduler:
     """What runs points: processes of this machine, or Dask. Raises InputError."""
     if address is None and client is None:
-        return Processes(plan, jobs, timeout)
+        return Processes(pickle.dumps(plan), jobs, timeout)
     if address is not None and client is not None:
         raise InputError("scheduler and client are given; expected one of the two")
     if jobs is not None:
         raise InputError("jobs is for processes of this machine; the workers of Dask are those of its scheduler")
     from astra_sim_sweep.dask_workers import Dask
 
-    return Dask(plan, timeout, address, client)
+    return Dask(pickle.dumps(plan), timeout, address, client)
