@@ -168,7 +168,7 @@ class Result:
         """The single figures: the row of the table `run`. It costs much less than all `tables`."""
         lists = ("layers", "dimensions", "audit")
         apart = ("figures", "shown", "explanation", *lists)
-        figures = {name: getattr(self, name) for name in _names(type(self)) if not name.startswith("_") and name not in apart}
+        figures = {name: getattr(self, name) for name in _names(Result) if not name.startswith("_") and name not in apart}
         return run_row(figures | self.figures)
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:

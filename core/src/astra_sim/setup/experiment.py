@@ -36,7 +36,8 @@ DEFAULTS = {
 class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
-    `KINDS` are those that there are. `left_out` is the network in the file of the platform, where the experiment takes its network from elsewhere.
+    `KINDS` are those that there are. `left_out` is the network in the file of the platform, where the experiment takes its network from
+    elsewhere.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = SECTIONS
@@ -87,7 +88,7 @@ class Experiment:
     def set(self, assignment: str) -> None:
         """Apply `section.key=value`, as `--set` does. Raises InputError."""
         path, equals, value = assignment.partition("=")
-        section, dot, key = path.strip().partition(".")
+        _, dot, key = path.strip().partition(".")
         if not equals or not dot or not key:
             raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
         self.assign(path.strip(), Typed(value.strip()), f"--set {assignment}")

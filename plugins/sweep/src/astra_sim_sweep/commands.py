@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
+
+if TYPE_CHECKING:
+    from astra_sim_sweep.budgets import Verdict
 
 
 @click.command()
@@ -100,3 +105,45 @@ def _line(cells: list[object]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(cells)
     return text.getvalue()
+
+
+@click.command("assert")
+@click.argument("file", metavar="BUDGETS.toml", type=click.Path())
+@click.option(
+    "--junit", metavar="FILE.xml", type=click.Path(dir_okay=False), help="Write the results for continuous integration, as JUnit does."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but what is not as expected.")
+def assert_(file: str, junit: str | None, as_json: bool, quiet: bool) -> None:
+    """Check figures of experiments against budgets. Exit status 0: all are kept; 1: one is not, or a run failed."""
+    from astra_sim_sweep import budgets
+
+    verdicts = list(budgets.judge(budgets.read_budgets(file)))
+    shown = [verdict for verdict in verdicts if not quiet or verdict.state != "passed"]
+    if as_json:
+        import json
+
+        import attrs
+
+        click.echo(json.dumps([attrs.asdict(verdict) for verdict in verdicts]))
+    elif shown:
+        _print_verdicts(shown)
+    if junit is not None:
+        from astra_sim.files import FileSet
+
+        with FileSet() as files, files.open(junit) as opened:
+            opened.write(budgets.junit(verdicts, file))
+    if any(verdict.state != "passed" for verdict in verdicts):
+        sys.exit(1)
+
+
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    from astra_sim.commands import console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("", "budget", "expected", "found"):
+        table.add_column(name, overflow="fold")
+    for verdict in verdicts:
+        table.add_row(verdict.state, printable(verdict.name), verdict.expected, printable(verdict.found))
+    console().print(table)

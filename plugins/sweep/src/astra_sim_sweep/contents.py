@@ -39,7 +39,9 @@ def _files(name: str) -> str:
     """The names and contents, hashed, of a file and of those whose names begin so; "" where there is none."""
     if not os.path.basename(name):
         return ""
-    return " ".join(f"{os.path.basename(path)}:{_hash(path)}" for path in sorted(glob.glob(f"{glob.escape(name)}*")) if os.path.isfile(path))
+    return " ".join(
+        f"{os.path.basename(path)}:{_hash(path)}" for path in sorted(glob.glob(f"{glob.escape(name)}*")) if os.path.isfile(path)
+    )
 
 
 def forget() -> None:

@@ -70,7 +70,7 @@ class Dask:
         self._owns = client is None
         if client is None:
             try:
-                client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
+                client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError, TypeError) as error:
                 raise InputError(f"scheduler {address!r}: {error or type(error).__name__}; expected such as tcp://10.0.0.1:8786") from None
         elif not isinstance(client, distributed.Client) or client.asynchronous:
@@ -121,13 +121,13 @@ class Dask:
 
         try:
             with self._client.as_current():
-                done = distributed.wait(list(self._pending), timeout=_TURN_S, return_when="FIRST_COMPLETED").done
+                some = distributed.wait(list(self._pending), timeout=_TURN_S, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
         except TimeoutError:
             return []
         except distributed.CancelledError:
             raise RunError("the scheduler has lost what it was given; what was finished before is kept, and --resume goes on") from None
         outcomes: list[Outcome] = []
-        for future in done:
+        for future in some.done:
             batch = self._pending.pop(future)
             outcomes += self._outcomes_of(future, batch)
         return outcomes

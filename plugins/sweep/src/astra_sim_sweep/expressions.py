@@ -32,7 +32,7 @@ class Expression:
     def __init__(self, text: str, where: str) -> None:
         self.text = text
         self.where = where
-        self.names: set[str] = set()
+        self._names: dict[str, tuple[str, _Code]] = {}
         try:
             if len(text) > _LONGEST:
                 raise ValueError(f"more than {_LONGEST} characters")
@@ -44,6 +44,30 @@ class Expression:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expression, (self.text, self.where)
+
+    @property
+    def names(self) -> set[str]:
+        """The names in it, with dots for brackets."""
+        return set(self._names)
+
+    def parts(self, scope: Scope) -> dict[str, Any]:
+        """The values of the names in it, by name as it is written there. Raises InputError where there is none."""
+        try:
+            return {written: look_up(scope) for written, look_up in self._names.values()}
+        except LookupError as error:
+            raise self._error(str(error.args[0])) from None
+
+    @property
+    def names(self) -> set[str]:
+        """The names in it, with dots for brackets."""
+        return set(self._names)
+
+    def parts(self, scope: Scope) -> dict[str, Any]:
+        """The values of the names in it, by name as it is written there. Raises InputError where there is none."""
+        try:
+            return {written: look_up(scope) for written, look_up in self._names.values()}
+        except LookupError as error:
+            raise self._error(str(error.args[0])) from None
 
     def value(self, scope: Scope) -> Any:
         """The value where names have those of `scope`. Raises InputError where there is none."""
@@ -122,11 +146,12 @@ class Expression:
         path.append(part.id)
         path.reverse()
         whole = ".".join(map(str, path))
-        self.names.add(whole)
 
         def look_up(scope: Scope) -> Any:
             return scope[whole] if whole in scope else _walk(scope, path)
 
+        self._names[whole] = ast.unparse(node), look_up
+        self._names[whole] = ast.unparse(node), look_up
         return look_up
 
 

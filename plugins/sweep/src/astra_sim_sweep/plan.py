@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import AstraError, Experiment, InputError, load_experiment
+from astra_sim import AstraError, Experiment, InputError
 from astra_sim.commands import Plugins, shared_plugins, versions
 from astra_sim.errors import suggestion
 from astra_sim.files import parse_toml, read_text
 
 from astra_sim_sweep.axes import Axis, flatten, read_axes
+from astra_sim_sweep.base import EXPERIMENT, read_base
 from astra_sim_sweep.contents import canonical, forget
 from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.points import Points, make_points
@@ -23,8 +24,6 @@ from astra_sim_sweep.points import Points, make_points
 TABLES = ("base", "axes", "sample", "derive", "skip")
 RESERVED = ("error", "audit", "wall_s")
 """Columns that every table of results has."""
-
-EXPERIMENT = "experiment"
 
 
 @attrs.frozen
@@ -194,7 +193,9 @@ class _Reader:
             condition.check_names(names)
         points = make_points(axes, tables.get("sample"), self.where)
         bases = self._bases(tables.get("base", {}), next((axis for axis in axes if axis.key == EXPERIMENT), None))
-        loaded = {axis.key: [self._component(axis.key, value, axis) for value in axis.values] for axis in axes if axis.key in Experiment.KINDS}
+        loaded = {
+            axis.key: [self._component(axis.key, value, axis) for value in axis.values] for axis in axes if axis.key in Experiment.KINDS
+        }
         found = versions(self.plugins, "auto")
         contents = [canonical([base.sections, base.run]) for base in bases]
         return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
@@ -205,13 +206,15 @@ class _Reader:
         first = key.partition(".")[0]
         sections = (*Experiment.KINDS, "run")
         raise InputError(
-            f"{self.where}: {table}: {key!r} is neither an option (section.key; {suggestion(first, sections)}) nor a name of letters, digits"
-            " and _"
+            f"{self.where}: {table}: {key!r} is neither an option (section.key; {suggestion(first, sections)})"
+            " nor a name of letters, digits and _"
         )
 
     def _check_column(self, name: str, key: str, table: str) -> None:
         if name in RESERVED:
-            raise InputError(f"{self.where}: {table}: {key}: the name {name!r} is that of a column of results; expected another (name = ...)")
+            raise InputError(
+                f"{self.where}: {table}: {key}: the name {name!r} is that of a column of results; expected another (name = ...)"
+            )
 
     def _derived(self, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Expression | int | float | bool]:
         """Values that follow, those first of which others are made."""
@@ -243,36 +246,11 @@ class _Reader:
     def _bases(self, table: Mapping[str, Any], axis: Axis | None) -> list[Experiment]:
         """What all points have: one experiment, or one for each value of the axis `experiment`."""
         where = f"{self.where}: base"
-        known = (EXPERIMENT, "set", "run", *Experiment.KINDS)
-        for key in table:
-            if key not in known:
-                raise InputError(f"{where}: unknown key {key!r}; {suggestion(key, known)}")
-        if axis is not None and EXPERIMENT in table:
+        if axis is None:
+            return [read_base(table, where, self.folder, self.plugins)]
+        if EXPERIMENT in table:
             raise InputError(f"{where}: experiment is an axis, too; expected one of the two")
-        bases = []
-        for path in axis.values if axis is not None else [table.get(EXPERIMENT)]:
-            if path is not None and not isinstance(path, str):
-                raise InputError(f"{self.where}: experiment is {path!r}; expected the path of an experiment file")
-            experiment = Experiment() if path is None else load_experiment(os.path.join(self.folder, path), self.plugins)
-            self._change_base(experiment, table, where)
-            bases.append(experiment)
-        return bases
-
-    def _change_base(self, experiment: Experiment, table: Mapping[str, Any], where: str) -> None:
-        for kind in Experiment.KINDS:
-            if kind in table:
-                if not isinstance(table[kind], (str, Mapping)):
-                    raise InputError(f"{where}: {kind} is {table[kind]!r}; expected plugin:NAME, a path, or a table")
-                experiment.use(kind, table[kind], self.plugins, self.folder, f"{where}: {kind}")
-        run, assignments = table.get("run", {}), table.get("set", [])
-        if not isinstance(run, Mapping):
-            raise InputError(f"{where}: run is {run!r}, not a table")
-        for key, value in run.items():
-            experiment.choose(key, value, self.folder)
-        if not isinstance(assignments, list) or not all(isinstance(each, str) for each in assignments):
-            raise InputError(f"{where}: set is {assignments!r}; expected a list such as ['system.splits=8']")
-        for assignment in assignments:
-            experiment.set(assignment)
+        return [read_base({**table, EXPERIMENT: path}, where, self.folder, self.plugins) for path in axis.values]
 
     def _component(self, kind: str, value: Any, axis: Axis) -> Experiment:
         """A component that is a value of an axis, read now."""

@@ -142,7 +142,9 @@ def _write_parquet(temporary: str, columns: Columns, rows: Iterable[Row], path: 
         with parquet.ParquetWriter(temporary, schema) as writer:
             for some in _batches(rows):
                 cells = zip(*(_cells(row, columns, names) for row in some), strict=True)
-                writer.write_table(pyarrow.table([pyarrow.array(column, field.type) for column, field in zip(cells, schema, strict=True)], schema))
+                writer.write_table(
+                    pyarrow.table([pyarrow.array(column, field.type) for column, field in zip(cells, schema, strict=True)], schema)
+                )
     except (OSError, pyarrow.ArrowException) as error:
         raise RunError(f"cannot write {path}: {error}") from None
 
