@@ -1,4 +1,8 @@
-"""What options come to, as bytes: with the contents of the files that they name."""
+"""What options come to, as bytes: with the contents of the files that they name.
+
+A text counts as the name of a file where one is called so, or begins so, whatever the option says of itself: a run too many is better
+than figures of another file.
+"""
 
 from __future__ import annotations
 

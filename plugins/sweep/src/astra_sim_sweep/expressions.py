@@ -57,25 +57,15 @@ class Expression:
         except LookupError as error:
             raise self._error(str(error.args[0])) from None
 
-    @property
-    def names(self) -> set[str]:
-        """The names in it, with dots for brackets."""
-        return set(self._names)
-
-    def parts(self, scope: Scope) -> dict[str, Any]:
-        """The values of the names in it, by name as it is written there. Raises InputError where there is none."""
-        try:
-            return {written: look_up(scope) for written, look_up in self._names.values()}
-        except LookupError as error:
-            raise self._error(str(error.args[0])) from None
-
     def value(self, scope: Scope) -> Any:
         """The value where names have those of `scope`. Raises InputError where there is none."""
         try:
             return self._code(scope)
         except ZeroDivisionError:
             raise self._error("division by zero") from None
-        except (ValueError, OverflowError, LookupError) as error:
+        except OverflowError:
+            raise self._error("the value is too large") from None
+        except (ValueError, LookupError) as error:
             raise self._error(str(error.args[0] if error.args else error)) from None
 
     def holds(self, scope: Scope) -> bool:

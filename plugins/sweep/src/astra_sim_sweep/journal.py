@@ -110,7 +110,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error):
                 raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output") from None
-            raise RunError(f"{self.path}: {error}") from None
+            raise RunError(f"{self.path}: {error}; what was finished before is kept, and --resume goes on") from None
 
 
 def _locked(path: str) -> int:

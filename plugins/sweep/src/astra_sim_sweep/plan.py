@@ -42,21 +42,30 @@ class Point:
 
 
 @attrs.frozen
+class _Loaded:
+    """A component that is a value of an axis, as an experiment of its own, and its content."""
+
+    experiment: Experiment
+    content: bytes
+
+
+@attrs.frozen
 class _Change:
     """What a point changes in the experiment: a component (`loaded`, or the spec or path `value`), or the option `key`."""
 
     key: str
     value: Any
-    loaded: Experiment | None = None
+    loaded: _Loaded | None = None
 
     def apply(self, experiment: Experiment, folder: str, plugins: Plugins) -> None:
         """Change an experiment."""
         where = f"axes: {self.key}"
         if self.loaded is not None:
-            experiment.sections |= self.loaded.sections
-            experiment.origin |= self.loaded.origin
-            if "platform" in self.loaded.sections:
-                experiment.left_out = self.loaded.left_out
+            component = self.loaded.experiment
+            experiment.sections |= component.sections
+            experiment.origin |= component.origin
+            if "platform" in component.sections:
+                experiment.left_out = component.left_out
         elif self.key in Experiment.KINDS:
             experiment.use(self.key, self.value, plugins, folder, where)
         else:
@@ -64,7 +73,7 @@ class _Change:
 
     def content(self) -> bytes:
         """What it comes to, as bytes."""
-        return canonical([self.key, self.value if self.loaded is None else self.loaded.sections])
+        return canonical([self.key, self.value]) if self.loaded is None else self.loaded.content
 
 
 @attrs.define
@@ -78,7 +87,7 @@ class Plan:
     points: Points
     derived: Mapping[str, Expression | int | float | bool]
     conditions: Mapping[str, Expression]
-    loaded: Mapping[str, Sequence[Experiment]]
+    loaded: Mapping[str, Sequence[_Loaded]]
     versions: Mapping[str, Any]
     _base_contents: list[bytes] = attrs.field(factory=list)
 
@@ -193,9 +202,8 @@ class _Reader:
             condition.check_names(names)
         points = make_points(axes, tables.get("sample"), self.where)
         bases = self._bases(tables.get("base", {}), next((axis for axis in axes if axis.key == EXPERIMENT), None))
-        loaded = {
-            axis.key: [self._component(axis.key, value, axis) for value in axis.values] for axis in axes if axis.key in Experiment.KINDS
-        }
+        components = [axis for axis in axes if axis.key in Experiment.KINDS]
+        loaded = {axis.key: [self._component(axis.key, value) for value in axis.values] for axis in components}
         found = versions(self.plugins, "auto")
         contents = [canonical([base.sections, base.run]) for base in bases]
         return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
@@ -252,7 +260,7 @@ class _Reader:
             raise InputError(f"{where}: experiment is an axis, too; expected one of the two")
         return [read_base({**table, EXPERIMENT: path}, where, self.folder, self.plugins) for path in axis.values]
 
-    def _component(self, kind: str, value: Any, axis: Axis) -> Experiment:
+    def _component(self, kind: str, value: Any) -> _Loaded:
         """A component that is a value of an axis, read now."""
         where = f"{self.where}: axes: {kind}"
         if not isinstance(value, (str, Mapping)):
@@ -262,4 +270,4 @@ class _Reader:
             loaded.use(kind, value, self.plugins, self.folder, where)
         except AstraError as error:
             raise InputError(f"{where}: {error}") from None
-        return loaded
+        return _Loaded(loaded, canonical(loaded.sections))

@@ -23,6 +23,7 @@ class SweepProgress:
         self._bar: _Bar | None = None
         self._began = time.monotonic()
         self._next = self._began
+        self._first: tuple[float, int] | None = None
 
     def __enter__(self) -> Self:
         if self._enabled and sys.stderr.isatty():
@@ -38,9 +39,11 @@ class SweepProgress:
     def turn(self) -> None:
         """Show what is new, if the time has come."""
         now = time.monotonic()
+        if self._first is None and self._counts.run:
+            self._first = now, self._counts.run  # workers have started
         if not self._enabled or now < self._next:
             return
-        text = line(self._counts, now - self._began)
+        text = line(self._counts, *((now - self._first[0], self._counts.run - self._first[1]) if self._first else (0.0, 0)))
         if self._bar is not None:
             self._next = now + _TURN_S
             self._bar.show(text)
@@ -72,26 +75,26 @@ class _Bar:
         self._progress.stop()
 
 
-def line(counts: Counts, seconds: float) -> str:
-    """How far a sweep is after so many seconds, in words."""
+def line(counts: Counts, seconds: float, runs: int) -> str:
+    """How far a sweep is, in words, where so many runs took so many seconds."""
     parts = [f"{counts.passed:,} of {counts.points:,} points"]
     if counts.failed:
         parts.append(f"{counts.failed:,} failed")
-    left = seconds_left(counts, seconds)
+    left = seconds_left(counts, seconds, runs)
     if left is not None:
-        parts += [f"{counts.run / seconds:,.1f} runs/s", f"{_duration(left)} left"]
+        parts += [f"{runs / seconds:,.1f} runs/s", f"{_duration(left)} left"]
     return ", ".join(parts)
 
 
-def seconds_left(counts: Counts, seconds: float) -> float | None:
+def seconds_left(counts: Counts, seconds: float, runs: int) -> float | None:
     """An estimate: points to come are run and left out as often as those before. None while there is nothing to go by."""
-    if not counts.run or not counts.passed or not seconds:
+    if not runs or not seconds:
         return None
     to_come = counts.points - counts.passed
     fresh = counts.passed - counts.known
     share = (fresh - counts.skipped) / fresh if fresh else 1.0
     under_way = max(0, counts.passed - counts.known - counts.skipped - counts.run)
-    return (to_come * share + under_way) * seconds / counts.run
+    return (to_come * share + under_way) * seconds / runs
 
 
 def _duration(seconds: float) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -96,12 +98,11 @@ class Sweep:
         self._files = files
         self._retry_errors = retry_errors
         self._columns = Columns(plan.columns)
-        self._rows: Iterator[Row] | None = None
+        self._rows: Generator[Row] | None = None
         self._watch: Callable[[], None] = lambda: None
         self.first_error = ""
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Generator[Row]:
         if self._rows is None:
             self._rows = self._run()
         return self._rows
@@ -123,7 +124,7 @@ class Sweep:
             rows = list(self._ordered(journal))
         return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
 
-    def _run(self) -> Iterator[Row]:
+    def _run(self) -> Generator[Row]:
         with Journal(self._files.journal) as journal:
             if self._retry_errors:
                 journal.drop_errors()
@@ -238,14 +239,15 @@ def sweep(
         for name, value in (("resume", resume), ("overwrite", overwrite), ("retry_errors", retry_errors)):
             if value:
                 raise InputError(f"{name} is given without output; expected the table that has been begun")
-        folder = tempfile.TemporaryDirectory(prefix="astra-sweep-")
-        files = Files(None, os.path.join(folder.name, "journal.sqlite"))
+        folder = tempfile.mkdtemp(prefix="astra-sweep-")
+        files = Files(None, os.path.join(folder, "journal.sqlite"))
     else:
         folder = None
         files = Files.of(output)
         files.prepare(resume, overwrite)
     made = Sweep(plan, choose_scheduler(plan, jobs, timeout, scheduler, client), files, retry_errors)
-    made._folder = folder  # it is deleted with the sweep
+    if folder is not None:
+        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
     return made
 
 
