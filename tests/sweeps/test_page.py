@@ -20,7 +20,9 @@ from support import ROOT
 
 PAGE = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
 STUDIES = sorted((ROOT / "examples" / "sweeps").glob("*.toml"))
-BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<shown>.*?)```|```python\n(?P<code>.*?)```\n\n```\n(?P<printed>.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"```console\n\$ (?P<command>[^\n]*)\n(?P<shown>.*?)```|```python\n(?P<code>.*?)```\n\n```\n(?P<printed>.*?)```", re.DOTALL
+)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -186,7 +186,7 @@ def test_the_three_tables_are_the_same(tmp_path: Path) -> None:
 
 
 def test_columns_do_not_depend_on_the_order_in_which_rows_come() -> None:
-    rows = {0: {"p": 1, "b": 1, "c": 2.5}, 1: {"p": 1, "a": "x", "b": 2}, 2: {"p": 2, "c": 1, "d": True}}
+    rows: dict[int, dict[str, Any]] = {0: {"p": 1, "b": 1, "c": 2.5}, 1: {"p": 1, "a": "x", "b": 2}, 2: {"p": 2, "c": 1, "d": True}}
     found = set()
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         columns = Columns(["p"])
