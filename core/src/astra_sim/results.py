@@ -9,7 +9,7 @@ from typing import Any
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 
-__all__ = ["RESULT_FILE", "is_result", "read_results", "run_row", "tables_of"]
+__all__ = ["RESULT_FILE", "flat_row", "is_result", "read_results", "run_row", "tables_of"]
 
 RESULT_FILE = "result.json"
 
@@ -42,10 +42,10 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     network are called `network_...`, `phases` are those of the layers. Units stand in the names of columns.
     """
     whole = _whole(result)
-    tables: dict[str, Rows] = {"run": [_flat(whole)]}
+    tables: dict[str, Rows] = {"run": [flat_row(whole)]}
     for name, value in whole.items():
         if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-            tables[name] = [_flat(each) for each in value]
+            tables[name] = [flat_row(each) for each in value]
     tables["layers"] = [{"layer": row.pop("name"), **row} for row in tables.get("layers", [])]
     tables["phases"] = [row for layer in result.get("layers", []) for row in _phases(layer)]
     tables["dimensions"] = [{"dimension": number, **row} for number, row in enumerate(tables.get("dimensions", []))]
@@ -54,7 +54,7 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
 
 def run_row(result: Mapping[str, Any]) -> dict[str, Any]:
     """The single figures of a result as in JSON, or of a part of it: the row of the table `run`."""
-    return _flat(_whole(result))
+    return flat_row(_whole(result))
 
 
 def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_row(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A row: tables in it as columns with their names in front; lists are left out."""
     row: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
-            row |= _flat(value, f"{prefix}{name}_")
+            row |= flat_row(value, f"{prefix}{name}_")
         elif not isinstance(value, Sequence) or isinstance(value, str):
             row[f"{prefix}{name}"] = value
     return row
