@@ -19,6 +19,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim_sweep import Sweep, sweep
+from astra_sim_sweep.journal import Journal
 from astra_sim_sweep.outcomes import Outcome
 from astra_sim_sweep.plan import read_plan
 from astra_sim_sweep.progress import line, seconds_left
@@ -117,19 +118,30 @@ def test_what_has_run_is_kept_when_nobody_asks_for_more(tmp_path: Path) -> None:
 def test_what_is_there_already_is_not_lost_by_mistake(tmp_path: Path) -> None:
     files = Files.of(tmp_path / "results.csv")
     assert files.journal == str(tmp_path / "results.journal.sqlite")
-    files.prepare(resume=True, overwrite=False)
+    files.check(resume=True, overwrite=False)
     Path(files.journal).touch()
     with pytest.raises(InputError, match="there already; expected --resume to go on with it, or --overwrite to drop it"):
-        files.prepare(resume=False, overwrite=False)
+        files.check(resume=False, overwrite=False)
     (tmp_path / "results.csv").touch()
-    files.prepare(resume=True, overwrite=False)
+    files.check(resume=True, overwrite=False)
     Path(files.journal).unlink()
     with pytest.raises(InputError, match=r"its journal .* is not there"):
-        files.prepare(resume=True, overwrite=False)
+        files.check(resume=True, overwrite=False)
     with pytest.raises(InputError, match="expected one of the two"):
-        files.prepare(resume=True, overwrite=True)
-    files.prepare(resume=False, overwrite=True)
+        files.check(resume=True, overwrite=True)
+    files.check(resume=False, overwrite=True)
+    with Journal(files.journal), pytest.raises(InputError, match="another sweep writes this journal"):
+        files.drop()
+    files.drop()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_journal_is_not_overwritten(tmp_path: Path) -> None:
+    notes = tmp_path / "results.journal.sqlite"
+    notes.write_text("these are my notes, and longer than the header of a database, which has a hundred bytes, so that it is read")
+    with pytest.raises(InputError, match="this is not the journal of a sweep"):
+        sweep(GRID, tmp_path / "results.csv", overwrite=True)
+    assert notes.exists()
 
 
 @pytest.mark.parametrize(
@@ -139,6 +151,7 @@ def test_what_is_there_already_is_not_lost_by_mistake(tmp_path: Path) -> None:
         ({"jobs": 0}, "jobs is 0; expected a whole number of processes of at least 1"),
         ({"timeout": 0}, "timeout is 0; expected seconds above 0"),
         ({"resume": True}, "resume is given without output"),
+        ({"retry_errors": True}, "retry_errors is for a sweep that goes on; expected resume, too"),
         ({"scheduler": "tcp://127.0.0.1:1", "client": 3}, "scheduler and client are given"),
         ({"scheduler": "tcp://127.0.0.1:1", "jobs": 2}, "jobs is for processes of this machine"),
         ({"client": 3}, "client is 3; expected a distributed.Client"),

@@ -53,7 +53,7 @@ class Choice:
         return simulate(self.experiment, **components, set=self.assignments, run_name=label, **arguments)
 
 
-def choices(experiments: Sequence[str], components: dict[str, Sequence[str]], assignments: Sequence[str]) -> list[tuple[str, Choice]]:
+def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]], assignments: Sequence[str]) -> list[tuple[str, Choice]]:
     """Every combination, with a label of what varies. Assignments to one key are alternatives. Raises InputError.
 
     The first alternative of each varies slowest in the order: experiments, components, assignments.

@@ -68,20 +68,28 @@ class Files:
         check_table(table)
         return cls(table, f"{os.path.splitext(table)[0]}.journal.sqlite")
 
-    def prepare(self, resume: bool, overwrite: bool) -> None:
-        """See to what is there already. Raises InputError."""
+    def check(self, resume: bool, overwrite: bool) -> None:
+        """Raise InputError where something is there already, and nobody has said what becomes of it."""
         assert self.table is not None
         if resume and overwrite:
             raise InputError("--resume and --overwrite are given; expected one of the two")
         here = [path for path in (self.table, self.journal) if os.path.lexists(path)]
         if overwrite:
-            for path in (*here, f"{self.journal}-wal", f"{self.journal}-shm"):
+            return
+        if here and not resume:
+            raise InputError(f"{' and '.join(here)}: there already; expected --resume to go on with it, or --overwrite to drop it")
+        if here == [self.table]:
+            raise InputError(f"{self.table}: its journal {self.journal} is not there; expected it, or --overwrite to run all points again")
+
+    def drop(self) -> None:
+        """Delete what is there. Raises InputError where the journal is something else, or another sweep writes it."""
+        if os.path.lexists(self.journal):
+            with Journal(self.journal):
+                os.unlink(self.journal)
+        for path in (self.table, f"{self.journal}-wal", f"{self.journal}-shm"):
+            if path is not None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
-        elif here and not resume:
-            raise InputError(f"{' and '.join(here)}: there already; expected --resume to go on with it, or --overwrite to drop it")
-        elif here == [self.table]:
-            raise InputError(f"{self.table}: its journal {self.journal} is not there; expected it, or --overwrite to run all points again")
 
 
 class Sweep:
@@ -236,7 +244,7 @@ def sweep(
     check_numbers(jobs, timeout)
     plan = read_plan(source)
     if output is None:
-        for name, value in (("resume", resume), ("overwrite", overwrite), ("retry_errors", retry_errors)):
+        for name, value in (("resume", resume), ("overwrite", overwrite)):
             if value:
                 raise InputError(f"{name} is given without output; expected the table that has been begun")
         folder = tempfile.mkdtemp(prefix="astra-sweep-")
@@ -244,8 +252,13 @@ def sweep(
     else:
         folder = None
         files = Files.of(output)
-        files.prepare(resume, overwrite)
-    made = Sweep(plan, choose_scheduler(plan, jobs, timeout, scheduler, client), files, retry_errors)
+        files.check(resume, overwrite)
+    if retry_errors and not resume:
+        raise InputError("retry_errors is for a sweep that goes on; expected resume, too")
+    chosen = choose_scheduler(plan, jobs, timeout, scheduler, client)
+    if overwrite:
+        files.drop()
+    made = Sweep(plan, chosen, files, retry_errors)
     if folder is not None:
         weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
     return made
