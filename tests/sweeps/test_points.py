@@ -134,6 +134,19 @@ def test_experiments_are_an_axis_too(tmp_path: Path) -> None:
     assert plan.experiment(0, shared_plugins()).run == {"passes": "2"}
 
 
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "groups.toml").write_text("pair = [0, 1]\n")
+    (tmp_path / "ring.toml").write_text('plugin = "ring"\nsize = 4\nlink_bandwidth_gb_per_s = 1\nlink_latency_ns = 1\n')
+    (tmp_path / "sweep.toml").write_text('[axes]\nrun.groups = ["groups.toml"]\n[derive]\nplatform = "\'ring.toml\'"\n')
+    plan = read_plan(tmp_path / "sweep.toml")
+    experiment = plan.experiment(0, shared_plugins())
+    assert experiment.run["groups"] == {"pair": [0, 1]}
+    assert experiment.sections["platform"]["size"] == 4
+    before = plan.point(0).key
+    (tmp_path / "groups.toml").write_text("pair = [0, 2]\n")
+    assert read_plan(tmp_path / "sweep.toml").point(0).key != before
+
+
 # -- Points that are drawn ---------------------------------------------------------------------------------------------
 
 
@@ -220,6 +233,8 @@ def test_points_are_counted_and_found_without_a_list_of_them() -> None:
         ({"axes": {"a": [1]}, "derive": {"a": "1"}}, "derive: a is the name of an axis, too"),
         ({"axes": {"a": [1]}, "skip": {"s": "b > 1"}}, "sweep: skip: s: 'b > 1': there is no 'b'; known: a"),
         ({"axes": {"a": [1]}, "skip": {"s": True}}, "sweep: skip: s is True; expected an expression, as text"),
+        ({"axes": {"run": [1]}}, "sweep: axes: run is the section of all options of the run; expected one of them, such as run.passes"),
+        ({"axes": {"network": {"uniform": [1, 2]}}}, "sweep: axes: network: numbers are no network; expected a list of values"),
         ({"base": {"experimnt": "x"}}, "sweep: base: unknown key 'experimnt'; did you mean 'experiment'?"),
         ({"base": {"experiment": 3}}, "sweep: base: experiment is 3; expected the path of an experiment file"),
         ({"base": {"experiment": "nothing.toml"}}, "'nothing.toml': No such file or directory"),

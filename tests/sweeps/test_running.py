@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,12 @@ def test_a_point_is_run_once_and_a_sweep_that_grows_runs_what_is_new(tmp_path: P
     assert [(row["bytes"], row["note"]) for row in read_rows(table)][:3] == [("512", "a"), ("512", "b"), ("1024", "a")]
 
 
-def test_other_versions_are_other_runs(tmp_path: Path) -> None:
+def test_other_versions_are_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "results.csv"
     with_answers(GRID, table, Answers()).finish()
-    plan = read_plan(GRID)
-    plan.versions = {**plan.versions, "astra": "99.0"}
+    monkeypatch.setattr("astra_sim_sweep.plan.versions", lambda *_: {"astra": "99.0"})
     again = Answers()
-    Sweep(plan, again, Files(str(table), f"{table}.journal")).finish()
+    with_answers(GRID, table, again).finish()
     assert len(again.asked) == 9
 
 
@@ -168,7 +168,7 @@ def test_wrong_arguments_are_told(arguments: dict[str, Any], words: str) -> None
 def test_progress_counts_what_is_left_out() -> None:
     counts = Counts(points=1000, passed=400, skipped=200, known=100, run=90, failed=2)
     assert seconds_left(counts, 9.0, 90) == pytest.approx(0.1 * (600 / 3 + 10))
-    assert line(counts, 9.0, 90) == "400 of 1,000 points, 2 failed, 10.0 runs/s, 21 s left"
+    assert line(counts, 9.0, 90) == "390 of 1,000 points, 2 failed, 10.0 runs/s, 21 s left"
     assert line(Counts(points=5), 0.0, 0) == "0 of 5 points"
 
 
@@ -214,6 +214,31 @@ def test_a_table_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         write_table(str(tmp_path / "none" / "results.csv"), Columns(["p"]), [])
 
 
+def test_a_full_disk_takes_the_table_and_nothing_that_was_run(tmp_path: Path) -> None:
+    table = tmp_path / "results.csv"
+    table.symlink_to("/dev/full")
+    with pytest.raises(astra_sim.RunError, match=r"cannot write .*results\.csv: No space left on device"):
+        with_answers(GRID, table, Answers()).finish()
+    table.unlink()
+    again = Answers()
+    with_answers(GRID, table, again).finish()
+    assert (again.asked, len(read_rows(table))) == ([], 9)
+
+
+def test_memory_does_not_grow_with_points(tmp_path: Path) -> None:
+    def peak(points: int) -> int:
+        tables = {"base": BASE, "axes": {"workload.bytes": {"range": [1, points // 20, 1]}, "system.splits": {"range": [1, 20, 1]}}}
+        made = with_answers(tables, tmp_path / f"{points}.csv", Answers())
+        tracemalloc.start()
+        made.finish()
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(100)
+    assert peak(2000) < peak(200) + 150_000  # of which the test itself keeps a list of numbers
+
+
 # -- Runs --------------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +267,18 @@ def test_a_wrong_option_is_an_error_of_its_points(tmp_path: Path) -> None:
 def test_warnings_of_runs_come_once(tmp_path: Path) -> None:
     counts = with_answers(GRID, tmp_path / "results.csv", Answers()).finish()
     assert list(counts.warnings) == ["an option has no effect"]
+
+
+def test_workers_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_sim_sweep.worker.sys.executable", "/bin/false")
+    with pytest.raises(astra_sim.RunError, match="workers do not start: the worker process ended with status 1"):
+        sweep(GRID, jobs=2).finish()
+
+
+def test_a_worker_of_other_versions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_sim_sweep.plan.versions", lambda *_: {"astra": "99.0"})
+    with pytest.raises(InputError, match=r"a worker has other versions: astra '99\.0' here and '.*' there; expected the same"):
+        sweep(GRID, jobs=1).finish()
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,11 +17,12 @@ from typing import Any
 
 _LOOKS_LIKE_A_FILE = re.compile(r"[./]")
 _BLOCK = 1 << 20
+_encode = json.JSONEncoder(sort_keys=True, default=repr).encode
 
 
 def canonical(value: Any) -> bytes:
     """The same bytes for the same tables, lists and numbers, and for texts that name files of the same contents."""
-    text = json.dumps(value, sort_keys=True, default=repr)
+    text = _encode(value)
     files = [_files(each) for each in _texts(value)]
     return "\n".join([text, *(state for state in files if state)]).encode()
 

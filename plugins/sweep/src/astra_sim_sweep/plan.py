@@ -22,6 +22,7 @@ from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.points import Points, make_points
 
 TABLES = ("base", "axes", "sample", "derive", "skip")
+_GROUPS = "run.groups"
 RESERVED = ("error", "audit", "wall_s")
 """Columns that every table of results has."""
 
@@ -57,7 +58,7 @@ class _Change:
     value: Any
     loaded: _Loaded | None = None
 
-    def apply(self, experiment: Experiment, folder: str, plugins: Plugins) -> None:
+    def apply(self, experiment: Experiment, plugins: Plugins) -> None:
         """Change an experiment."""
         where = f"axes: {self.key}"
         if self.loaded is not None:
@@ -67,7 +68,9 @@ class _Change:
             if "platform" in component.sections:
                 experiment.left_out = component.left_out
         elif self.key in Experiment.KINDS:
-            experiment.use(self.key, self.value, plugins, folder, where)
+            experiment.use(self.key, self.value, plugins, where=where)
+        elif self.key == _GROUPS:
+            experiment.choose("groups", self.value)
         else:
             experiment.assign(self.key, self.value, where)
 
@@ -110,7 +113,7 @@ class Plan:
                     return Point(number, parameters, skipped_by=name)
         except InputError as error:
             known = {name: parameters.get(name) for name in self.columns}
-            return Point(number, known, error=str(error), key=self._key(b"", [canonical(known), str(error)]))
+            return Point(number, known, error=str(error), key=self._key(self._base_contents[0], [canonical(known), str(error)]))
         base, changes = self._changes(choices, parameters)
         return Point(number, parameters, key=self._key(self._base_contents[base], [change.content() for change in changes]))
 
@@ -124,7 +127,7 @@ class Plan:
         experiment.sections, experiment.run = dict(experiment.sections), dict(experiment.run)
         experiment.origin = dict(experiment.origin)
         for change in changes:
-            change.apply(experiment, self.folder, plugins)
+            change.apply(experiment, plugins)
         return experiment
 
     def _columns_of_axes(self, choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,14 +148,20 @@ class Plan:
             elif axis.key in self.loaded:
                 changes.append(_Change(axis.key, None, self.loaded[axis.key][position]))
             elif is_setting(axis.key):
-                changes.append(_Change(axis.key, position if axis.span is not None else axis.values[position]))
-        changes += [_Change(name, parameters[name]) for name in self.derived if is_setting(name)]
+                value = position if axis.span is not None else axis.values[position]
+                changes.append(_Change(axis.key, self._located(axis.key, value)))
+        changes += [_Change(name, self._located(name, parameters[name])) for name in self.derived if is_setting(name)]
         kinds = Experiment.KINDS
         return base, sorted(changes, key=lambda change: kinds.index(change.key) if change.key in kinds else len(kinds))
 
+    def _located(self, key: str, value: Any) -> Any:
+        """A value, whose path is relative to the file of the sweep if it is one of a component or of groups."""
+        is_path = isinstance(value, str) and (key == _GROUPS or (key in Experiment.KINDS and not value.startswith("plugin:")))
+        return os.path.join(self.folder, value) if is_path else value
+
     def _key(self, base: bytes, changes: Sequence[bytes | str]) -> bytes:
         hashed = hashlib.blake2b(digest_size=16)
-        for part in (canonical(self.versions), base, *changes):
+        for part in (base, *changes):
             hashed.update(part if isinstance(part, bytes) else part.encode())
             hashed.update(b"\0")
         return hashed.digest()
@@ -195,6 +204,8 @@ class _Reader:
         for axis in axes:
             self._check_key(axis.key, "axes")
             self._check_column(axis.name, axis.key, "axes")
+            if axis.span is not None and axis.key in (*Experiment.KINDS, EXPERIMENT):
+                raise InputError(f"{self.where}: axes: {axis.key}: numbers are no {axis.key}; expected a list of values")
         derived = self._derived(tables.get("derive", {}), names)
         names += derived
         conditions = {name: self._expression(text, "skip", name) for name, text in tables.get("skip", {}).items()}
@@ -205,10 +216,14 @@ class _Reader:
         components = [axis for axis in axes if axis.key in Experiment.KINDS]
         loaded = {axis.key: [self._component(axis.key, value) for value in axis.values] for axis in components}
         found = versions(self.plugins, "auto")
-        contents = [canonical([base.sections, base.run]) for base in bases]
+        contents = [canonical([found, base.sections, base.run]) for base in bases]
         return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
 
     def _check_key(self, key: str, table: str) -> None:
+        if key == "run":
+            raise InputError(
+                f"{self.where}: {table}: run is the section of all options of the run; expected one of them, such as run.passes"
+            )
         if is_setting(key) or key.isidentifier():
             return
         first = key.partition(".")[0]

@@ -68,7 +68,7 @@ class _Bar:
         self._progress.start()
 
     def show(self, text: str) -> None:
-        self._progress.update(self._task, completed=self._counts.passed, description=text)
+        self._progress.update(self._task, completed=self._counts.done, description=text)
         self._progress.refresh()
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class _Bar:
 
 def line(counts: Counts, seconds: float, runs: int) -> str:
     """How far a sweep is, in words, where so many runs took so many seconds."""
-    parts = [f"{counts.passed:,} of {counts.points:,} points"]
+    parts = [f"{counts.done:,} of {counts.points:,} points"]
     if counts.failed:
         parts.append(f"{counts.failed:,} failed")
     left = seconds_left(counts, seconds, runs)
@@ -93,8 +93,7 @@ def seconds_left(counts: Counts, seconds: float, runs: int) -> float | None:
     to_come = counts.points - counts.passed
     fresh = counts.passed - counts.known
     share = (fresh - counts.skipped) / fresh if fresh else 1.0
-    under_way = max(0, counts.passed - counts.known - counts.skipped - counts.run)
-    return (to_come * share + under_way) * seconds / runs
+    return (to_come * share + counts.passed - counts.done) * seconds / runs
 
 
 def _duration(seconds: float) -> str:

@@ -46,6 +46,11 @@ class Counts:
     warnings: dict[str, None] = attrs.field(factory=dict)
 
     @property
+    def done(self) -> int:
+        """Points of which nothing more is to come."""
+        return self.skipped + self.rows
+
+    @property
     def rows(self) -> int:
         """Rows that are there."""
         return self.known + self.run
