@@ -19,7 +19,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim_sweep import Sweep, sweep
+from astra_sim_sweep import Sweep, dask_workers, sweep
 from astra_sim_sweep.journal import Journal
 from astra_sim_sweep.outcomes import Outcome
 from astra_sim_sweep.plan import read_plan
@@ -335,7 +335,7 @@ def test_one_process_two_and_dask_with_a_worker_that_is_killed_write_the_same(
     tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     faulty = Faulty(tmp_path)
-    faulty.write(60, seconds=0.03, fail=7, crash=11)
+    faulty.write(40, seconds=0.03, fail=7, crash=11)
     file = tmp_path / "scheduler.json"
     start(faulty.environment, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     until(file.exists, "the scheduler is there")
@@ -348,12 +348,12 @@ def test_one_process_two_and_dask_with_a_worker_that_is_killed_write_the_same(
     address = json.loads(file.read_text())["address"]
     before = len(faulty.begun)
     process = faulty.begin("--overwrite", "--scheduler", address)
-    until(lambda: len(faulty.begun) > before + 15, "some runs have begun on Dask")
+    until(lambda: len(faulty.begun) > before + 10, "some runs have begun on Dask")
     os.kill(workers[0].pid, signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
     tables.append(steady(faulty.rows()))
-    assert len(tables[0]) == 60
+    assert len(tables[0]) == 40
     assert tables[0] == tables[1] == tables[2]
     assert {int(row["number"]) for row in tables[2] if row["error"]} == {7, 11}
 
@@ -362,3 +362,15 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="distributed is not installed")
     with pytest.raises(InputError, match=r"scheduler 'nonsense': .*expected such as tcp://"):
         sweep(GRID, tmp_path / "a.csv", scheduler="nonsense")
+
+
+def test_a_client_of_dask_stays_open(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        for number in range(2):
+            rows = list(sweep(GRID, tmp_path / f"{number}.csv", client=client))
+            assert sorted((row["bytes"], row["splits"]) for row in rows) == [(b, s) for b in (1024, 4096, 16384) for s in (1, 2, 4)]
+            assert {row["error"] for row in rows} == {None}
+        assert client.submit(sum, [1, 2]).result() == 3
+    dask_workers.end_idle()

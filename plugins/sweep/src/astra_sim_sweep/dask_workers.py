@@ -46,10 +46,12 @@ def run_batch(plan: bytes, numbers: Sequence[int], timeout: float | None) -> lis
 
 
 @atexit.register
-def _end_idle() -> None:
+def end_idle() -> None:
+    """End the processes that wait for the next batch."""
     for some in _idle.values():
         for processes in some:
             processes.close()
+    _idle.clear()
 
 
 # -- On this machine ---------------------------------------------------------------------------------------------------
