@@ -110,10 +110,10 @@ def test_a_comparison_has_a_column_for_each_figure_and_no_line_over_eighty() -> 
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     heading = next(index for index, line in enumerate(lines) if "iteration" in line)
     assert [word in " ".join(lines[heading : heading + 2]) for word in ("tokens/s", "MFU", "bubble", "memory")] == [True] * 4
-    assert [line.split()[0] for line in lines[heading + 2 :]] == sets
-    long = CliRunner().invoke(compare, [*arguments, "--set", "workload.zero=0", "--set", "workload.zero=1"])
+    assert [line.split()[0] for line in lines[heading + 2 :]] == ["pipeline_parallel=1", "pipeline_parallel=2"]
+    long = CliRunner().invoke(compare, [*arguments, "--set", "workload.recompute=none", "--set", "workload.recompute=full"])
     lines = [line.rstrip() for line in long.stdout.splitlines()]
-    assert lines[:2] == [f"1: {sets[0]} workload.zero=0", f"2: {sets[0]} workload.zero=1"]
+    assert lines[:2] == ["1: pipeline_parallel=1 recompute=none", "2: pipeline_parallel=1 recompute=full"]
     assert max(map(len, lines)) <= 80
     rows = json.loads(CliRunner().invoke(compare, [*arguments, "--json"]).stdout)
     assert [set(row["breakdown"]) >= {"compute", "tp", "bubble"} for row in rows] == [True, True]
@@ -124,7 +124,7 @@ def test_labels_leave_room_for_numbers_on_a_terminal(monkeypatch: pytest.MonkeyP
     arguments = [*LLM, *(word for one in wide for word in ("--set", one))]
     monkeypatch.setattr("astra_sim.report.tables._PIPE_WIDTH", 80)
     lines = [line.rstrip() for line in CliRunner().invoke(compare, arguments).stdout.splitlines()]
-    assert lines[:2] == [f"1: {wide[0]}", f"2: {wide[1]}"]
+    assert lines[:2] == ["1: pipeline_parallel=1", "2: pipeline_parallel=2"]
     assert max(map(len, lines)) <= 80
 
 
