@@ -204,4 +204,4 @@ def test_compare_says_which_run_it_is() -> None:
     status, _, err = astra("compare", "--set", "system.all_reduce=direct", "--set", "system.all_reduce=ring")
     assert status == 0
     assert len(err.splitlines()) == 1
-    assert err.startswith("astra: audit of system.all_reduce=direct: dimension 0")
+    assert err.startswith("astra: audit of all_reduce=direct: dimension 0")

@@ -41,7 +41,7 @@ def test_no_run_keeps_its_graph_and_record(monkeypatch: pytest.MonkeyPatch, tmp_
     )
     assert done.exit_code == 0
     assert len(over) == 5
-    assert len(list((tmp_path / "out").glob("*"))) == (6 + 5 if output else 0)
+    assert len(list((tmp_path / "out").glob("*"))) == (7 + 5 if output else 0)
 
 
 @pytest.mark.parametrize("network", ["plugin:analytical", "plugin:packet"])

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from astra_sim.command.options import all_option, component_options, quiet_option, table_options
     from astra_sim.command.progress import Progress
     from astra_sim.report.folding import Folded, fold
+    from astra_sim.report.frames import frame_of
     from astra_sim.report.layout import Column, Table
     from astra_sim.report.screen import Screen
     from astra_sim.report.tables import print_result
     from astra_sim.setup.components import Components, build, build_compute, build_platform, component
     from astra_sim.setup.experiment import Experiment, load_experiment
     from astra_sim.setup.plugins import Plugins, shared_plugins
+    from astra_sim.setup.provenance import versions
 
 __all__ = [
     "Column",
@@ -42,11 +44,13 @@ __all__ = [
     "component",
     "component_options",
     "fold",
+    "frame_of",
     "load_experiment",
     "print_result",
     "quiet_option",
     "shared_plugins",
     "table_options",
+    "versions",
 ]
 
 __getattr__ = lazy_names(
@@ -55,11 +59,13 @@ __getattr__ = lazy_names(
         "command.options": ("all_option", "component_options", "quiet_option", "table_options"),
         "command.progress": ("Progress",),
         "report.folding": ("Folded", "fold"),
+        "report.frames": ("frame_of",),
         "report.layout": ("Column", "Table"),
         "report.screen": ("Screen",),
         "report.tables": ("print_result",),
         "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
         "setup.experiment": ("Experiment", "load_experiment"),
         "setup.plugins": ("Plugins", "shared_plugins"),
+        "setup.provenance": ("versions",),
     },
 )

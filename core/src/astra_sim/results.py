@@ -9,7 +9,7 @@ from typing import Any
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 
-__all__ = ["RESULT_FILE", "is_result", "read_results", "tables_of"]
+__all__ = ["RESULT_FILE", "flat_row", "is_result", "read_results", "run_row", "tables_of"]
 
 RESULT_FILE = "result.json"
 
@@ -41,12 +41,11 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     `run` is one row with all single figures. A list of tables is a table of its name; tables within a row become columns. Those of the
     network are called `network_...`, `phases` are those of the layers, `npus` the `npu_times`. Units stand in the names of columns.
     """
-    network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
-    whole = {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
-    tables: dict[str, Rows] = {"run": [_flat({name: value for name, value in whole.items() if not isinstance(value, list)})]}
+    whole = _whole(result)
+    tables: dict[str, Rows] = {"run": [flat_row(whole)]}
     for name, value in whole.items():
         if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-            tables[name] = [_flat(each) for each in value]
+            tables[name] = [flat_row(each) for each in value]
     if "npu_times" in tables:
         tables["npus"] = tables.pop("npu_times")
     tables["layers"] = [{"layer": row.pop("name"), **row} for row in tables.get("layers", [])]
@@ -55,12 +54,22 @@ def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     return tables
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def run_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The single figures of a result as in JSON, or of a part of it: the row of the table `run`."""
+    return flat_row(_whole(result))
+
+
+def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
+    network = {f"network_{name}": value for name, value in result.get("network", {}).items()}
+    return {name: value for name, value in result.items() if name not in (*_APART, "network")} | network
+
+
+def flat_row(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A row: tables in it as columns with their names in front; lists are left out."""
     row: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
-            row |= _flat(value, f"{prefix}{name}_")
+            row |= flat_row(value, f"{prefix}{name}_")
         elif not isinstance(value, Sequence) or isinstance(value, str):
             row[f"{prefix}{name}"] = value
     return row

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,12 +53,18 @@ class Reports:
 
     @staying()
     def write(
-        self, results: Result | Sequence[Result], directory: str | Path | None, series: str = "limited", every: bool = False
+        self,
+        results: Result | Sequence[Result],
+        directory: str | Path | None,
+        series: str = "limited",
+        every: bool = False,
+        tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> list[Path]:
-        """Write them; see `write_reports`. Without `directory` only the timeline is written.
+        """Write them; see `write_reports`. Without `directory` only the timeline is written, of several runs one for each.
 
-        In result.json tables of all NPUs have few rows, or `every` one.
+        In result.json tables of all NPUs have few rows, or `every` one. `tables` are written beside it, as CSV, by the names of their files.
         """
+        from astra_sim.report.frames import write_csv
         from astra_sim.report.result import Result
         from astra_sim.reports import ReportFile, ReportFolder, Series
 
@@ -72,24 +79,38 @@ class Reports:
             if directory is not None:
                 files.make_folder(directory)
             if self._timeline is not None and self._of_timeline is not None:
-                timeline = ReportFile(self._timeline, files, f"report {TIMELINE}")
-                _create(*self._of_timeline, runs, timeline)
-                written = timeline.written
+                for run in runs:
+                    file = self._timeline if len(runs) == 1 else _of_run(self._timeline, run.run_name)
+                    timeline = ReportFile(file, files, f"report {TIMELINE}")
+                    _create(*self._of_timeline, [run], timeline)
+                    written |= timeline.written
             if directory is None:
                 return list(written)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             folder.written |= written
-            with folder.open("result.json") as file:
-                file.writelines(_document(runs, not isinstance(results, Result), every))
+            with folder.open("result.json") as document:
+                document.writelines(_document(runs, not isinstance(results, Result), every))
+            for name, rows in (tables or {}).items():
+                with folder.open(name) as table:
+                    write_csv(rows, table)
             for run in runs:
                 folder.author = f"the network of {run.run_name}"
                 for name, text in run.network_reports().items():
-                    with folder.open(name if len(runs) == 1 else f"{run.run_name}_{name}") as file:
-                        file.write(text)
+                    with folder.open(name if len(runs) == 1 else f"{run.run_name}_{name}") as text_file:
+                        text_file.write(text)
             for spec, (provider, options) in self._chosen.items():
                 folder.author = f"report {spec}"
                 _create(provider, options, runs, folder)
         return list(folder.written)
+
+
+def _of_run(path: str, name: str) -> str:
+    """A path with the name of a run before its endings."""
+    from astra_sim.reports import file_name
+
+    folder, file = os.path.split(path)
+    stem, dot, endings = file.partition(".")
+    return os.path.join(folder, f"{stem}_{file_name(name)}{dot}{endings}")
 
 
 def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -36,8 +36,11 @@ DEFAULTS = {
 class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
-    `left_out` is the network in the file of the platform, where the experiment takes its network from elsewhere.
+    `KINDS` are those that there are. `left_out` is the network in the file of the platform, where the experiment takes its network from
+    elsewhere.
     """
+
+    KINDS: ClassVar[tuple[str, ...]] = SECTIONS
 
     name: str = ""
     sections: dict[str, Any] = attrs.field(factory=dict)
@@ -85,19 +88,24 @@ class Experiment:
     def set(self, assignment: str) -> None:
         """Apply `section.key=value`, as `--set` does. Raises InputError."""
         path, equals, value = assignment.partition("=")
-        section, dot, key = path.strip().partition(".")
+        _, dot, key = path.strip().partition(".")
         if not equals or not dot or not key:
             raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
+        self.assign(path.strip(), Typed(value.strip()), f"--set {assignment}")
+
+    def assign(self, path: str, value: Any, where: str) -> None:
+        """Set the option `section.key`, whose value has a type. Raises InputError that begins with `where`."""
+        section, _, key = path.partition(".")
         if section not in (*SECTIONS, "run"):
-            raise InputError(f"--set {assignment}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
+            raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
         if section == "run":
-            set_value(self.run, key, Typed(value.strip()), f"--set {assignment}")
+            set_value(self.run, key, value, where)
             return
         table = self.sections.get(section, {})
         if not isinstance(table, Mapping):
-            raise InputError(f"--set {assignment}: the {section} is an object, and --set changes options of files and specs only")
+            raise InputError(f"{where}: the {section} is an object, and only options of files and specs can be changed")
         table = dict(table)
-        set_value(table, key, Typed(value.strip()), f"--set {assignment}")
+        set_value(table, key, value, where)
         self.sections[section] = table
 
     def where(self, kind: str) -> str:

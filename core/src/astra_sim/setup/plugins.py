@@ -37,6 +37,7 @@ BUILT_IN = frozenset(
         "platforms",
         "report",
         "reports-astra1",
+        "sweep",
         "systems",
         "training-loops",
     )

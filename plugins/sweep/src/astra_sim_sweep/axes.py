@@ -1,0 +1,168 @@
+"""Axes of a sweep: what varies, over which values."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+
+MOST_VALUES = 10_000_000
+_LISTED = ("values", "range", "logspace")
+_DRAWN = ("uniform", "loguniform")
+_FORMS = (*_LISTED, *_DRAWN)
+_BESIDE = ("name", "labels", "zip", "whole")
+
+
+@attrs.frozen
+class Span:
+    """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as whole numbers, where it says so."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    whole: bool
+
+    def at(self, share: float) -> float:
+        """The number at a share of the way, of at least 0 and below 1."""
+        if self.whole and not self.logarithmic:
+            return int(self.low) + int(share * (int(self.high) - int(self.low) + 1))
+        value = self.low * (self.high / self.low) ** share if self.logarithmic else self.low + (self.high - self.low) * share
+        return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
+
+
+@attrs.frozen
+class Axis:
+    """What varies: the option, section or name `key`, shown in the column `name`, with values, or a span to draw from.
+
+    `labels` stand in the column and in expressions in place of the values. `zip` is the name of the axis that it goes in step with.
+    """
+
+    key: str
+    name: str
+    values: Sequence[Any] = ()
+    span: Span | None = None
+    labels: Sequence[str] = ()
+    zip: str | None = None
+
+    def shown(self, position: int) -> Any:
+        """The cell of the column for a value: its label, itself, or JSON of a list or table."""
+        if self.labels:
+            return self.labels[position]
+        value = self.values[position]
+        return value if isinstance(value, (str, int, float, bool)) else json.dumps(value, ensure_ascii=False)
+
+
+def read_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
+    """The axes of a table: a list of values or a table for each key, where `a.b = ...` is the key `a.b`. Raises InputError."""
+    axes = [_axis(key, value, f"{where}: {key}") for key, value in flatten(table, _is_axis).items()]
+    names: set[str] = set()
+    for axis in axes:
+        if axis.name in names:
+            raise InputError(f"{where}: {axis.key}: there are two axes with the name {axis.name!r}; expected different names (name = ...)")
+        names.add(axis.name)
+    return axes
+
+
+def flatten(table: Mapping[str, Any], is_leaf: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of nested tables by keys with dots."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping) and not is_leaf(value):
+            flat |= flatten(value, is_leaf, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _is_axis(table: Mapping[str, Any]) -> bool:
+    """Whether a table describes an axis, and does not hold others."""
+    is_described = any(key in _FORMS for key in table)
+    return is_described or not table or any(key in _BESIDE and not isinstance(value, (list, Mapping)) for key, value in table.items())
+
+
+def _axis(key: str, value: Any, where: str) -> Axis:
+    if isinstance(value, list):
+        value = {"values": value}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} is {value!r}; expected a list of values, or a table with one of {', '.join(_FORMS)}")
+    for each in value:
+        if each not in (*_FORMS, *_BESIDE):
+            raise InputError(f"{where}: unknown key {each!r}; {suggestion(each, (*_FORMS, *_BESIDE))}")
+    forms = [form for form in _FORMS if form in value]
+    if len(forms) != 1:
+        raise InputError(f"{where} has {' and '.join(forms) or 'no values'}; expected one of {', '.join(_FORMS)}")
+    form, given = forms[0], value[forms[0]]
+    if not isinstance(given, list) or not given:
+        raise InputError(f"{where}: {form} is {given!r}; expected a list of at least one value")
+    name, zipped, whole, labels = value.get("name", key), value.get("zip"), value.get("whole", False), value.get("labels", [])
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{where}: name is {name!r}; expected text")
+    if zipped is not None and not isinstance(zipped, str):
+        raise InputError(f"{where}: zip is {zipped!r}; expected the name of another axis")
+    if not isinstance(whole, bool):
+        raise InputError(f"{where}: whole is {whole!r}; expected true or false")
+    if whole and form in ("values", "range"):
+        raise InputError(f"{where}: whole = true has no effect on {form}, whose values are as they are given")
+    if form in _DRAWN:
+        return Axis(key, name, span=_span(form, given, whole, value, where))
+    values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
+    if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
+        raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
+    return Axis(key, name, values, None, labels, zipped)
+
+
+def _numbers(form: str, given: Sequence[Any], names: str, where: str) -> list[float]:
+    if len(given) != len(names.split(", ")) or not all(_is_number(each) for each in given):
+        raise InputError(f"{where}: {form} is {given!r}; expected [{names}], all of them numbers")
+    return list(given)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _range(given: Sequence[Any], where: str) -> list[float]:
+    """first, first + step, ... up to and with last. It counts in decimals, so that 0.1 + 0.2 is 0.3."""
+    first, last, step = _numbers("range", given, "first, last, step", where)
+    if step == 0 or (last - first) * step < 0:
+        raise InputError(f"{where}: range is {given!r}; expected a step that leads from {first} to {last}")
+    begin, stride = Decimal(repr(first)), Decimal(repr(step))
+    count = int((Decimal(repr(last)) - begin) / stride) + 1
+    if count > MOST_VALUES:
+        raise InputError(f"{where}: range is {given!r}, which has {count} values; expected at most {MOST_VALUES}")
+    number = int if all(isinstance(each, int) for each in given) else float
+    return [number(begin + index * stride) for index in range(count)]
+
+
+def _logspace(given: Sequence[Any], whole: bool, where: str) -> list[float]:
+    """`count` numbers from first to last, each the same multiple of the one before; whole ones of whole ends where they are that."""
+    first, last, count = _numbers("logspace", given, "first, last, count", where)
+    if first <= 0 or last <= 0:
+        raise InputError(f"{where}: logspace is {given!r}; expected first and last above 0")
+    if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
+        raise InputError(f"{where}: logspace is {given!r}; expected a count from 2 to {MOST_VALUES}")
+    values: list[float] = [first * (last / first) ** (index / (count - 1)) for index in range(count)]
+    values[0], values[-1] = first, last
+    if whole:
+        return list(dict.fromkeys(map(round, values)))
+    if isinstance(first, int) and isinstance(last, int):
+        return [round(value) if math.isclose(value, round(value), rel_tol=1e-9) else value for value in values]
+    return values
+
+
+def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
+    for key in ("labels", "zip"):
+        if key in table:
+            raise InputError(f"{where}: {key} and {form} are given; {key} is for axes with a list of values")
+    low, high = _numbers(form, given, "low, high", where)
+    if low >= high or (form == "loguniform" and low <= 0):
+        raise InputError(f"{where}: {form} is {given!r}; expected low below high{', both above 0' if form == 'loguniform' else ''}")
+    if whole and not (isinstance(low, int) and isinstance(high, int)):
+        raise InputError(f"{where}: {form} is {given!r}; expected whole numbers, for whole is true")
+    return Span(low, high, form == "loguniform", whole)

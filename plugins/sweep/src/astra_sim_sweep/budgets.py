@@ -1,0 +1,161 @@
+"""Budgets: what is expected of the figures of experiments, and whether they keep to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import attrs
+from astra_sim import AstraError, Experiment, InputError, simulate
+from astra_sim.commands import Plugins, shared_plugins
+from astra_sim.errors import printable, suggestion
+from astra_sim.files import parse_toml, read_text
+
+from astra_sim_sweep.base import EXPERIMENT, read_base
+from astra_sim_sweep.contents import canonical
+from astra_sim_sweep.expressions import Expression
+
+_OWN = ("name", "check", "figure", "value", "tolerance")
+_TOLERANCE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*%\s*")
+
+State = Literal["passed", "failed", "error"]
+
+
+@attrs.frozen
+class Expectation:
+    """What is expected: that `condition` holds, or that `figure` is `value`, plus or minus `margin`."""
+
+    name: str
+    experiment: Experiment
+    expected: str
+    condition: Expression | None = None
+    figure: Expression | None = None
+    value: float = 0.0
+    margin: float = 0.0
+
+    def judge(self, figures: Mapping[str, Any]) -> tuple[bool, str]:
+        """Whether the figures of a result in JSON are as expected, and what they are. Raises InputError where there is no such figure."""
+        if self.condition is not None:
+            parts = self.condition.parts(figures)
+            return self.condition.holds(figures), ", ".join(f"{name} = {_short(value)}" for name, value in parts.items())
+        assert self.figure is not None
+        found = self.figure.value(figures)
+        if isinstance(found, bool) or not isinstance(found, (int, float)):
+            raise InputError(f"{self.figure.where}: {self.figure.text} is {found!r}; expected a number")
+        return abs(found - self.value) <= self.margin, f"{self.figure.text} = {_short(found)}"
+
+
+@attrs.frozen
+class Verdict:
+    """What came of an expectation: `found` says what the figures are, or what went wrong. `wall_s` are the seconds of its run."""
+
+    name: str
+    state: State
+    expected: str
+    found: str
+    wall_s: float
+
+
+def read_budgets(path: str | os.PathLike[str], plugins: Plugins | None = None) -> list[Expectation]:
+    """The expectations in a file, with the experiments that it names. Raises InputError."""
+    plugins = plugins or shared_plugins()
+    file = os.fspath(path)
+    table = parse_toml(read_text(file), file)
+    for key in table:
+        if key != "expect":
+            raise InputError(f"{file}: unknown key {key!r}; {suggestion(key, ['expect'])}")
+    entries = table.get("expect")
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
+        raise InputError(f"{file}: expect is {entries!r}; expected at least one table [[expect]]")
+    return [_expectation(entry, f"{file}: expect {number}", file, plugins) for number, entry in enumerate(entries, 1)]
+
+
+def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugins) -> Expectation:
+    own = {key: value for key, value in entry.items() if key in _OWN}
+    rest = {key: value for key, value in entry.items() if key not in _OWN}
+    experiment = read_base(rest, where, os.path.dirname(file), plugins, _OWN)
+    name = own.get("name")
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{where}: name is {name!r}; expected text")
+    title = name or str(rest.get(EXPERIMENT, where.rpartition(": ")[2]))
+    if ("check" in own) == ("figure" in own):
+        raise InputError(f"{where}: expected one of check and figure, and there {'are both' if 'check' in own else 'is none'}")
+    for key in ("check", "figure"):
+        if key in own and not isinstance(own[key], str):
+            raise InputError(f"{where}: {key} is {own[key]!r}; expected an expression, as text")
+    if "check" in own:
+        for key in ("value", "tolerance"):
+            if key in own:
+                raise InputError(f"{where}: {key} is for figure, and has no effect on check")
+        text = own["check"].strip()
+        return Expectation(title, experiment, text, condition=Expression(text, f"{where}: check"))
+    if "value" not in own or isinstance(own["value"], bool) or not isinstance(own["value"], (int, float)):
+        raise InputError(f"{where}: value is {own.get('value', 'missing')!r}; expected the number that {own['figure']} should be")
+    value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
+    margin = _margin(value, tolerance, f"{where}: tolerance")
+    expected = f"{figure} = {_short(value)}" + (f" ± {tolerance}" if tolerance else "")
+    return Expectation(title, experiment, expected, None, Expression(figure, f"{where}: figure"), value, margin)
+
+
+def _margin(value: float, tolerance: Any, where: str) -> float:
+    """How far from a value a figure may be: a number in its unit, or a share of it."""
+    if isinstance(tolerance, str) and (match := _TOLERANCE.fullmatch(tolerance)):
+        return abs(value) * float(match[1]) / 100
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
+        raise InputError(f"{where} is {tolerance!r}; expected a share such as '2 %', or a number of at least 0 in the unit of the figure")
+    return float(tolerance)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+
+
+def judge(expectations: Sequence[Expectation]) -> Iterator[Verdict]:
+    """Run the experiments, each of them once, and say for each expectation what came of it."""
+    results: dict[bytes, tuple[dict[str, Any] | AstraError, float]] = {}
+    for expectation in expectations:
+        key = canonical([expectation.experiment.sections, expectation.experiment.run])
+        if key not in results:
+            began = time.perf_counter()
+            outcome: dict[str, Any] | AstraError
+            try:
+                outcome = simulate(expectation.experiment).to_dict()
+            except AstraError as error:
+                outcome = error
+            results[key] = outcome, time.perf_counter() - began
+        figures, seconds = results[key]
+        yield _verdict(expectation, figures, seconds)
+
+
+def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, seconds: float) -> Verdict:
+    try:
+        if isinstance(figures, AstraError):
+            raise figures
+        holds, found = expectation.judge(figures)
+    except AstraError as error:
+        return Verdict(expectation.name, "error", expectation.expected, str(error), seconds)
+    return Verdict(expectation.name, "passed" if holds else "failed", expectation.expected, found, seconds)
+
+
+def junit(verdicts: Sequence[Verdict], suite: str) -> str:
+    """The verdicts as XML, as JUnit writes it and services of continuous integration read it."""
+    states = [verdict.state for verdict in verdicts]
+    counts = {"tests": len(states), "failures": states.count("failed"), "errors": states.count("error")}
+    attributes = {"name": suite, **{name: str(count) for name, count in counts.items()}, "time": f"{sum(v.wall_s for v in verdicts):.3f}"}
+    root = ElementTree.Element("testsuites")
+    element = ElementTree.SubElement(root, "testsuite", attributes)
+    for verdict in verdicts:
+        case = ElementTree.SubElement(
+            element, "testcase", {"classname": suite, "name": printable(verdict.name), "time": f"{verdict.wall_s:.3f}"}
+        )
+        if verdict.state != "passed":
+            what = ElementTree.SubElement(case, "failure" if verdict.state == "failed" else "error", {"message": printable(verdict.found)})
+            what.text = printable(f"expected {verdict.expected}; {verdict.found}")
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

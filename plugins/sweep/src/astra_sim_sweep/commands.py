@@ -1,0 +1,145 @@
+"""The commands `astra sweep` and `astra assert`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
+
+if TYPE_CHECKING:
+    from astra_sim_sweep.budgets import Verdict
+
+
+@click.command()
+@click.argument("file", metavar="SWEEP.toml", type=click.Path())
+@click.option("-o", "--output", metavar="RESULTS", type=click.Path(dir_okay=False), help="The table: *.parquet, *.csv or *.sqlite.")
+@click.option("--jobs", type=int, metavar="N", help="Processes on this machine; by default one for each processor.")
+@click.option("--resume", is_flag=True, help="Go on with a sweep that was interrupted or has more points now; nothing is run again.")
+@click.option("--overwrite", is_flag=True, help="Drop the table and its journal, and begin anew.")
+@click.option("--retry-errors", is_flag=True, help="With --resume: run again what has failed.")
+@click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on the workers of a scheduler of Dask, such as tcp://10.0.0.1:8786.")
+@click.option("--dry-run", is_flag=True, help="Print the points as CSV and run nothing.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def sweep(
+    file: str,
+    output: str | None,
+    jobs: int | None,
+    resume: bool,
+    overwrite: bool,
+    retry_errors: bool,
+    timeout: float | None,
+    scheduler: str | None,
+    dry_run: bool,
+    quiet: bool,
+) -> None:
+    """Run an experiment over axes, and write one table: a row for each point, with its parameters, figures, or error.
+
+    What is done is kept in a journal, RESULTS.journal.sqlite, at once. Exit status 1: some points have failed.
+    """
+    if dry_run:
+        _print_points(file, quiet)
+        return
+    if output is None:
+        raise InputError("--output is missing; expected a table: *.parquet, *.csv or *.sqlite (or --dry-run)")
+    if retry_errors and not resume:
+        raise InputError("--retry-errors is for a sweep that goes on; expected --resume, too")
+    from astra_sim_sweep.progress import SweepProgress
+    from astra_sim_sweep.running import sweep as begin
+
+    made = begin(
+        file, output, jobs=jobs, timeout=timeout, resume=resume, overwrite=overwrite, retry_errors=retry_errors, scheduler=scheduler
+    )
+    counts = made.counts
+    try:
+        with SweepProgress(counts, not quiet) as progress:
+            made.watch(progress.turn)
+            made.finish()
+    except KeyboardInterrupt:
+        click.echo(f"astra: interrupted; {counts.rows:,} rows are kept, and --resume goes on", err=True)
+        sys.exit(STATUS_INTERRUPTED)
+    if not quiet:
+        for warning in counts.warnings:
+            click.echo(f"astra: warning: {warning}", err=True)
+        click.echo(f"{counts.rows:,} rows in {output}{_beside(counts.known, counts.skipped, counts.failed)}")
+    if counts.failed:
+        click.echo(f"astra: error: {counts.failed:,} of {counts.rows:,} points failed; the first: {printable(made.first_error)}", err=True)
+        sys.exit(1)
+
+
+def _beside(known: int, skipped: int, failed: int) -> str:
+    numbers = ((known, "known from before"), (skipped, "points skipped"), (failed, "with an error"))
+    parts = [f"{number:,} {what}" for number, what in numbers if number]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _print_points(file: str, quiet: bool) -> None:
+    """The points of a sweep as CSV, and how many there are."""
+    from astra_sim_sweep.plan import read_plan
+
+    plan = read_plan(file)
+    skipped: dict[str, int] = {}
+    count = failed = 0
+    click.echo(_line([*plan.columns, "error"]))
+    for point in plan:
+        if point.skipped_by is not None:
+            skipped[point.skipped_by] = skipped.get(point.skipped_by, 0) + 1
+            continue
+        count += 1
+        failed += point.error is not None
+        click.echo(_line([*(point.parameters[name] for name in plan.columns), point.error]))
+    if not quiet:
+        reasons = ", ".join(f"{name} {number:,}" for name, number in skipped.items())
+        beside = f"; {sum(skipped.values()):,} skipped ({reasons})" if skipped else ""
+        click.echo(f"{count:,} points{beside}", err=True)
+    if failed:
+        sys.exit(1)
+
+
+def _line(cells: list[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+@click.command("assert")
+@click.argument("file", metavar="BUDGETS.toml", type=click.Path())
+@click.option(
+    "--junit", metavar="FILE.xml", type=click.Path(dir_okay=False), help="Write the results for continuous integration, as JUnit does."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but what is not as expected.")
+def assert_(file: str, junit: str | None, as_json: bool, quiet: bool) -> None:
+    """Check figures of experiments against budgets. Exit status 0: all are kept; 1: one is not, or a run failed."""
+    from astra_sim_sweep import budgets
+
+    verdicts = list(budgets.judge(budgets.read_budgets(file)))
+    shown = [verdict for verdict in verdicts if not quiet or verdict.state != "passed"]
+    if as_json:
+        import json
+
+        import attrs
+
+        click.echo(json.dumps([attrs.asdict(verdict) for verdict in verdicts]))
+    elif shown:
+        _print_verdicts(shown)
+    if junit is not None:
+        from astra_sim.files import FileSet
+
+        with FileSet() as files, files.open(junit) as opened:
+            opened.write(budgets.junit(verdicts, file))
+    if any(verdict.state != "passed" for verdict in verdicts):
+        sys.exit(1)
+
+
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    from astra_sim.commands import Column, Screen, Table
+
+    columns = (Column("state", "word"), Column("budget", "text"), Column("expected", "text"), Column("found", "text"))
+    rows = [[verdict.state, printable(verdict.name), verdict.expected, printable(verdict.found)] for verdict in verdicts]
+    Screen(every=True).table(Table(columns, rows))

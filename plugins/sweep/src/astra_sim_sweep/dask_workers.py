@@ -1,0 +1,158 @@
+"""Runs on the workers of a scheduler of Dask, on as many machines as it has.
+
+A task of Dask is a batch of points. The worker of Dask has them run by a worker process of its own for each thread, so that a plugin that
+crashes or hangs costs a point and not a worker of Dask. Where a worker of Dask ends, Dask gives its batches to others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from astra_sim import AstraError, InputError, RunError
+
+from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.processes import BatchSize, Processes
+
+BATCH_S = 1.0
+LARGEST_BATCH = 1024
+_BATCHES_OF_A_THREAD = 2
+_MOST_LOSSES = 2
+_TURN_S = 0.5
+_CONNECT_S = 10
+
+# -- On the workers ----------------------------------------------------------------------------------------------------
+
+_idle: dict[tuple[bytes, float | None], list[Processes]] = {}
+_lock = threading.Lock()
+
+
+def run_batch(plan: bytes, numbers: Sequence[int], timeout: float | None) -> list[Outcome]:
+    """Run points of a pickled plan in a process that is kept for the next batch."""
+    key = plan, timeout
+    with _lock:
+        others = [each for other in list(_idle) if other != key for each in _idle.pop(other)]
+        idle = _idle.setdefault(key, [])
+        processes = idle.pop() if idle else Processes(plan, 1, timeout, keep=True)
+    for other in others:
+        other.close()
+    outcomes = [outcome for some in processes.outcomes(iter(numbers)) for outcome in some]
+    with _lock:
+        _idle.setdefault(key, []).append(processes)
+    return outcomes
+
+
+@atexit.register
+def end_idle() -> None:
+    """End the processes that wait for the next batch."""
+    for some in _idle.values():
+        for processes in some:
+            processes.close()
+    _idle.clear()
+
+
+# -- On this machine ---------------------------------------------------------------------------------------------------
+
+
+class Dask:
+    """Runs points on the workers of a scheduler: that at an address, or that of a client, which stays open.
+
+    A point that takes longer than `timeout` seconds is an error. Raises InputError where there is no scheduler, or Dask is not installed.
+    """
+
+    def __init__(self, plan: bytes, timeout: float | None, address: str | None, client: Any = None) -> None:
+        try:
+            import distributed
+        except ImportError:
+            raise InputError("a scheduler of Dask needs distributed: pip install 'astra-sim-sweep[dask]'") from None
+        self._plan, self._timeout = plan, timeout
+        self._owns = client is None
+        if client is None:
+            try:
+                client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+            except (OSError, ValueError, TypeError) as error:
+                raise InputError(f"scheduler {address!r}: {error or type(error).__name__}; expected such as tcp://10.0.0.1:8786") from None
+        elif not isinstance(client, distributed.Client) or client.asynchronous:
+            raise InputError(f"client is {client!r}; expected a distributed.Client that is not asynchronous")
+        self._client = client
+        self._pending: dict[Any, list[int]] = {}
+        self._again: deque[int] = deque()
+        self._losses: Counter[int] = Counter()
+        self._size = BatchSize(BATCH_S, LARGEST_BATCH)
+
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+        """What comes of points, as their batches are done; some of the lists are empty. `numbers` is read on when workers have room.
+
+        Raises RunError where the scheduler has lost what it was given.
+        """
+        try:
+            while True:
+                yield from self._submit(numbers)
+                if not self._pending:
+                    return
+                yield self._collect()
+        finally:
+            self._client.cancel(list(self._pending), force=True)
+            self._pending.clear()
+            if self._owns:
+                self._client.close()
+
+    def _submit(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+        """Hand over batches, as many as keep all threads busy."""
+        room = _BATCHES_OF_A_THREAD * max(1, sum(self._client.nthreads().values()))
+        while len(self._pending) < room:
+            batch = [self._again.popleft()] if self._again else []
+            while not batch or (len(batch) < self._size.points and batch[0] not in self._losses):
+                number = next(numbers, -1)
+                if number is None:
+                    yield []
+                elif number < 0:
+                    break
+                else:
+                    batch.append(number)
+            if not batch:
+                return
+            self._pending[self._client.submit(run_batch, self._plan, batch, self._timeout, pure=False)] = batch
+
+    def _collect(self) -> list[Outcome]:
+        """What is done now, or soon."""
+        import distributed
+
+        try:
+            with self._client.as_current():
+                some = distributed.wait(list(self._pending), timeout=_TURN_S, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            return []
+        except distributed.CancelledError:
+            raise RunError("the scheduler has lost what it was given; what was finished before is kept, and --resume goes on") from None
+        outcomes: list[Outcome] = []
+        for future in some.done:
+            batch = self._pending.pop(future)
+            outcomes += self._outcomes_of(future, batch)
+        return outcomes
+
+    def _outcomes_of(self, future: Any, batch: list[int]) -> list[Outcome]:
+        """What came of a batch. Where Dask has given it up because its workers end, its points are tried by themselves."""
+        import distributed
+
+        try:
+            outcomes: list[Outcome] = future.result()
+        except distributed.scheduler.KilledWorker as error:
+            lost = []
+            for number in batch:
+                self._losses[number] += 1
+                if self._losses[number] >= _MOST_LOSSES:
+                    lost.append(Outcome(number, None, f"workers of Dask ended with this point: {error}", 0.0))
+                else:
+                    self._again.append(number)
+            return lost
+        except AstraError:
+            raise
+        except Exception as error:
+            raise RunError(f"a worker of Dask failed: {type(error).__name__}: {error}") from None
+        for outcome in outcomes:
+            self._size.add(outcome.wall_s)
+        return outcomes

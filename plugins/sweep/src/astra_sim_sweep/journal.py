@@ -1,0 +1,127 @@
+"""The journal of a sweep: what came of each run, in a database of SQLite, from the moment it is known."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+from astra_sim import InputError, RunError
+
+FORMAT = 1
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS runs (key BLOB PRIMARY KEY, parameters TEXT NOT NULL, figures TEXT, error TEXT, wall_s REAL NOT NULL)"
+    " WITHOUT ROWID"
+)
+
+
+@attrs.frozen
+class Run:
+    """A run as the journal has it: the key of its points, the parameters of the first of them, figures or an error, and wall time."""
+
+    key: bytes
+    parameters: dict[str, Any]
+    figures: dict[str, Any] | None
+    error: str | None
+    wall_s: float
+
+
+class Journal:
+    """Runs by key, in a file that one sweep writes at a time. Everything that was added is kept, whatever ends the process.
+
+    Raises RunError where the file cannot be read or written, InputError where it is no journal, or another sweep writes it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = _locked(path)
+        try:
+            with self._naming():
+                self._database = sqlite3.connect(path, isolation_level=None)
+                self._open()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _open(self) -> None:
+        found = self._database.execute("PRAGMA user_version").fetchone()[0]
+        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if (found, tables) not in ((0, set()), (FORMAT, {"runs"})):
+            raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.execute(_TABLE)
+        self._database.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._database.close()
+        os.close(self._lock)
+
+    def __contains__(self, key: bytes) -> bool:
+        with self._naming():
+            return self._database.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone() is not None
+
+    def __len__(self) -> int:
+        with self._naming():
+            count: int = self._database.execute("SELECT count(*) FROM runs").fetchone()[0]
+        return count
+
+    def get(self, key: bytes) -> Run | None:
+        """The run of a key, if there is one."""
+        with self._naming():
+            row = self._database.execute("SELECT key, parameters, figures, error, wall_s FROM runs WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        return Run(row[0], json.loads(row[1]), None if row[2] is None else json.loads(row[2]), row[3], row[4])
+
+    def add(self, runs: Sequence[Run]) -> None:
+        """Keep runs: when this returns they are in the file."""
+        rows = [(r.key, json.dumps(r.parameters), None if r.figures is None else json.dumps(r.figures), r.error, r.wall_s) for r in runs]
+        with self._naming():
+            self._database.execute("BEGIN")
+            try:
+                self._database.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", rows)
+                self._database.execute("COMMIT")
+            except sqlite3.Error:
+                with contextlib.suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def drop_errors(self) -> None:
+        """Forget runs that failed, so that they are run again."""
+        with self._naming():
+            self._database.execute("DELETE FROM runs WHERE error IS NOT NULL")
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error):
+                raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output") from None
+            raise RunError(f"{self.path}: {error}; what was finished before is kept, and --resume goes on") from None
+
+
+def _locked(path: str) -> int:
+    """A descriptor of the file, made if it is not there, that holds its lock as long as it is open."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise InputError(f"{path}: another sweep writes this journal; wait until it has ended, or choose another --output") from None
+    return descriptor

@@ -1,0 +1,63 @@
+"""Runs of points, one after another, and what came of each."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import AstraError, InputError, InputWarning, simulate
+from astra_sim.commands import shared_plugins, versions
+
+from astra_sim_sweep.plan import Plan
+
+_MOST_WARNINGS = 20
+
+
+@attrs.frozen
+class Outcome:
+    """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect."""
+
+    number: int
+    figures: dict[str, Any] | None
+    error: str | None
+    wall_s: float
+    warnings: tuple[str, ...] = ()
+
+
+def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
+    """Run points by their numbers. What goes wrong at one is its outcome, and the others are run."""
+    for number in numbers:
+        began = time.perf_counter()
+        figures: dict[str, Any] | None = None
+        error = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InputWarning)
+            try:
+                figures = _figures(plan, number)
+            except MemoryError:
+                error = "the run needs more memory than there is"
+            except AstraError as problem:
+                error = str(problem)
+            except Exception as problem:
+                error = f"{type(problem).__name__}: {problem}"
+        told = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, InputWarning)))
+        yield Outcome(number, figures, error, time.perf_counter() - began, told[:_MOST_WARNINGS])
+
+
+def _figures(plan: Plan, number: int) -> dict[str, Any]:
+    result = simulate(plan.experiment(number, shared_plugins()))
+    row = result.row()
+    for name in ("run_name", "wall_s"):
+        del row[name]
+    return row | {"audit": "; ".join(finding.message for finding in result.audit)}
+
+
+def check_versions(plan: Plan) -> None:
+    """Raise InputError where this process has other versions than that which made the plan: its figures would be others."""
+    here, there = versions(shared_plugins(), "auto"), plan.versions
+    if here != there:
+        different = [f"{name} {there.get(name)!r} here and {here.get(name)!r} there" for name in there if there.get(name) != here.get(name)]
+        raise InputError(f"a worker has other versions: {'; '.join(different)}; expected the same")

@@ -1,0 +1,13 @@
+"""Hooks."""
+
+from __future__ import annotations
+
+from astra_sim import Provider, hookimpl
+
+
+@hookimpl
+def astra_commands() -> list[Provider]:
+    return [
+        Provider("assert", "Check figures of experiments against budgets, for continuous integration.", "astra_sim_sweep.commands:assert_"),
+        Provider("sweep", "Run an experiment over axes: thousands of runs, one table.", "astra_sim_sweep.commands:sweep"),
+    ]

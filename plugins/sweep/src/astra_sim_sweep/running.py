@@ -1,0 +1,290 @@
+"""A sweep: its points are run, what comes of them goes into the journal, and from there into a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import attrs
+from astra_sim import InputError
+from astra_sim.commands import frame_of
+
+from astra_sim_sweep.journal import Journal, Run
+from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.plan import Plan, Point, read_plan
+from astra_sim_sweep.processes import Processes
+from astra_sim_sweep.tables import Columns, check_table, write_table
+
+Row = dict[str, Any]
+_PASSED_AT_A_TIME = 200
+
+
+class Scheduler(Protocol):
+    """Where points are run."""
+
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+        """What comes of points, as it comes; `numbers` is read on when there is room for more. None: look whether there is news."""
+
+
+@attrs.define
+class Counts:
+    """How far a sweep is: points in all, those looked at, left out, known from the journal, run now, and rows with an error."""
+
+    points: int = 0
+    passed: int = 0
+    skipped: int = 0
+    known: int = 0
+    run: int = 0
+    failed: int = 0
+    skipped_by: dict[str, int] = attrs.field(factory=dict)
+    warnings: dict[str, None] = attrs.field(factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Points of which nothing more is to come."""
+        return self.skipped + self.rows
+
+    @property
+    def rows(self) -> int:
+        """Rows that are there."""
+        return self.known + self.run
+
+
+_MOST_WARNINGS = 1000
+
+
+@attrs.frozen
+class Files:
+    """Where a sweep writes: its table, if it has one, and its journal."""
+
+    table: str | None
+    journal: str
+
+    @classmethod
+    def of(cls, output: str | os.PathLike[str]) -> Files:
+        """Those of `--output`. Raises InputError for an ending that is unknown."""
+        table = os.fspath(output)
+        check_table(table)
+        return cls(table, f"{os.path.splitext(table)[0]}.journal.sqlite")
+
+    def check(self, resume: bool, overwrite: bool) -> None:
+        """Raise InputError where something is there already, and nobody has said what becomes of it."""
+        assert self.table is not None
+        if resume and overwrite:
+            raise InputError("--resume and --overwrite are given; expected one of the two")
+        here = [path for path in (self.table, self.journal) if os.path.lexists(path)]
+        if overwrite:
+            return
+        if here and not resume:
+            raise InputError(f"{' and '.join(here)}: there already; expected --resume to go on with it, or --overwrite to drop it")
+        if here == [self.table]:
+            raise InputError(f"{self.table}: its journal {self.journal} is not there; expected it, or --overwrite to run all points again")
+
+    def drop(self) -> None:
+        """Delete what is there. Raises InputError where the journal is something else, or another sweep writes it."""
+        if os.path.lexists(self.journal):
+            with Journal(self.journal):
+                os.unlink(self.journal)
+        for path in (self.table, f"{self.journal}-wal", f"{self.journal}-shm"):
+            if path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+class Sweep:
+    """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
+
+    A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
+    points. Raises AstraError where nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
+    """
+
+    def __init__(self, plan: Plan, scheduler: Scheduler, files: Files, retry_errors: bool = False) -> None:
+        self.plan = plan
+        self.counts = Counts(points=plan.points.count)
+        self._scheduler = scheduler
+        self._files = files
+        self._retry_errors = retry_errors
+        self._columns = Columns(plan.columns)
+        self._rows: Generator[Row] | None = None
+        self._watch: Callable[[], None] = lambda: None
+        self.first_error = ""
+
+    def __iter__(self) -> Generator[Row]:
+        if self._rows is None:
+            self._rows = self._run()
+        return self._rows
+
+    def watch(self, turn: Callable[[], None]) -> None:
+        """Call a function from time to time as long as the sweep runs, when `counts` may have changed."""
+        self._watch = turn
+
+    def finish(self) -> Counts:
+        """Run what is left, and write the table."""
+        for _ in self:
+            pass
+        return self.counts
+
+    def frame(self, library: str = "pandas") -> Any:
+        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
+        self.finish()
+        with Journal(self._files.journal) as journal:
+            rows = list(self._ordered(journal))
+        return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
+
+    def _run(self) -> Generator[Row]:
+        with Journal(self._files.journal) as journal:
+            if self._retry_errors:
+                journal.drop_errors()
+            flow = _Flow(self.plan, journal, self.counts)
+            with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
+                for some in outcomes:
+                    self._watch()
+                    for point, run in flow.take(some):
+                        yield self._row(point, run)
+            if self._files.table is not None:
+                write_table(self._files.table, self._columns, self._ordered(journal))
+
+    def _row(self, point: Point, run: Run) -> Row:
+        row = self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
+        self._columns.add(point.number, row)
+        if run.error is not None and not self.first_error:
+            self.first_error = run.error
+        return row
+
+    def _ordered(self, journal: Journal) -> Iterator[Row]:
+        """The rows in the order of points, out of the journal."""
+        for point in self.plan:
+            run = None if point.skipped_by is not None else journal.get(point.key)
+            if run is not None:
+                yield self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
+
+
+class _Flow:
+    """Points that are to be run, and those that wait for a run: several may have the same."""
+
+    def __init__(self, plan: Plan, journal: Journal, counts: Counts) -> None:
+        self._plan, self._journal, self._counts = plan, journal, counts
+        self._waiting: dict[bytes, list[Point]] = {}
+        self._keys: dict[int, bytes] = {}
+        self._done: list[tuple[Point, Run]] = []
+
+    def wanted(self) -> Iterator[int | None]:
+        """The numbers of points to run, and now and then None, where many were passed."""
+        passed = 0
+        for point in self._plan:
+            self._counts.passed += 1
+            if self._is_wanted(point):
+                yield point.number
+                continue
+            passed += 1
+            if passed % _PASSED_AT_A_TIME == 0:
+                yield None
+        yield None
+
+    def _is_wanted(self, point: Point) -> bool:
+        if point.skipped_by is not None:
+            self._counts.skipped += 1
+            self._counts.skipped_by[point.skipped_by] = self._counts.skipped_by.get(point.skipped_by, 0) + 1
+            return False
+        if point.key in self._waiting:
+            self._waiting[point.key].append(point)
+            return False
+        run = self._journal.get(point.key)
+        if run is None and point.error is not None:
+            run = Run(point.key, point.parameters, None, point.error, 0.0)
+            self._journal.add([run])
+        if run is not None:
+            self._done.append((point, run))
+            self._counts.known += 1
+            self._counts.failed += run.error is not None
+            return False
+        self._waiting[point.key] = [point]
+        self._keys[point.number] = point.key
+        return True
+
+    def take(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[Point, Run]]:
+        """Keep what has come, and give the points that have their runs now."""
+        runs = []
+        for outcome in outcomes:
+            points = self._waiting[self._keys.pop(outcome.number)]
+            runs.append(Run(points[0].key, points[0].parameters, outcome.figures, outcome.error, outcome.wall_s))
+            for warning in outcome.warnings[: _MOST_WARNINGS - len(self._counts.warnings)]:
+                self._counts.warnings[warning] = None
+        if runs:
+            self._journal.add(runs)
+        done, self._done = self._done, []
+        for run in runs:
+            points = self._waiting.pop(run.key)
+            self._counts.run += len(points)
+            self._counts.failed += len(points) * (run.error is not None)
+            done += [(point, run) for point in points]
+        yield from done
+
+
+def sweep(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    jobs: int | None = None,
+    timeout: float | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    retry_errors: bool = False,
+    scheduler: str | None = None,
+    client: Any = None,
+) -> Sweep:
+    """A sweep of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
+
+    `output` is the table that is written at the end (*.parquet, *.csv, *.sqlite); its journal lies beside it. Without it the journal is in
+    a temporary folder. `resume` goes on with a journal, `overwrite` drops it and the table; `retry_errors` runs what failed again. Points
+    are run in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or by its `client`.
+    A point that takes more than `timeout` seconds is an error. Raises InputError.
+    """
+    check_numbers(jobs, timeout)
+    plan = read_plan(source)
+    if output is None:
+        for name, value in (("resume", resume), ("overwrite", overwrite)):
+            if value:
+                raise InputError(f"{name} is given without output; expected the table that has been begun")
+        folder = tempfile.mkdtemp(prefix="astra-sweep-")
+        files = Files(None, os.path.join(folder, "journal.sqlite"))
+    else:
+        folder = None
+        files = Files.of(output)
+        files.check(resume, overwrite)
+    if retry_errors and not resume:
+        raise InputError("retry_errors is for a sweep that goes on; expected resume, too")
+    chosen = choose_scheduler(plan, jobs, timeout, scheduler, client)
+    if overwrite:
+        files.drop()
+    made = Sweep(plan, chosen, files, retry_errors)
+    if folder is not None:
+        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
+    return made
+
+
+def check_numbers(jobs: int | None, timeout: float | None) -> None:
+    """Raise InputError for what can be no number of processes or seconds."""
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise InputError(f"jobs is {jobs!r}; expected a whole number of processes of at least 1")
+    if timeout is not None and not timeout > 0:
+        raise InputError(f"timeout is {timeout!r}; expected seconds above 0")
+
+
+def choose_scheduler(plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any) -> Scheduler:
+    """What runs points: processes of this machine, or Dask. Raises InputError."""
+    if address is None and client is None:
+        return Processes(pickle.dumps(plan), jobs, timeout)
+    if address is not None and client is not None:
+        raise InputError("scheduler and client are given; expected one of the two")
+    if jobs is not None:
+        raise InputError("jobs is for processes of this machine; the workers of Dask are those of its scheduler")
+    from astra_sim_sweep.dask_workers import Dask
+
+    return Dask(pickle.dumps(plan), timeout, address, client)

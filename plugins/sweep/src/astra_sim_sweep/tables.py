@@ -1,0 +1,162 @@
+"""Tables of results: CSV, Parquet or SQLite, written row by row."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from astra_sim import InputError, RunError
+from astra_sim.files import FileSet
+
+ENDINGS = (".parquet", ".csv", ".sqlite")
+LAST = ("audit", "error", "wall_s")
+"""Columns at the end of every table."""
+
+TABLE = "results"
+"""The table in a file of SQLite."""
+
+_ROWS_AT_A_TIME = 2000
+_MOST = 1 << 63
+
+Row = Mapping[str, Any]
+
+
+class Columns:
+    """The columns of a table whose rows come in any order, and the types of their values.
+
+    Parameters come first, then figures by the first row that has them, then LAST. A figure with the name of a parameter is `result_NAME`.
+    """
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self._parameters = list(parameters)
+        self._first: dict[str, tuple[int, int]] = {}
+        self._types: dict[str, set[type]] = {name: set() for name in (*parameters, *LAST)}
+
+    def row(self, parameters: Row, figures: Row | None, error: str | None, wall_s: float) -> dict[str, Any]:
+        """The row of a point."""
+        row = dict(parameters)
+        for name, value in (figures or {}).items():
+            row[f"result_{name}" if name in row else name] = value
+        audit = row.pop("audit", None)
+        return row | {"audit": audit or None, "error": error, "wall_s": wall_s}
+
+    def add(self, number: int, row: Row) -> None:
+        """Take note of a row by its place in the table."""
+        for position, (name, value) in enumerate(row.items()):
+            if name not in self._types or (name in self._first and number < self._first[name][0]):
+                self._first[name] = number, position
+            types = self._types.setdefault(name, set())
+            if value is not None:
+                types.add(type(value))
+
+    @property
+    def names(self) -> list[str]:
+        """All columns in order."""
+        return [*self._parameters, *sorted(self._first, key=self._first.__getitem__), *LAST]
+
+    def type_of(self, name: str) -> type:
+        """The type of a column: bool, int, float or, where they meet others, str. One without values holds text."""
+        types = self._types[name]
+        if types in ({bool}, {int}):
+            return next(iter(types))
+        return float if types and types <= {int, float} else str
+
+
+def check_table(path: str) -> None:
+    """Raise InputError where a path has an unknown ending, or what it needs is not installed."""
+    ending = os.path.splitext(path)[1]
+    if ending not in ENDINGS:
+        raise InputError(f"--output is {path!r}; expected a name that ends in {', '.join(ENDINGS)}")
+    if ending == ".parquet":
+        _pyarrow("pyarrow")
+
+
+def write_table(path: str, columns: Columns, rows: Iterable[Row]) -> None:
+    """Write a table as the ending of its path says. Raises RunError where it cannot be written."""
+    write = {".csv": _write_csv, ".parquet": _write_parquet, ".sqlite": _write_sqlite}[os.path.splitext(path)[1]]
+    with FileSet() as files, files.temporary(path) as temporary:
+        write(temporary, columns, rows, path)
+
+
+def _write_csv(temporary: str, columns: Columns, rows: Iterable[Row], _: str) -> None:
+    with open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns.names)
+        names = columns.names
+        writer.writerows([_text(row.get(name)) for name in names] for row in rows)
+
+
+def _text(value: Any) -> Any:
+    return ("false", "true")[value] if isinstance(value, bool) else value
+
+
+def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    kinds = {bool: "BOOLEAN", int: "INTEGER", float: "REAL", str: "TEXT"}
+    names = columns.names
+    try:
+        database = sqlite3.connect(temporary, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("BEGIN")
+            database.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{_quoted(name)} {kinds[columns.type_of(name)]}' for name in names)})")
+            marks = ", ".join("?" * len(names))
+            database.executemany(f"INSERT INTO {TABLE} VALUES ({marks})", (_cells(row, columns, names) for row in rows))
+            database.execute("COMMIT")
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        raise RunError(f"cannot write {path}: {error}") from None
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _cells(row: Row, columns: Columns, names: Sequence[str]) -> list[Any]:
+    """The values of a row in the types of their columns."""
+    return [None if row.get(name) is None else _cast(columns.type_of(name))(row[name]) for name in names]
+
+
+def _cast(kind: type) -> Callable[[Any], Any]:
+    return _whole if kind is int else kind if kind is not str else lambda value: str(_text(value))
+
+
+def _whole(value: int) -> int | float:
+    """A whole number where 64 bits hold it."""
+    return value if -_MOST <= value < _MOST else float(value)
+
+
+def _write_parquet(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    pyarrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+    kinds = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    names = columns.names
+    schema = pyarrow.schema([(name, kinds[columns.type_of(name)]) for name in names])
+    try:
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            for some in _batches(rows):
+                cells = zip(*(_cells(row, columns, names) for row in some), strict=True)
+                writer.write_table(
+                    pyarrow.table([pyarrow.array(column, field.type) for column, field in zip(cells, schema, strict=True)], schema)
+                )
+    except (OSError, pyarrow.ArrowException) as error:
+        raise RunError(f"cannot write {path}: {error}") from None
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    iterator = iter(rows)
+    while some := list(itertools.islice(iterator, _ROWS_AT_A_TIME)):
+        yield some
+
+
+def _pyarrow(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError("tables in Parquet need pyarrow: pip install pyarrow") from None

@@ -1,0 +1,104 @@
+"""A worker: a process that runs points and sends back what came of each.
+
+It is a program of its own, and no fork: a plugin that crashes or hangs ends nothing but it, a script that sweeps needs no guard for being
+imported again, and it may be started by a process of Dask, which may not have children of `multiprocessing`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from socket import socketpair
+from typing import Any
+
+from astra_sim import AstraError
+
+READY = "ready"
+
+
+class Worker:
+    """A worker process, from its parent's side. `connection` becomes ready when it has sent something, or has ended."""
+
+    def __init__(self) -> None:
+        ours, theirs = socketpair()
+        with theirs:
+            number = theirs.fileno()
+            command = [sys.executable, "-c", f"from {__name__} import main; main({number})"]
+            self.process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+        self.connection = Connection(ours.detach())
+
+    def send(self, plan: bytes | None, numbers: Sequence[int]) -> None:
+        """Have points run, of a pickled plan if it is another one than before. OSError: the worker has ended."""
+        self.connection.send((plan, list(numbers)))
+
+    def receive(self) -> Any:
+        """The next of what it has sent: READY, an Outcome, or an AstraError with which it ends. EOFError or OSError: it has ended."""
+        return self.connection.recv()
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        with contextlib.suppress(OSError):
+            self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+    def why(self) -> str:
+        """How it ended, in words."""
+        try:
+            status = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "the worker process closed its connection"
+        if status >= 0:
+            return f"the worker process ended with status {status}"
+        try:
+            return f"the worker process was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"the worker process was ended by signal {-status}"
+
+
+def main(number: int) -> None:
+    """Run what comes over the connection of that file descriptor, until it is closed: then the parent has ended, and this ends at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    connection = Connection(number)
+    os.set_inheritable(number, False)
+    # What plugins print is not for the connection's parent, whose standard output may be a table.
+    os.dup2(2, 1)
+    tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
+    try:
+        _serve(connection, tasks)
+    except AstraError as error:
+        connection.send(error)
+    except OSError:
+        return  # the parent has ended
+
+
+def _listen(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]]) -> None:
+    try:
+        while True:
+            tasks.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _serve(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]]) -> None:
+    import pickle
+
+    from astra_sim_sweep.outcomes import check_versions, run_points
+
+    plan: Any = None
+    while True:
+        pickled, numbers = tasks.get()
+        if pickled is not None:
+            plan = pickle.loads(pickled)
+            check_versions(plan)
+            connection.send(READY)
+        for outcome in run_points(plan, numbers):
+            connection.send(outcome)

@@ -1,0 +1,1 @@
+"""Sweeps: files, points, runs, tables, and faults."""
