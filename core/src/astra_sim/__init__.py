@@ -48,6 +48,7 @@ PUBLIC_MODULES = (
     "schedule",
     "graph",
     "platform",
+    "fabric",
     "network",
     "system",
     "compute",

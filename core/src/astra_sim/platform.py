@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import attrs
 
 from astra_sim.errors import InputError
+from astra_sim.fabric import Fabric, fabric_of
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
 
@@ -22,6 +23,7 @@ class Topology(Protocol):
     """How the NPUs of one dimension are joined. Positions count from 0.
 
     It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
+    Its links, for networks that simulate them, it lists in a method `wires()` or `links()`: see `astra_sim.fabric`.
     A topology with bandwidths and latencies of its own may have a method `scaled(bandwidth, latency)`, which gives one with these times as
     much, or None. Without it, what other links would bring is not known.
     """
@@ -194,13 +196,17 @@ class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 
     Going on by one in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is what the NPUs are, by a name
-    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said. Raises InputError where there
-    is no dimension.
+    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said.
+
+    Where `physical` is given, all NPUs lie in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
+    networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. Raises InputError where there is no dimension, or
+    the two do not have the same number of NPUs.
     """
 
     dimensions: tuple[Dimension, ...]
     name: str = ""
     device: str = ""
+    physical: Dimension | None = None
     strides: tuple[int, ...] = attrs.field(init=False)
     npus: int = attrs.field(init=False)
 
@@ -213,6 +219,17 @@ class Platform:
             count *= dimension.size
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
+        if self.physical is not None and self.physical.size != count:
+            sizes = " x ".join(str(dimension.size) for dimension in self.dimensions)
+            raise InputError(f"logical dimensions of {sizes} NPUs on a platform of {self.physical.size}; expected as many NPUs")
+
+    def wired(self) -> Platform:
+        """The platform as it is wired: of one dimension where dimensions are logical, else itself."""
+        return self if self.physical is None else Platform((self.physical,), self.name, self.device)
+
+    def fabric(self) -> Fabric:
+        """The graph of NPUs, switches and links, made anew. Raises InputError where a topology does not say its links."""
+        return fabric_of(self.wired())
 
     def slowed_between_nodes(self, share: float) -> Platform:
         """The platform with a share of the bandwidth of all dimensions but the innermost, which is a node."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.fabric import Wire, both_ways
 from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
 
@@ -79,6 +80,12 @@ class Ring:
         """All links in pairs."""
         return self.links // 2 * 2
 
+    def wires(self) -> list[Wire]:
+        """A pair of links between neighbours. Two NPUs are joined by one pair."""
+        width = float(self.links // 2)
+        pairs = [(0, 1)] if self.size == 2 else [(place, (place + 1) % self.size) for place in range(self.size if self.size > 1 else 0)]
+        return both_ways(Wire(*pair, width) for pair in pairs)
+
 
 @attrs.frozen
 class FullyConnected:
@@ -103,6 +110,11 @@ class FullyConnected:
     def links_per_npu(self) -> int:
         """The links to all others."""
         return self.links // max(1, self.size - 1) * (self.size - 1)
+
+    def wires(self) -> list[Wire]:
+        """A pair of links between every two NPUs."""
+        width = float(self.links_per_message())
+        return both_ways(Wire(a, b, width) for a in range(self.size) for b in range(a + 1, self.size))
 
 
 @attrs.frozen
@@ -129,6 +141,10 @@ class Switch:
     def links_per_npu(self) -> int:
         """All of them."""
         return self.links
+
+    def wires(self) -> list[Wire]:
+        """A pair of links between each NPU and the switch, as wide as all links of the NPU."""
+        return both_ways(Wire(place, self.size, float(self.links)) for place in range(self.size))
 
 
 def ring(options: RingOptions) -> list[Dimension]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.fabric import Wire
 from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
 
@@ -71,6 +72,10 @@ class Graph:
         """The links that leave the busiest NPU's router."""
         counts = collections.Counter(link.source for link in self.links if link.source < self.size)
         return max(counts.values(), default=0)
+
+    def wires(self) -> list[Wire]:
+        """The links, for networks that choose routes of their own."""
+        return [Wire(link.source, link.sink, link.width, link.length) for link in self.links]
 
     def _distances(self, source: int) -> list[int]:
         """The number of links from a node to each other node, on the route of least cost, and of these with the fewest links; -1: no route.
