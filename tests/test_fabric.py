@@ -8,9 +8,9 @@ import astra_sim
 import pytest
 from astra_sim.fabric import NO_WAY, Fabric
 from astra_sim.platform import Dimension, Platform
-from astra_sim_network_analytical.graph import GraphOptions, graph
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
-from astra_sim_network_packet.topologies import FatTreeOptions, MeshOptions, fat_tree, mesh
+from astra_sim_platforms.graph import GraphOptions, graph
+from astra_sim_platforms.topologies import FatTreeOptions, MeshOptions, fat_tree, mesh
 
 
 def platform(*topologies: Ring | Switch | FullyConnected) -> Platform:

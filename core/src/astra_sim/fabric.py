@@ -34,12 +34,19 @@ LARGEST_FABRIC = 1 << 22
 
 
 class Wire(NamedTuple):
-    """A link of a topology, one way: its ends, how many links of the dimension it is as wide as, and how many times as long."""
+    """A link of a topology, one way: its ends, how many links of the dimension it is as wide as, and how many times as long.
+
+    On networks of packets a route minimises the sum of the costs of its links. `order` is the place of the link in an order of links: a
+    packet whose next link is not later in it changes to the next class of virtual channels. With -1, such a network finds an order itself
+    if routes could wait for each other in a circle.
+    """
 
     source: int
     target: int
     width: float = 1.0
     length: float = 1.0
+    cost: int = 1
+    order: int = -1
 
 
 def both_ways(wires: Iterable[Wire]) -> list[Wire]:

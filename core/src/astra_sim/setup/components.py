@@ -200,7 +200,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
     name = presets[0].preset.name if len(made) == len(presets) == 1 else ""
     device = next((part.preset.device for part in presets), "")
-    return Platform(tuple(dimensions), **{"name": name, "device": device, **told})
+    return Platform(tuple(dimensions), told.get("name", name), told.get("device", device))
 
 
 def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:

@@ -7,7 +7,6 @@ from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
-from astra_sim_network_analytical.graph import Graph
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
@@ -57,10 +56,11 @@ class AnalyticalNetwork(RouteDelayNetwork):
             links = dimension.topology.links_per_message()
             if links < 1:
                 raise InputError(f"dimension {number}: {dimension.links} links are too few for a message to use one")
-            if isinstance(dimension.topology, Graph) and not dimension.topology.is_uniform():
+            is_uniform = getattr(dimension.topology, "is_uniform", None)
+            if is_uniform is not None and not is_uniform():
                 raise InputError(
-                    f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
-                    "expected congestion=aware"
+                    f"dimension {number}: the links of the {dimension.topology.name} differ, and a delay formula has one bandwidth and "
+                    "latency; expected congestion=aware"
                 )
             self._bandwidth.append(dimension.link_bandwidth * links)
 

@@ -52,20 +52,6 @@ def astra_platforms() -> list[Provider]:
             f"{_HERE}.topologies:SwitchOptions",
             examples=[{"size": 6, **link}],
         ),
-        Provider(
-            "torus",
-            "Rings in several dimensions, all links alike",
-            f"{_HERE}.topologies:torus",
-            f"{_HERE}.topologies:TorusOptions",
-            examples=[{"sizes": [4, 7], **link}],
-        ),
-        Provider(
-            "graph",
-            "NPUs and switches joined as a file says, each link with its own figures",
-            f"{_HERE}.graph:graph",
-            f"{_HERE}.graph:GraphOptions",
-            examples=f"{_HERE}.examples:graph",
-        ),
     ]
 
 

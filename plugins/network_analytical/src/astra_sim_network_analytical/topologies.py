@@ -43,18 +43,6 @@ class SwitchOptions(DimensionOptions):
 
 
 @attrs.frozen
-class TorusOptions:
-    """Options of a torus."""
-
-    sizes: tuple[int, ...] = option(minimum=1, help="NPUs along each dimension")
-    links: int = option(2, minimum=2, help="links of each NPU in each dimension")
-    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
-    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
-    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
-    both_ways: bool = option(True, help="as for a ring")
-
-
-@attrs.frozen
 class Ring:
     """NPUs in a ring. Links come in pairs, one for each direction; an odd link is not used."""
 
@@ -164,14 +152,6 @@ def fully_connected(options: DimensionOptions) -> list[Dimension]:
 def switch(options: SwitchOptions) -> list[Dimension]:
     """A switched dimension."""
     return [_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options)]
-
-
-def torus(options: TorusOptions) -> list[Dimension]:
-    """A torus: a ring in every dimension."""
-    if not options.sizes:
-        raise InputError("sizes is empty; a torus needs at least one dimension")
-    shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes"}
-    return [dimension for size in options.sizes for dimension in ring(RingOptions(size=size, **shared))]
 
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:

@@ -187,9 +187,8 @@ def _trimmed(histogram: Sequence[int]) -> list[int]:
 def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
     """A function that builds the core's network for a platform."""
     settings = network.settings
-    first = platform.dimensions[0].topology
-    if isinstance(first, garnet_topologies.GarnetDimension):
-        garnet = first.network
+    garnet = garnet_topologies.garnet_network(platform.dimensions[0].topology)
+    if garnet is not None:
         if settings.options.router_clock_ps:
             raise InputError(
                 f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected no such option"

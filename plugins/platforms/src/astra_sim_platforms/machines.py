@@ -96,14 +96,13 @@ def pod(name: str, options: PodOptions) -> Preset:
     """A 3-D torus of chips. Raises InputError for a shape that a pod has not."""
     machine = machines()[name]
     sizes = shape_of(options, machine["pod_chips"])
-    torus = {
-        "topology": "torus",
-        "sizes": sizes,
+    links = {
+        "topology": "ring",
         "links": 2,
         "link_bandwidth_gb_per_s": _or(options.link_gb_s, machine["link_gb_s"]) * options.efficiency,
         "link_latency_ns": _or(options.link_latency_ns, machine["link_latency_ns"]),
     }
-    return Preset((torus,), machine["title"], machine["device"])
+    return Preset(tuple({**links, "size": size} for size in sizes), machine["title"], machine["device"])
 
 
 def shape_of(options: PodOptions, pod_chips: int) -> list[int]:

@@ -32,4 +32,50 @@ def astra_platforms() -> list[Provider]:
         Provider(name, summary, f"{_HERE}.machines:{name}", f"{_HERE}.machines:PodOptions", examples=[{"shape": "4x4x8"}, {"chips": 64}])
         for name, summary in _PODS.items()
     ]
-    return nodes + pods
+    return [*_topologies(), *nodes, *pods]
+
+
+def _topologies() -> list[Provider]:
+    garnet, own = f"{_HERE}.garnet", f"{_HERE}.topologies"
+    link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
+    return [
+        Provider(
+            "torus",
+            "Rings in several dimensions, all links alike",
+            f"{_HERE}.topologies:torus",
+            f"{_HERE}.topologies:TorusOptions",
+            examples=[{"sizes": [4, 7], **link}],
+        ),
+        Provider(
+            "graph",
+            "NPUs and switches joined as a file says, each link with its own figures",
+            f"{_HERE}.graph:graph",
+            f"{_HERE}.graph:GraphOptions",
+            examples=f"{_HERE}.examples:graph",
+        ),
+        Provider(
+            "torus3d",
+            "Garnet's torus: rings of packages, rows and columns",
+            f"{garnet}:torus3d",
+            f"{garnet}:Torus3dOptions",
+            examples=[{"npus": 16, "packages": 8, "package_rows": 2}],
+        ),
+        Provider("mesh", "Lines of NPUs in several dimensions", f"{own}:mesh", f"{own}:MeshOptions", examples=[{"sizes": [4, 5], **link}]),
+        Provider(
+            "fat_tree", "k-ary n-tree of switches", f"{own}:fat_tree", f"{own}:FatTreeOptions", examples=[{"arity": 2, "levels": 3, **link}]
+        ),
+        Provider(
+            "dragonfly",
+            "Groups of routers, all joined",
+            f"{own}:dragonfly",
+            f"{own}:DragonflyOptions",
+            examples=[{"routers": 3, "npus": 2, **link}],
+        ),
+        Provider(
+            "nv_switch",
+            "Garnet's packages around switches",
+            f"{garnet}:nv_switch",
+            f"{garnet}:NvSwitchOptions",
+            examples=[{"npus": 16, "packages": 4}],
+        ),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from astra_sim import InputError
+from astra_sim.errors import InputError
 
 NO_WAY = -1
 LARGEST_TABLE = 1 << 24
