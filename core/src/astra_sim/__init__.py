@@ -49,6 +49,7 @@ PUBLIC_MODULES = (
     "graph",
     "platform",
     "fabric",
+    "shortest_paths",
     "network",
     "system",
     "compute",

@@ -233,9 +233,14 @@ class Platform:
 
     def slowed_between_nodes(self, share: float) -> Platform:
         """The platform with a share of the bandwidth of all dimensions but the innermost, which is a node."""
+        if share == 1:
+            return self
         node, *others = self.dimensions
         slower = (attrs.evolve(other, link_bandwidth=other.link_bandwidth * share) for other in others)
-        return self if share == 1 else attrs.evolve(self, dimensions=(node, *slower))
+        physical = self.physical
+        for number in range(1, len(self.dimensions)):
+            physical = scaled_in(physical, number, share, 1.0) or physical
+        return attrs.evolve(self, dimensions=(node, *slower), physical=physical)
 
     def coordinate(self, npu: int, dimension: int) -> int:
         """Position of `npu` in a dimension."""
@@ -316,12 +321,23 @@ class Preset:
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 
     A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those
-    of the platform, unless the experiment gives its own.
+    of the platform, unless the experiment gives its own. Where the NPUs are wired otherwise than the dimensions say, `physical` is the one
+    dimension in which all of them lie: see `Platform`. It is left out where the preset is only one of several dimensions of a platform.
     """
 
     dimensions: tuple[Mapping[str, Any], ...]
     name: str
     device: str = ""
+    physical: Dimension | None = None
+
+
+def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:
+    """A physical dimension whose links of one logical dimension have `bandwidth` and `latency` times their own.
+
+    None where its topology does not say which these are, in a method `scaled_in(number, bandwidth, latency)`.
+    """
+    scaled = getattr(physical.topology, "scaled_in", None) if physical is not None else None
+    return None if scaled is None or physical is None else attrs.evolve(physical, topology=scaled(number, bandwidth, latency))
 
 
 def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:

@@ -12,6 +12,7 @@ from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError, PluginError, located, warn
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
+from astra_sim.logical_dimensions import with_logical_dimensions
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform, Preset
@@ -185,6 +186,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
+    sizes = _sizes(table.pop("logical_dims", None), f"{where}: logical_dims")
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")
@@ -192,15 +194,22 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     else:
         parts = table.pop("dimensions", ())
         for key in table:
-            raise InputError(f"{where}: unknown key {key!r}; known: name, device, dimensions, or plugin and its options")
+            raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
     made = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
     presets = [part for part in made if isinstance(part, _Assembled)]
     dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
-    name = presets[0].preset.name if len(made) == len(presets) == 1 else ""
+    whole = presets[0].preset if len(made) == len(presets) == 1 else None
+    name = whole.name if whole is not None else ""
     device = next((part.preset.device for part in presets), "")
-    return Platform(tuple(dimensions), told.get("name", name), told.get("device", device))
+    platform = Platform(
+        tuple(dimensions), told.get("name", name), told.get("device", device), whole.physical if whole is not None else None
+    )
+    try:
+        return platform if sizes is None else with_logical_dimensions(platform, sizes)
+    except InputError as error:
+        raise located(error, f"{where}: logical_dims") from None
 
 
 def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:
@@ -227,6 +236,20 @@ class _Assembled:
 
     preset: Preset
     dimensions: Sequence[Dimension]
+
+
+def _sizes(value: Any, where: str) -> tuple[int, ...] | None:
+    """Sizes of logical dimensions, as a list or as text ("8,128"); None where there are none."""
+    if value is None:
+        return None
+    listed = value.split(",") if isinstance(value, str) else value
+    try:
+        sizes = tuple(int(size) if isinstance(size, str) else size for size in listed)
+    except (TypeError, ValueError):
+        sizes = ()
+    if not sizes or not all(type(size) is int and size >= 1 for size in sizes):
+        raise InputError(f"{where} is {value!r}; expected the sizes of the dimensions, such as 8,128")
+    return sizes
 
 
 def _text(value: Any, where: str) -> str:

@@ -113,7 +113,9 @@ class _Resolver:
 
     def platform(self, table: Mapping[str, Any]) -> Table:
         """The section `platform`: a component, or a list of dimensions."""
-        told = {key: str(table[key]) for key in ("name", "device") if key in table}
+        told: Table = {key: str(table[key]) for key in ("name", "device") if key in table}
+        if "logical_dims" in table:
+            told["logical_dims"] = self.plain(table["logical_dims"])
         rest = {key: value for key, value in table.items() if key not in told}
         for key in ("plugin", "topology"):
             if key in rest:

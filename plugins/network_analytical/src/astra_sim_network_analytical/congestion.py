@@ -64,9 +64,10 @@ class FifoNetwork(EventNetwork):
     charged_dimension = "lowest"
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
-        super().__init__(link_map.platform)
+        super().__init__(link_map.logical)
         self._options = options
         self._map = link_map
+        self._wired = link_map.platform
         self._rounding = options.rounding
         self._cut_through = options.switching == "cut_through"
         self.begin()
@@ -145,7 +146,7 @@ class FifoNetwork(EventNetwork):
 
     def _enter(self, message: _UnderWay) -> bool:
         """Let a message at an NPU enter the next dimension in which it differs from its destination; False if there is none."""
-        platform = self.platform
+        platform = self._wired
         for index in range(message.dimension + 1, len(platform.dimensions)):
             node, position = platform.coordinate(message.npu, index), platform.coordinate(message.destination, index)
             if node != position:
@@ -184,9 +185,8 @@ class FifoNetwork(EventNetwork):
         message.node = dimension.target(message.link)
         message.fresh = message.node == message.position
         if message.fresh:
-            message.npu += (message.position - self.platform.coordinate(message.npu, message.dimension)) * self.platform.strides[
-                message.dimension
-            ]
+            stride = self._wired.strides[message.dimension]
+            message.npu += (message.position - self._wired.coordinate(message.npu, message.dimension)) * stride
 
 
 class CompiledFifoNetwork(TableNetwork):
@@ -197,7 +197,7 @@ class CompiledFifoNetwork(TableNetwork):
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
         from astra_sim_network_analytical import _core
 
-        super().__init__(link_map.platform)
+        super().__init__(link_map.logical)
         self._core = _core
         self._options = options
         self._map = link_map

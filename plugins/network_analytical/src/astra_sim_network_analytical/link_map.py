@@ -85,10 +85,14 @@ class DimensionLinks:
 
 
 class LinkMap:
-    """All links of a platform, numbered: dimension by dimension, group by group. Raises InputError if a topology lists no links."""
+    """All links of a platform as it is wired, numbered: dimension by dimension, group by group.
+
+    `logical` is the platform as collectives see it. Raises InputError if a topology lists no links.
+    """
 
     def __init__(self, platform: Platform) -> None:
-        self.platform = platform
+        self.logical = platform
+        self.platform = platform = platform.wired()
         self.dimensions = [_links(dimension, f"dimension {number}") for number, dimension in enumerate(platform.dimensions)]
         self._first_link = []
         self.links = 0
@@ -140,7 +144,8 @@ def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> Dim
     """The links that a topology lists. A dimension of one NPU may have none."""
     size = dimension.size
     nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
-    table, _ = shortest_paths(nodes, size, [(link.source, link.target) for link in links], where)
+    spreads = getattr(dimension.topology, "spreads", False)
+    table, _ = shortest_paths(nodes, size, [(link.source, link.target) for link in links], where, spreads)
     return DimensionLinks(
         TABLE,
         size,

@@ -130,6 +130,7 @@ _PRICES: dict[str, tuple[float, float | None, float | None]] = {
 
 def cost_usd(platform: Platform) -> float | None:
     """The cost of links, switches and network interfaces; None if a part has no price (a switch on a tile)."""
+    platform = platform.wired()
     total = 0.0
     below = 1
     for dimension in platform.dimensions:

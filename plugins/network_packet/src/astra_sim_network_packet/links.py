@@ -15,6 +15,9 @@ def link_count(dimension: Dimension) -> int:
     size, listed = dimension.size, getattr(dimension.topology, "links", None)
     if isinstance(listed, tuple):
         return len(listed)
+    count = getattr(dimension.topology, "link_count", None)
+    if count is not None:
+        return int(count())
     per_position = {"ring": min(2, size - 1), "fully_connected": size - 1, "switch": 2 * min(1, size - 1)}
     return per_position.get(dimension.topology.name, 0) * size
 

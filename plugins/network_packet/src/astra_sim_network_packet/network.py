@@ -187,6 +187,7 @@ def _trimmed(histogram: Sequence[int]) -> list[int]:
 def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
     """A function that builds the core's network for a platform."""
     settings = network.settings
+    platform = platform.wired()
     garnet = garnet_topologies.garnet_network(platform.dimensions[0].topology)
     if garnet is not None:
         if settings.options.router_clock_ps:

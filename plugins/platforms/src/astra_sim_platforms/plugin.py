@@ -78,4 +78,32 @@ def _topologies() -> list[Provider]:
             f"{garnet}:NvSwitchOptions",
             examples=[{"npus": 16, "packages": 4}],
         ),
+        Provider(
+            "clos",
+            "Leaf and spine switches, or three levels, with oversubscription, rails and planes",
+            f"{_HERE}.clos:clos",
+            f"{_HERE}.clos:ClosOptions",
+            examples=[{"npus": 32, "rails": 4, "ports": 8, **link}, {"npus": 32, "levels": 3, "ports": 4, "planes": 2, **link}],
+        ),
+        Provider(
+            "dragonfly_plus",
+            "Dragonfly+: groups of leaves and spines, all joined",
+            f"{_HERE}.dragonfly_plus:dragonfly_plus",
+            f"{_HERE}.dragonfly_plus:DragonflyPlusOptions",
+            examples=[{"leaves": 2, "npus": 2, **link}],
+        ),
+        Provider(
+            "hyperx",
+            "Switches in a grid, in each of its dimensions every two joined",
+            f"{_HERE}.hyperx:hyperx",
+            f"{_HERE}.hyperx:HyperXOptions",
+            examples=[{"sizes": [3, 4], "npus": 2, **link}],
+        ),
+        Provider(
+            "rail_optimized",
+            "Servers of NPUs around NVLink switches, and NICs on the rails of a Clos fabric",
+            f"{_HERE}.servers:rail_optimized",
+            f"{_HERE}.servers:RailOptimizedOptions",
+            examples=[{"servers": 4}, {"servers": 4, "rails": 1, "ports": 16, "oversubscription": 3.0}],
+        ),
     ]

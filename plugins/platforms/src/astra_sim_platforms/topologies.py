@@ -96,13 +96,16 @@ class LinkOptions:
     link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
     nic_latency_ns: float = option(0.0, minimum=0, help="latency of a network interface, at either end", unit="ns")
 
-    def dimension(self, graph: Any, size: int) -> Dimension:
-        """A dimension with these links. Raises InputError."""
+    def bandwidth(self) -> float:
+        """The bandwidth of a link and direction (bytes/ns). Raises InputError unless it is given once."""
         given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
         if (given[0] is None) == (given[1] is None):
             raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
-        bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
-        return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
+        return float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+
+    def dimension(self, graph: Any, size: int) -> Dimension:
+        """A dimension with these links. Raises InputError."""
+        return Dimension(graph, size, graph.links_per_npu(), self.bandwidth(), self.link_latency_ns, self.nic_latency_ns)
 
 
 def check_size(name: str, size: int) -> None:
