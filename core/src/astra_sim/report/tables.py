@@ -55,6 +55,9 @@ def _summary(result: Result) -> Table:
         table.add_row("network cost", f"{result.network['cost_usd']:.0f}", "USD")
     table.add_row("NPUs", str(result.npus), f"({result.simulated_npus} simulated)")
     table.add_row("messages", str(result.messages), f"(network: {result.network['plugin']})")
+    for chosen in result.algorithms:
+        if ":" in chosen.reason:
+            table.add_row("algorithm", chosen.algorithm, f"(auto, {chosen.collective} in dimension {chosen.dimension})")
     table.add_row("wall time", f"{result.wall_s * 1000:.1f}", "ms")
     return table
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.fabric import Wire, both_ways
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
@@ -82,6 +83,15 @@ class GarnetDimension:
     def is_symmetric(self, peer: Peer) -> bool:
         """True for distances; at a switch always."""
         return peer.operator == "shift" or (peer.operator == "xor" and self.name == "switch")
+
+    def wires(self) -> list[Wire]:
+        """A ring for each queue, in its direction, or the links to each switch."""
+        size = self.size
+        if self.name == "switch":
+            switches = range(size, size + self.network.links_per_tile)
+            return both_ways(Wire(place, switch) for place in range(size) for switch in switches)
+        around = range(size) if size > 1 else range(0)
+        return [Wire(place, (place + direction) % size) for direction in self.queue_directions for place in around]
 
     def links_per_message(self) -> int:
         """One link: a message stays on its ring, and a packet takes one switch."""
