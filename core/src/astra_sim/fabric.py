@@ -178,6 +178,8 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
 
 def fabric_of(platform: Platform) -> Fabric:
     """The fabric of a platform's dimensions. Raises InputError where one does not say its links, or there are too many."""
+    if platform.npus > LARGEST_FABRIC:
+        raise InputError(f"the platform has {platform.npus} NPUs; expected at most {LARGEST_FABRIC}, the most whose links can be listed")
     links: list[FabricLink] = []
     latencies: list[float] = []
     ids = list(range(platform.npus))

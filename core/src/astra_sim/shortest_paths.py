@@ -54,21 +54,27 @@ def shortest_paths(
 
 
 def _spread(links: list[int], distances: Sequence[int], nodes: int, destinations: int, ends: Sequence[tuple[int, int]]) -> None:
-    """Give each destination the way whose turn it is, instead of the first."""
+    """Give each destination the way whose turn it is, instead of the first.
+
+    Several links to one node take their turns as the links up from there do, so that what was apart on the way up stays apart.
+    """
     leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         leaving[source].append((target, number))
+    to_switches = [sum(target >= destinations for target, _ in ways) for ways in leaving]
     for node, ways in enumerate(leaving):
         if len(ways) < 2:
             continue
         ways.sort()
         own = distances[node * destinations : (node + 1) * destinations]
-        shorter = [(link, distances[next_node * destinations : (next_node + 1) * destinations]) for next_node, link in ways]
+        further = [distances[following * destinations : (following + 1) * destinations] for following, _ in ways]
         for destination, distance in enumerate(own):
             if distance > 0:
-                equal = [link for link, further in shorter if further[destination] == distance - 1]
+                equal = [way for way, rest in zip(ways, further, strict=True) if rest[destination] == distance - 1]
                 if len(equal) > 1:
-                    links[node * destinations + destination] = equal[_digits(destination, len(equal)) % len(equal)]
+                    (first, _), (last, _) = equal[0], equal[-1]
+                    base = max(2, to_switches[first] if first == last else len(equal))
+                    links[node * destinations + destination] = equal[_digits(destination, base) % len(equal)][1]
 
 
 def _digits(number: int, base: int) -> int:
