@@ -207,11 +207,11 @@ def test_a_graph_that_is_too_large_is_taken_for_a_switch() -> None:
 @pytest.mark.parametrize("engine", ["python", "compiled"])
 def test_what_is_taken_does_not_depend_on_how_it_is_simulated(engine: str, symmetry: bool) -> None:
     sizes = [1 << 12, 1 << 24]
+    ways: list[dict[str, Any]] = [{}, {"engine": engine, "symmetry": symmetry}]
     spec = f"plugin:clos?npus=32&ports=16&oversubscription=3&{LINK}"
     for size in sizes:
         results = [
-            astra_sim.simulate(workload=f"plugin:collective?collective=all_reduce&bytes={size}", platform=spec, **how)
-            for how in ({}, {"engine": engine, "symmetry": symmetry})
+            astra_sim.simulate(workload=f"plugin:collective?collective=all_reduce&bytes={size}", platform=spec, **how) for how in ways
         ]
         assert results[0].finish_ns == results[1].finish_ns
         assert results[0].algorithms == results[1].algorithms

@@ -23,7 +23,7 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
         names = [chosen] if first is not None and first.whole_platform else [chosen] * len(platform.dimensions)
     else:
         names = list(chosen)
-    algorithms = []
+    algorithms: list[Algorithm] = []
     for index, name in enumerate(names):
         if name == "auto" and index < len(platform.dimensions):
             algorithms.append(automatic(kind, index, endpoint_ns, context))

@@ -15,7 +15,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.context import Algorithm, Context
 from astra_sim.platform import Platform, is_power_of_two
-from astra_sim.schedule import Collective, Request
+from astra_sim.schedule import Collective, Request, Schedule
 
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import Wiring, groups_of, wiring_of
@@ -56,6 +56,10 @@ class Automatic(Algorithm):
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int], Pick] = attrs.field(factory=dict)
 
+    def schedule(self, request: Request) -> Schedule:
+        """The schedule of the algorithm that is picked."""
+        return self.pick(request).algorithm.schedule(request)
+
     def pick(self, request: Request) -> Pick:
         """The algorithm for a request."""
         key = request.collective, request.ranks, request.bytes
@@ -83,11 +87,10 @@ def automatic(kind: Collective, dimension: int, endpoint_ns: float, context: Con
     specs = names.candidates(kind, own)
     candidates = {spec: context.algorithm(spec, kind.value) for spec in specs}
     step_ns = endpoint_ns + 2 * own.nic_latency_ns + own.link_latency_ns * _most_hops(platform, dimension) if len(specs) > 1 else 0.0
-    return Automatic("auto", False, 1, True, False, _unused, platform=platform, dimension=dimension, step_ns=step_ns, candidates=candidates)
-
-
-def _unused(request: Request) -> None:
-    raise NotImplementedError("auto has no schedule of its own")
+    first = candidates[specs[0]]
+    return Automatic(
+        "auto", False, 1, True, False, first.schedule, platform=platform, dimension=dimension, step_ns=step_ns, candidates=candidates
+    )
 
 
 def fastest(forecasts: Sequence[Forecast], request: Request, step_ns: float) -> str:
