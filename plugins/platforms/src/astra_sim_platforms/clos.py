@@ -195,11 +195,11 @@ def sized(
     if options.levels == 2:
         if options.pod_leaves is not None:
             raise InputError(f"pod_leaves is {options.pod_leaves}, and levels is 2; expected levels=3, or no pod_leaves")
-        spines = _spines(options, uplinks, leaves, f"{leaves} leaves", "levels=3, more ports or fewer npus")
+        spines = _spines(options, uplinks, leaves, f"the {leaves} leaves need as many of a spine", "levels=3, more ports or fewer npus")
         return Clos(levels=2, leaf_npus=leaf_npus, uplinks=uplinks, spines=spines, pod_leaves=1, **fixed)
     pod_leaves = _pod_leaves(options, leaves)
     pods = leaves // pod_leaves
-    spines = _spines(options, pod_leaves, pods, f"{pods} pods", "more ports or fewer npus")
+    spines = _spines(options, pod_leaves, pods, f"the {pods} pods need as many of a core", "more ports or fewer npus")
     return Clos(levels=3, leaf_npus=leaf_npus, uplinks=uplinks, spines=spines, pod_leaves=pod_leaves, **fixed)
 
 
@@ -245,13 +245,13 @@ def _spines(options: SwitchOptions, links: int, below: int, what: str, remedy: s
     if options.spines is None:
         fitting = [spines for spines in _divisors(links, links) if below * (links // spines) <= ports]
         if not fitting:
-            raise InputError(f"ports is {ports}, and the {what} need as many of a spine; expected {remedy}")
+            raise InputError(f"ports is {ports}, and {what}; expected {remedy}")
         return min(fitting)
     if links % options.spines:
         raise InputError(f"spines is {options.spines}, and {links} links lead up to them; expected a divisor of {links}")
     needed = below * (links // options.spines)
     if needed > ports:
-        raise InputError(f"spines is {options.spines}, and each needs {needed} ports for the {what}; expected more spines, or more ports")
+        raise InputError(f"spines is {options.spines}, and each needs {needed} ports; expected more spines, or more ports")
     return options.spines
 
 

@@ -83,7 +83,7 @@ def _topologies() -> list[Provider]:
             "Leaf and spine switches, or three levels, with oversubscription, rails and planes",
             f"{_HERE}.clos:clos",
             f"{_HERE}.clos:ClosOptions",
-            examples=[{"npus": 32, "rails": 4, "ports": 8, **link}, {"npus": 32, "levels": 3, "ports": 4, "planes": 2, **link}],
+            examples=[{"npus": 32, "rails": 4, "ports": 8, **link}, {"npus": 32, "levels": 3, "ports": 8, "planes": 2, **link}],
         ),
         Provider(
             "dragonfly_plus",
