@@ -313,11 +313,11 @@ def test_engines_and_symmetry_agree_on_logical_dimensions(network: str, engine: 
         ("clos?npus=8&oversubscription=2", "oversubscription is 2, and a single leaf joins all 8 NPUs"),
         ("clos?npus=8&uplink_latency_ns=5", "uplink_latency_ns is 5, and a single leaf joins all 8 NPUs"),
         ("clos?npus=8&rail=2", "unknown key 'rail'; did you mean 'rails'?"),
-        ("clos?npus=32&ports=8&logical_dims=4,4", "logical_dims: 4 x 4 NPUs on a platform of 32; expected as many NPUs"),
-        ("clos?npus=32&ports=8&logical_dims=4,x", "logical_dims is '4,x'; expected the sizes of the dimensions, such as 8,128"),
+        ("clos?npus=32&ports=8&logical_dims=4,4", "logical dimensions of 4 x 4 NPUs on a platform of 32; expected as many NPUs"),
+        ("clos?npus=32&ports=8&logical_dims=4,x", "logical_dims is '4,x'; expected a list of whole numbers, such as [8, 2]"),
         ("dragonfly_plus?leaves=2&groups=9", "groups is 9; 2 spines with 1 global links reach at most 3 groups"),
         ("hyperx?sizes=4,4&npus=4&ports=8", "ports is 8, and a switch needs 10: 4 for NPUs and 6 for switches"),
-        ("mesh?sizes=4,4&logical_dims=2,8", "logical_dims: 2 x 8 NPUs on a platform of 2 physical dimensions"),
+        ("mesh?sizes=4,4&logical_dims=2,8", "logical dimensions of a platform of 2 dimensions; expected one in which all NPUs lie"),
     ],
 )
 def test_what_cannot_be_built_names_the_option(spec: str, message: str) -> None:
@@ -346,4 +346,4 @@ def test_what_is_asked_for_is_kept_in_the_result() -> None:
         workload="plugin:collective?bytes=1024", platform=f"plugin:clos?npus=32&ports=8&rails=4&logical_dims=4,8&{LINK}"
     )
     platform = json.loads(json.dumps(result.to_dict()))["experiment"]["platform"]
-    assert (platform["plugin"], platform["npus"], platform["logical_dims"]) == ("clos", 32, "4,8")
+    assert (platform["plugin"], platform["npus"], platform["logical_dims"]) == ("clos", 32, [4, 8])

@@ -12,10 +12,9 @@ from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError, PluginError, located, warn
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
-from astra_sim.logical_dimensions import with_logical_dimensions
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform, Preset
+from astra_sim.platform import Dimension, Platform, Preset, with_logical_dimensions
 from astra_sim.providers import options_of
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.experiment import DEFAULTS, Experiment
@@ -23,6 +22,7 @@ from astra_sim.setup.groups import check_groups
 from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
+from astra_sim.setup.specs import sizes_of
 from astra_sim.system import System
 
 
@@ -186,7 +186,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
-    sizes = _sizes(table.pop("logical_dims", None), f"{where}: logical_dims")
+    logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")
@@ -206,10 +206,12 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     platform = Platform(
         tuple(dimensions), told.get("name", name), told.get("device", device), whole.physical if whole is not None else None
     )
+    if logical is None:
+        return platform
     try:
-        return platform if sizes is None else with_logical_dimensions(platform, sizes)
+        return with_logical_dimensions(platform.wired(), logical)
     except InputError as error:
-        raise located(error, f"{where}: logical_dims") from None
+        raise located(error, where) from None
 
 
 def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:
@@ -236,20 +238,6 @@ class _Assembled:
 
     preset: Preset
     dimensions: Sequence[Dimension]
-
-
-def _sizes(value: Any, where: str) -> tuple[int, ...] | None:
-    """Sizes of logical dimensions, as a list or as text ("8,128"); None where there are none."""
-    if value is None:
-        return None
-    listed = value.split(",") if isinstance(value, str) else value
-    try:
-        sizes = tuple(int(size) if isinstance(size, str) else size for size in listed)
-    except (TypeError, ValueError):
-        sizes = ()
-    if not sizes or not all(type(size) is int and size >= 1 for size in sizes):
-        raise InputError(f"{where} is {value!r}; expected the sizes of the dimensions, such as 8,128")
-    return sizes
 
 
 def _text(value: Any, where: str) -> str:

@@ -18,6 +18,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, Message
+from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
 
 from astra_sim_network_analytical.link_figures import LinkFigures, statistics
@@ -63,8 +64,8 @@ class FifoNetwork(EventNetwork):
 
     charged_dimension = "lowest"
 
-    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
-        super().__init__(link_map.logical)
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
+        super().__init__(platform or link_map.platform)
         self._options = options
         self._map = link_map
         self._wired = link_map.platform
@@ -185,8 +186,9 @@ class FifoNetwork(EventNetwork):
         message.node = dimension.target(message.link)
         message.fresh = message.node == message.position
         if message.fresh:
-            stride = self._wired.strides[message.dimension]
-            message.npu += (message.position - self._wired.coordinate(message.npu, message.dimension)) * stride
+            message.npu += (message.position - self._wired.coordinate(message.npu, message.dimension)) * self._wired.strides[
+                message.dimension
+            ]
 
 
 class CompiledFifoNetwork(TableNetwork):
@@ -194,10 +196,10 @@ class CompiledFifoNetwork(TableNetwork):
 
     charged_dimension = "lowest"
 
-    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
         from astra_sim_network_analytical import _core
 
-        super().__init__(link_map.logical)
+        super().__init__(platform or link_map.platform)
         self._core = _core
         self._options = options
         self._map = link_map

@@ -85,14 +85,10 @@ class DimensionLinks:
 
 
 class LinkMap:
-    """All links of a platform as it is wired, numbered: dimension by dimension, group by group.
-
-    `logical` is the platform as collectives see it. Raises InputError if a topology lists no links.
-    """
+    """All links of a platform, numbered: dimension by dimension, group by group. Raises InputError if a topology lists no links."""
 
     def __init__(self, platform: Platform) -> None:
-        self.logical = platform
-        self.platform = platform = platform.wired()
+        self.platform = platform
         self.dimensions = [_links(dimension, f"dimension {number}") for number, dimension in enumerate(platform.dimensions)]
         self._first_link = []
         self.links = 0
