@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pathlib
+from collections import Counter
+from random import Random
 
 import astra_sim
 import pytest
 from astra_sim.fabric import NO_WAY, Fabric
 from astra_sim.platform import Dimension, Platform
+from astra_sim.shortest_paths import shortest_paths
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
+from astra_sim_platforms.garnet import NvSwitchOptions, Torus3dOptions, nv_switch, torus3d
 from astra_sim_platforms.graph import GraphOptions, graph
 from astra_sim_platforms.topologies import FatTreeOptions, MeshOptions, fat_tree, mesh
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def platform(*topologies: Ring | Switch | FullyConnected) -> Platform:
@@ -60,6 +66,46 @@ def test_meshes_fat_trees_and_graphs_say_their_links(tmp_path: pathlib.Path) -> 
     own = Platform(tuple(graph(GraphOptions(file=str(path))))).fabric()
     assert [(each.bandwidth, each.latency_ns) for each in own.links] == [(25.0, 100.0)] * 2 + [(50.0, 200.0)] * 2
     assert own.scaled(2, 3).links[0][2:4] == (50.0, 300.0)
+
+
+def test_topologies_of_garnet_have_a_ring_for_each_queue_or_a_link_to_each_switch() -> None:
+    fabric = Platform(tuple(torus3d(Torus3dOptions(npus=6, packages=3, local_rings=2)))).fabric()
+    assert fabric.switches == 0
+    # Two rings one way of two NPUs in each package; a ring each way along the packages.
+    assert ends(fabric)[:4] == [(0, 1), (1, 0), (0, 1), (1, 0)]
+    assert [end for end, link in zip(ends(fabric), fabric.links, strict=True) if link.dimension == 1][:6] == [
+        (0, 2),
+        (2, 4),
+        (4, 0),
+        (0, 4),
+        (2, 0),
+        (4, 2),
+    ]
+    switched = Platform(tuple(nv_switch(NvSwitchOptions(npus=4, packages=2, links_per_tile=3)))).fabric()
+    assert Counter(len(ports) for ports in switched.ports()) == {1 + 3: 4, 2: 6}
+
+
+@given(st.integers(0, 2**32))
+def test_spread_ways_are_as_short_and_neighbours_take_different_ones(seed: int) -> None:
+    random = Random(seed)
+    leaves, spines, npus = random.randint(2, 5), random.randint(2, 4), random.randint(1, 5)
+    size = leaves * npus
+    pairs = [(npu, size + npu // npus) for npu in range(size)]
+    pairs += [(size + leaf, size + leaves + spine) for leaf in range(leaves) for spine in range(spines)]
+    both = [end for pair in pairs for end in (pair, pair[::-1])]
+    nodes = size + leaves + spines
+    first, distances = shortest_paths(nodes, size, both, "graph")
+    spread, again = shortest_paths(nodes, size, both, "graph", spread=True)
+    assert distances == again
+    for node in range(nodes):
+        for destination in range(size):
+            if (link := spread[node * size + destination]) >= 0:
+                assert both[link][0] == node
+                assert distances[both[link][1] * size + destination] == distances[node * size + destination] - 1
+    up, same = ([table[size * size + destination] for destination in range(size)] for table in (spread, first))
+    assert len(set(same[npus:])) == 1
+    for block in range(-(-npus // spines), size // spines):  # of the first leaf, destinations at others
+        assert len(set(up[block * spines : (block + 1) * spines])) == spines
 
 
 def test_logical_dimensions_lie_on_one_physical_dimension() -> None:
