@@ -7,9 +7,10 @@ from typing import Any
 
 import astra_sim
 import pytest
+from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, Request
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import wiring_of
+from astra_sim_systems.busiest_link import are_switched, wiring_of
 from astra_sim_systems.choice import Forecast, fastest, forecasts_of, time_ns
 from support.platforms import LINK, platform_of
 
@@ -196,6 +197,45 @@ def test_results_say_what_was_taken_and_why() -> None:
     assert (asked.algorithm, asked.reason) == ("direct", "")
     (other,) = run("dragonfly?routers=4&npus=4&global_links=1", 1 << 20).algorithms
     assert other.reason == "auto: 80 ranks are no power of two"
+
+
+@pytest.mark.parametrize(
+    ("spec", "switched", "all_reduce", "all_to_all"),
+    [
+        ("mesh?sizes=4096", False, "ring", "ring"),
+        ("clos?npus=65536&rails=8&levels=3", True, "halving_doubling", "direct"),
+        ("clos?npus=49152&rails=8&levels=3", True, "ring", "direct"),
+    ],
+)
+def test_a_graph_that_is_too_large_goes_by_the_rule_of_a_ring_or_a_switch(
+    spec: str, switched: bool, all_reduce: str, all_to_all: str
+) -> None:
+    platform = platform_of(f"{spec}&{LINK}")
+    assert forecasts_of(platform, 0, False) == ()
+    assert are_switched(platform.dimensions[0]) == switched
+    for kind, expected in ((Collective.ALL_REDUCE, all_reduce), (Collective.ALL_TO_ALL, all_to_all)):
+        assert names.without_forecast(kind, platform.npus, switched) == expected
+
+
+def test_topologies_without_links_go_by_the_rule_of_a_ring() -> None:
+    class Unknown:
+        name, size = "unknown", 8
+
+        def hops(self, source: int, destination: int) -> int:
+            return 1
+
+        def is_symmetric(self, peer: object) -> bool:
+            return True
+
+        def links_per_message(self) -> int:
+            return 1
+
+        def links_per_npu(self) -> int:
+            return 1
+
+    platform = Platform((Dimension(Unknown(), 8, 1, 50.0, 500.0),))
+    result = astra_sim.simulate(workload="plugin:collective?collective=all_reduce&bytes=1024", platform=platform)
+    assert [chosen.algorithm for chosen in result.algorithms] == ["ring"]
 
 
 def test_a_graph_that_is_too_large_is_taken_for_a_switch() -> None:

@@ -10,11 +10,12 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
+from astra_sim import InputError
 from astra_sim.fabric import FabricLink, wires_of
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 
-MOST_WORK = 1 << 22
-"""Classes of NPUs times links that are looked at; larger graphs take too long for what it decides."""
+MOST_LINKS, MOST_WORK = 1 << 16, 1 << 22
+"""Links, and classes of NPUs times links, that are looked at; larger graphs take too long for what it decides."""
 
 Pairs = Iterable[tuple[int, int]]
 
@@ -103,7 +104,7 @@ class Wiring:
 def wiring_of(dimension: Dimension) -> Wiring | None:
     """The graph of a dimension; None where it is too large to look at. Raises InputError where its topology does not say its links."""
     count = getattr(dimension.topology, "link_count", None)
-    if count is not None and count() > MOST_WORK:
+    if count is not None and count() > MOST_LINKS:
         return None
     links = wires_of(dimension, "auto")
     size = dimension.size
@@ -133,6 +134,17 @@ def wiring_of(dimension: Dimension) -> Wiring | None:
         leaving.setdefault(link.source, []).append(number)
     made = Wiring(tuple(class_of), tuple(map(tuple, classes.values())), kept, entering, leaving, out, into)
     return made if made.work <= MOST_WORK else None
+
+
+def are_switched(dimension: Dimension) -> bool:
+    """Whether NPUs hang on switches alone, as far as is known."""
+    count = getattr(dimension.topology, "link_count", None)
+    if count is not None and count() > MOST_LINKS:
+        return True  # those that count links without listing them are fabrics of switches
+    try:
+        return all(max(link.source, link.target) >= dimension.size for link in wires_of(dimension, "auto"))
+    except InputError:
+        return False
 
 
 def groups_of(platform: Platform, dimension: int) -> tuple[Dimension, list[Sequence[int]]]:

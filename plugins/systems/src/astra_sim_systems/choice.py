@@ -18,7 +18,7 @@ from astra_sim.platform import Platform, is_power_of_two
 from astra_sim.schedule import Collective, Request, Schedule
 
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import Wiring, groups_of, wiring_of
+from astra_sim_systems.busiest_link import Wiring, are_switched, groups_of, wiring_of
 
 CLOSE = 1.01
 RELIEF = 0.9
@@ -74,7 +74,8 @@ class Automatic(Algorithm):
         forecasts = _forecasts(self.platform, self.dimension, request.collective is Collective.ALL_TO_ALL)
         possible = [each for each in forecasts if each.spec != names.POWERS_OF_TWO or is_power_of_two(request.ranks)]
         if not possible:
-            spec = names.without_forecast(request.collective, request.ranks)
+            switched = are_switched(groups_of(self.platform, self.dimension)[0])
+            spec = names.without_forecast(request.collective, request.ranks, switched)
             return Pick(self.candidates[spec], "auto: the graph is too large to look at, or not known")
         spec = fastest(possible, request, self.step_ns)
         return Pick(self.candidates[spec], f"auto: {_reason(spec, possible, request, self.step_ns)}")

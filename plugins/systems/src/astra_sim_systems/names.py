@@ -68,8 +68,10 @@ def candidates(kind: Collective, dimension: Dimension) -> tuple[str, ...]:
     return (ANY_NUMBER, ALL_AT_ONCE) if kind is Collective.ALL_TO_ALL else (ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE)
 
 
-def without_forecast(kind: Collective, ranks: int) -> str:
-    """What is taken of the candidates where the links of a dimension cannot be looked at: that of a switch."""
+def without_forecast(kind: Collective, ranks: int, switched: bool) -> str:
+    """What is taken of the candidates where there is no forecast: that of a switch where switches join the NPUs, else that of a ring."""
+    if not switched:
+        return ANY_NUMBER
     if kind is Collective.ALL_TO_ALL:
         return ALL_AT_ONCE
     return POWERS_OF_TWO if is_power_of_two(ranks) else ANY_NUMBER
