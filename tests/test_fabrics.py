@@ -292,6 +292,14 @@ def test_engines_and_symmetry_agree_on_logical_dimensions(network: str, engine: 
     assert finish(engine=engine, symmetry=symmetry) == finish()
 
 
+def test_the_cost_is_that_of_the_wires_and_of_a_machine_that_of_its_dimensions() -> None:
+    def cost(platform: str) -> object:
+        return astra_sim.simulate(workload="plugin:collective?bytes=1024", platform=f"plugin:{platform}").network["cost_usd"]
+
+    assert cost(f"switch?size=16&logical_dims=4,4&{LINK}") == cost(f"switch?size=16&{LINK}")
+    assert cost("dgx_h100?nodes=4") == cost("dgx_h100?nodes=4&between_nodes=switches") is not None
+
+
 # -- Errors -------------------------------------------------------------------------------------------------------------
 
 

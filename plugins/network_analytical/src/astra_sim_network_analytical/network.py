@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from astra_sim import InputError
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, LogicalTopology, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -130,7 +130,8 @@ _PRICES: dict[str, tuple[float, float | None, float | None]] = {
 
 def cost_usd(platform: Platform) -> float | None:
     """The cost of links, switches and network interfaces; None if a part has no price (a switch on a tile)."""
-    platform = platform.wired()
+    if any(isinstance(dimension.topology, LogicalTopology) for dimension in platform.dimensions):
+        platform = platform.wired()  # parts of one dimension have no links of their own
     total = 0.0
     below = 1
     for dimension in platform.dimensions:
