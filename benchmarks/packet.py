@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 
 from astra_sim.platform import Platform
-from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
+from astra_sim_platforms.garnet import Torus3dOptions, torus3d
 from rich.console import Console
 from rich.table import Table
 

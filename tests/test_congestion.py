@@ -363,7 +363,7 @@ def test_a_topology_that_does_not_give_its_links_is_an_error() -> None:
         def links_per_message(self) -> int:
             return 1
 
-    with pytest.raises(astra_sim.InputError, match=r"dimension 0: .* 'unknown' has no method links\(\)"):
+    with pytest.raises(astra_sim.InputError, match=r"dimension 0: topology 'unknown' does not say its links"):
         network(dimension(Unknown()))
 
 
@@ -387,7 +387,7 @@ def test_links_that_cannot_be_are_an_error(listed: list[Any], wrong: str) -> Non
         def links(self) -> list[Any]:
             return listed
 
-    with pytest.raises(astra_sim.InputError, match=f"dimension 0: topology 'own': .*{wrong}"):
+    with pytest.raises(astra_sim.InputError, match=f"dimension 0: topology 'own'.*{wrong}"):
         network(dimension(Own()))
 
 

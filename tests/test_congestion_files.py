@@ -14,9 +14,9 @@ from astra_sim.network import Message
 from astra_sim.platform import Platform
 from astra_sim.testing import contracts
 from astra_sim_network_analytical import astra2_file
-from astra_sim_network_analytical.graph import Graph, GraphOptions, graph
 from astra_sim_network_analytical.network import analytical
 from astra_sim_network_analytical.options import AnalyticalOptions
+from astra_sim_platforms.graph import Graph, GraphOptions, graph
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import figures

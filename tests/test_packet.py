@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("astra_sim_network_packet")
 
-from astra_sim_network_analytical.graph import GraphOptions as FileGraphOptions
-from astra_sim_network_analytical.graph import graph as file_graph
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
-from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.options import PacketOptions
+from astra_sim_platforms.garnet import Torus3dOptions, torus3d
+from astra_sim_platforms.graph import GraphOptions as FileGraphOptions
+from astra_sim_platforms.graph import graph as file_graph
 from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
 
 

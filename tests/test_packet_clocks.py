@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_packet.fabric import clock_of
-from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.options import PacketOptions
-from astra_sim_network_packet.topologies import MeshOptions, mesh
 from astra_sim_network_packet.traffic import sweep
+from astra_sim_platforms.garnet import Torus3dOptions, torus3d
+from astra_sim_platforms.topologies import MeshOptions, mesh
 from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
 
 Messages = list[tuple[int, ...]]

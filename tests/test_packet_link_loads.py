@@ -16,8 +16,8 @@ import astra_sim
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
-from astra_sim_network_packet.topologies import DragonflyOptions, FatTreeOptions, Graph, dragonfly, fat_tree
 from astra_sim_network_packet.traffic import read_platform, sweep
+from astra_sim_platforms.topologies import DragonflyOptions, FatTreeOptions, Graph, dragonfly, fat_tree
 
 WIRES = "link_bandwidth_gb_per_s=32&link_latency_ns=1"
 BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
@@ -81,7 +81,7 @@ def test_fat_tree(arity: int, levels: int) -> None:
 
 def lines_of(links: Any) -> Iterator[str]:
     yield "source,target,bandwidth_gb_per_s,latency_ns"
-    yield from (f"{link.source},{link.sink},32,1" for link in links if link.source < link.sink)
+    yield from (f"{link.source},{link.target},32,1" for link in links if link.source < link.target)
 
 
 def test_a_fat_tree_from_a_file(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
 
-from astra_sim_network_analytical.topologies import TorusOptions, torus
-from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
+from astra_sim_platforms.garnet import Torus3dOptions, torus3d
+from support.packet import torus
 
 NEVER = 2**63 - 1
 VERSION = 1
@@ -82,7 +82,7 @@ def advance(table: Table, until: int = NEVER) -> tuple[int, int, list[int]]:
 
 @pytest.fixture(name="network")
 def network_fixture() -> PacketNetwork:
-    return PacketNetwork(PacketOptions(), Platform(tuple(torus(TorusOptions(sizes=(4, 4), links=2, link_bandwidth_gb_per_s=32.0)))))
+    return PacketNetwork(PacketOptions(), Platform(tuple(torus(4, 4))))
 
 
 def test_the_table_is_of_the_headers_version(network: PacketNetwork) -> None:
@@ -164,7 +164,7 @@ def alarm_fixture() -> Iterator[Callable[[], None]]:
 
 
 def long_run() -> PacketNetwork:
-    dimensions = torus(TorusOptions(sizes=(4, 4), links=2, link_bandwidth_gb_per_s=32.0))
+    dimensions = torus(4, 4)
     made = PacketNetwork(PacketOptions(extrapolate=False), Platform(tuple(dimensions)))
     made.inject(0, [(npu, npu, (npu + 1) % 16, 10**10, -1) for npu in range(16)])
     return made

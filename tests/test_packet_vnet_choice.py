@@ -8,10 +8,10 @@ import pytest
 from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
-from astra_sim_network_analytical.topologies import TorusOptions, torus
 from astra_sim_network_packet import fabric, garnet_topologies
 from astra_sim_network_packet._core import Network, VnetChoice
-from astra_sim_network_packet.garnet_topologies import Torus3dOptions, torus3d
+from astra_sim_platforms.garnet import Torus3dOptions, torus3d
+from support.packet import torus
 
 
 def test_one_virtual_network_carries_all_messages() -> None:
@@ -21,7 +21,7 @@ def test_one_virtual_network_carries_all_messages() -> None:
 
 def test_the_last_dimension_in_which_the_ends_differ() -> None:
     """On a torus of 4 x 4, whatever the queue."""
-    platform = Platform(tuple(torus(TorusOptions(sizes=(4, 4), link_bandwidth_gb_per_s=32.0))))
+    platform = Platform(tuple(torus(4, 4)))
     choice = fabric.vnet_choice(platform, lanes_by_dimension=True)
     assert [choice.vnet_of(0, destination, 3) for destination in (1, 3, 4, 5, 15)] == [0, 0, 1, 1, 1]
     assert fabric.vnet_choice(platform, lanes_by_dimension=False).vnet_of(0, 4) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, Provider, hookimpl
+from astra_sim.fabric import NO_WAY
 from astra_sim.platform import Platform, Preset
 from astra_sim.setup.components import build_platform
 from astra_sim.setup.experiment import Experiment
@@ -55,6 +57,48 @@ def test_a_machine_of_nodes_is_a_node_and_a_switch_of_nodes(name: str) -> None:
     assert network.link_latency_ns * network.topology.hops(0, 1) == machine["nic_latency_ns"]
     assert (platform.name, platform.device, platform.npus) == (machine["title"], machine["device"], 5 * machine["gpus"])
     assert len(platform_of(f"plugin:{name}").dimensions) == 1
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes_are_wired_as_the_page_says(name: str) -> None:
+    machine = machines()[name]
+    (most,) = re.findall(rf"(?m)^\| `{name}` \|(?: \d+ \|){{3}} (\d+) \|$", PAGE) or [None]
+    if most is None:
+        assert machine["topology"] == "ring"
+        assert platform_of(f"plugin:{name}?nodes=2").physical is None
+        return
+    for nodes, levels in ((2, 2), (int(most), 2), (int(most) + 1, 3)):
+        platform = platform_of(f"plugin:{name}?nodes={nodes}")
+        assert platform.physical is not None
+        assert platform.physical.topology.scale_out.levels == levels  # type: ignore[attr-defined]
+    fabric = platform_of(f"plugin:{name}?nodes=2").fabric()
+    rates = Counter(link.bandwidth for link in fabric.links if link.source < fabric.npus)
+    nvlink = machine["nvlinks"] * machine["nvlink_link_gb_s"]
+    nic = machine["nic_gb_s"] * machine["gpus"] / machine["nics"]
+    assert rates == {nvlink: 2 * machine["gpus"], nic: 2 * machine["gpus"]}
+    assert all(fabric.distances(npu, through_npus=False)[0] == 2 for npu in range(1, machine["gpus"]))
+    assert NO_WAY not in fabric.distances(0, through_npus=False)[: fabric.npus]
+
+
+@pytest.mark.parametrize("gpus", [1, 3, 5, 7])
+@pytest.mark.parametrize("name", ["dgx_2", "dgx_h100", "gb200_nvl72"])
+def test_any_number_of_nodes_and_gpus_is_wired(name: str, gpus: int) -> None:
+    for nodes in (2, 37, 131):
+        fabric = platform_of(f"plugin:{name}?nodes={nodes}&gpus={gpus}").fabric()
+        assert fabric.npus == nodes * gpus
+        assert NO_WAY not in fabric.distances(fabric.npus - 1, through_npus=False)[: fabric.npus]
+
+
+def test_nodes_may_be_joined_by_a_switch_for_each_place() -> None:
+    assert platform_of("plugin:dgx_h100?nodes=2&between_nodes=switches").physical is None
+    assert platform_of("plugin:dgx_h100?nodes=20000").physical is None  # more than three levels of switches of 64 ports
+    for spec, message in (
+        ("dgx_h100?between_nodes=rails", "between_nodes is 'rails', and there is one node"),
+        ("dgx_1?nodes=2&between_nodes=rails", "between_nodes is 'rails', and the GPUs of a node are on rings"),
+        ("dgx_h100?nodes=20000&between_nodes=rails", "ports is 64, and the"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            platform_of(f"plugin:{spec}")
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -211,6 +255,13 @@ def rows() -> Iterator[str]:
             f"| `{name}` | a x b x c (rings), {machine['pod_chips']} chips at most | `{machine['device']}` | {machine['link_gb_s']:g} |"
             f" {machine['link_latency_ns']} |"
         )
+    for name in NODES:
+        machine = machines()[name]
+        if "rails" in machine:
+            # On each rail leaves have as many ports for NICs as for spines, and a spine has a port for each leaf.
+            down = machine["ports"] // 2 * machine["gpus"] // machine["nics"]
+            most = machine["ports"] // machine["rails"] * down * machine["rails"] // machine["gpus"]
+            yield f"| `{name}` | {machine['nics']} | {machine['rails']} | {machine['ports']} | {most} |"
     of_source: dict[str, dict[str, list[str]]] = {}
     for name, machine in machines().items():
         for key, source in machine["sources"].items():

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from astra_sim.platform import Platform
+from astra_sim.platform import Dimension, Platform
 from astra_sim_network_analytical.topologies import (
     DimensionOptions,
     RingOptions,
     SwitchOptions,
-    TorusOptions,
     fully_connected,
     ring,
     switch,
-    torus,
 )
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
-from astra_sim_network_packet.topologies import (
+from astra_sim_platforms.topologies import (
     DragonflyOptions,
     FatTreeOptions,
     MeshOptions,
@@ -29,9 +27,16 @@ from astra_sim_network_packet.topologies import (
 from hypothesis import strategies as st
 
 BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
+
+
+def torus(*sizes: int, **options: Any) -> list[Dimension]:
+    """Rings of so many NPUs."""
+    return [dimension for size in sizes for dimension in ring(RingOptions(size=size, links=2, **BANDWIDTH, **options))]
+
+
 PLATFORMS = {
     "ring": lambda: ring(RingOptions(size=5, links=2, link_latency_ns=20.0, **BANDWIDTH)),
-    "torus": lambda: torus(TorusOptions(sizes=(4, 3), links=2, link_latency_ns=7.0, **BANDWIDTH)),
+    "torus": lambda: torus(4, 3, link_latency_ns=7.0),
     "mesh": lambda: mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
     "switch": lambda: switch(SwitchOptions(size=5, links=1, link_latency_ns=20.0, **BANDWIDTH)),
     "fully_connected": lambda: fully_connected(DimensionOptions(size=4, links=3, link_latency_ns=20.0, **BANDWIDTH)),

@@ -48,6 +48,8 @@ PUBLIC_MODULES = (
     "schedule",
     "graph",
     "platform",
+    "fabric",
+    "shortest_paths",
     "network",
     "system",
     "compute",

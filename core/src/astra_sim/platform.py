@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import attrs
 
 from astra_sim.errors import InputError
+from astra_sim.fabric import Fabric, fabric_of
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
 
@@ -22,6 +23,7 @@ class Topology(Protocol):
     """How the NPUs of one dimension are joined. Positions count from 0.
 
     It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
+    Its links, for networks that simulate them, it lists in a method `wires()` or `links()`: see `astra_sim.fabric`.
     A topology with bandwidths and latencies of its own may have a method `scaled(bandwidth, latency)`, which gives one with these times as
     much, or None. Without it, what other links would bring is not known.
     """
@@ -194,13 +196,17 @@ class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 
     Going on by one in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is what the NPUs are, by a name
-    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said. Raises InputError where there
-    is no dimension.
+    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said.
+
+    Where `physical` is given, all NPUs lie in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
+    networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. Raises InputError where there is no dimension, or
+    the two do not have the same number of NPUs.
     """
 
     dimensions: tuple[Dimension, ...]
     name: str = ""
     device: str = ""
+    physical: Dimension | None = None
     strides: tuple[int, ...] = attrs.field(init=False)
     npus: int = attrs.field(init=False)
 
@@ -213,12 +219,28 @@ class Platform:
             count *= dimension.size
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
+        if self.physical is not None and self.physical.size != count:
+            sizes = " x ".join(str(dimension.size) for dimension in self.dimensions)
+            raise InputError(f"logical dimensions of {sizes} NPUs on a platform of {self.physical.size}; expected as many NPUs")
+
+    def wired(self) -> Platform:
+        """The platform as it is wired: of one dimension where dimensions are logical, else itself."""
+        return self if self.physical is None else Platform((self.physical,), self.name, self.device)
+
+    def fabric(self) -> Fabric:
+        """The graph of NPUs, switches and links, made anew. Raises InputError where a topology does not say its links."""
+        return fabric_of(self.wired())
 
     def slowed_between_nodes(self, share: float) -> Platform:
         """The platform with a share of the bandwidth of all dimensions but the innermost, which is a node."""
+        if share == 1:
+            return self
         node, *others = self.dimensions
         slower = (attrs.evolve(other, link_bandwidth=other.link_bandwidth * share) for other in others)
-        return self if share == 1 else attrs.evolve(self, dimensions=(node, *slower))
+        physical = self.physical
+        for number in range(1, len(self.dimensions)):
+            physical = scaled_in(physical, number, share, 1.0) or physical
+        return attrs.evolve(self, dimensions=(node, *slower), physical=physical)
 
     def coordinate(self, npu: int, dimension: int) -> int:
         """Position of `npu` in a dimension."""
@@ -295,16 +317,74 @@ class Platform:
 
 
 @attrs.frozen
+class LogicalTopology:
+    """The NPUs of a logical dimension, `stride` apart on a physical dimension in which all NPUs lie: hops are those between them there."""
+
+    physical: Dimension
+    size: int
+    stride: int
+
+    @property
+    def name(self) -> str:
+        """The name of the physical topology."""
+        return self.physical.topology.name
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links between two NPUs of the first group."""
+        return self.physical.topology.hops(source * self.stride, destination * self.stride)
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Not known."""
+        return False
+
+    def links_per_message(self) -> int:
+        """As on the physical dimension."""
+        return self.physical.topology.links_per_message()
+
+    def links_per_npu(self) -> int:
+        """As on the physical dimension."""
+        return self.physical.topology.links_per_npu()
+
+
+def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platform:
+    """The platform with its one dimension cut into logical ones of these sizes, the first varying fastest.
+
+    Raises InputError where it has several dimensions, or the sizes do not multiply to its NPUs.
+    """
+    if len(platform.dimensions) != 1:
+        raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one in which all NPUs lie")
+    (whole,) = platform.dimensions
+    dimensions, stride = [], 1
+    for size in sizes:
+        if size < 1:
+            raise InputError(f"logical dimensions have the size {size}; expected at least 1")
+        dimensions.append(attrs.evolve(whole, topology=LogicalTopology(whole, size, stride), size=size))
+        stride *= size
+    return Platform(tuple(dimensions), platform.name, platform.device, physical=whole)
+
+
+@attrs.frozen
 class Preset:
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 
     A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those
-    of the platform, unless the experiment gives its own.
+    of the platform, unless the experiment gives its own. Where the NPUs are wired otherwise than the dimensions say, `physical` is the one
+    dimension in which all of them lie: see `Platform`. It is left out where the preset is only one of several dimensions of a platform.
     """
 
     dimensions: tuple[Mapping[str, Any], ...]
     name: str
     device: str = ""
+    physical: Dimension | None = None
+
+
+def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:
+    """A physical dimension whose links of one logical dimension have `bandwidth` and `latency` times their own.
+
+    None where its topology does not say which these are, in a method `scaled_in(number, bandwidth, latency)`.
+    """
+    scaled = getattr(physical.topology, "scaled_in", None) if physical is not None else None
+    return None if scaled is None or physical is None else attrs.evolve(physical, topology=scaled(number, bandwidth, latency))
 
 
 def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:

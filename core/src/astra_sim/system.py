@@ -46,6 +46,9 @@ class PhasePlan:
 
     A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long
     after the last of them has begun it. Then `counted` has the messages whose bytes count.
+
+    `algorithm` names what made the schedule, and `reason` says why where it was not asked for by name: "auto" where the topology alone
+    decides, "auto: ..." with what was compared. Both are for people.
     """
 
     dimension: int
@@ -56,6 +59,8 @@ class PhasePlan:
     queue: int
     endpoint_ps: int | None = None
     counted: Schedule | None = None
+    algorithm: str = ""
+    reason: str = attrs.field(default="", eq=False)
 
 
 @attrs.define(slots=True)

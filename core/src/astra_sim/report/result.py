@@ -92,13 +92,28 @@ class DimensionFigures:
 
 
 @attrs.define
+class ChosenAlgorithm:
+    """What carried out a collective in a dimension, as NPU 0 saw it first with `bytes`.
+
+    `reason` is "" where the algorithm was asked for by name, "auto" where the topology of the dimension decides by itself, and else
+    "auto: " and what was compared.
+    """
+
+    dimension: int
+    collective: str
+    algorithm: str
+    bytes: int
+    reason: str
+
+
+@attrs.define
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
     `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
-    where it was asked for.
+    where it was asked for; `algorithms` by which ones collectives went.
     """
 
     run_name: str
@@ -120,6 +135,7 @@ class Result:
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
     _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
+    algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
@@ -291,7 +307,18 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
             lambda: audit(components, run, busy, [each.bytes for each in dimensions], network),
             {} if run.npu_times is None else group_names(components),
         ),
+        algorithms=_algorithms(run),
     )
+
+
+def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
+    """The algorithms of all phases, each once for a dimension and kind of collective."""
+    found: dict[tuple[int, str, str], ChosenAlgorithm] = {}
+    for plan in (phase.plan for phase in run.phases.planned):
+        key = plan.dimension, plan.collective.value, plan.algorithm
+        if plan.algorithm and key not in found:
+            found[key] = ChosenAlgorithm(*key, plan.bytes, plan.reason)
+    return list(found.values())
 
 
 def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:

@@ -12,7 +12,7 @@ import attrs
 
 from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation
 from astra_sim.network import Network
-from astra_sim.platform import Platform, Topology
+from astra_sim.platform import Platform, Topology, scaled_in
 from astra_sim.report.details import computes
 from astra_sim.report.explanation import Explanation, Method, Sensitivity, explain, sensitivity
 from astra_sim.report.labels import layer_name, layer_names
@@ -162,7 +162,7 @@ class WhatIf:
 def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latency: float) -> Platform | None:
     """The platform with links of `bandwidth` and `latency` times those of a dimension.
 
-    None where its topology has links of its own and does not say how they scale.
+    None where its topology has links of its own and does not say how they scale, or which of them are those of a logical dimension.
     """
     own = platform.dimensions[dimension]
     topology: Topology | None = own.topology
@@ -182,7 +182,10 @@ def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latenc
         router_latency_ns=own.router_latency_ns * latency,
     )
     dimensions = (*platform.dimensions[:dimension], changed, *platform.dimensions[dimension + 1 :])
-    return Platform(dimensions, platform.name, platform.device)
+    physical = scaled_in(platform.physical, dimension, bandwidth, latency)
+    if platform.physical is not None and physical is None:
+        return None
+    return Platform(dimensions, platform.name, platform.device, physical)
 
 
 def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = None) -> ExecutionGraph:

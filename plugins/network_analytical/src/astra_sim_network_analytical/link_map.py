@@ -6,14 +6,14 @@ that differ in that dimension only has links of its own. `native/link_map.hpp` i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
+from astra_sim.fabric import FabricLink, wires_of
 from astra_sim.platform import Dimension, Platform
+from astra_sim.shortest_paths import shortest_paths
 
-from astra_sim_network_analytical.shortest_paths import shortest_paths
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
@@ -133,39 +133,24 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
     if isinstance(topology, Switch):
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
-    listed = getattr(topology, "links", None)
-    if isinstance(listed, tuple):
-        # Width and length of links, in units of the dimension's bandwidth and latency.
-        wide, long = dimension.link_bandwidth, dimension.link_latency_ns
-        wires = [(link.source, link.sink, wide * link.width, long * link.length) for link in listed]
-        return _table(wires, dimension, f"{where}: topology {topology.name!r}")
-    if not callable(listed):
-        raise InputError(f"{where}: congestion=aware needs a topology's links, and {topology.name!r} has no method links() that gives them")
-    return _table(listed(), dimension, f"{where}: topology {topology.name!r}")
+    return _table(wires_of(dimension, where), dimension, f"{where}: topology {topology.name!r}")
 
 
-def _table(listed: Iterable[Any], dimension: Dimension, where: str) -> DimensionLinks:
+def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> DimensionLinks:
     """The links that a topology lists. A dimension of one NPU may have none."""
     size = dimension.size
-    links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency in listed]
-    for source, target, bandwidth, latency in links:
-        if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
-            raise InputError(
-                f"{where}: a link from node {source} to node {target} of {bandwidth} bytes/ns and {latency} ns; "
-                "expected two nodes, a bandwidth above 0 and a latency of at least 0"
-            )
-    nodes = max([size, *(max(source, target) + 1 for source, target, _, _ in links)])
-    ends = [(source, target) for source, target, _, _ in links]
-    table, _ = shortest_paths(nodes, size, ends, where)
+    nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
+    spreads = getattr(dimension.topology, "spreads", False)
+    table, _ = shortest_paths(nodes, size, [(link.source, link.target) for link in links], where, spreads)
     return DimensionLinks(
         TABLE,
         size,
         len(links),
-        tuple(bandwidth for _, _, bandwidth, _ in links) or (dimension.link_bandwidth,),
-        tuple(latency for _, _, _, latency in links) or (float(dimension.link_latency_ns),),
+        tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
+        tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
         dimension.nic_latency_ns,
         dimension.router_latency_ns,
         tuple(table),
-        tuple(source for source, _ in ends),
-        tuple(target for _, target in ends),
+        tuple(link.source for link in links),
+        tuple(link.target for link in links),
     )

@@ -7,7 +7,7 @@ import functools
 from astra_sim import InputError
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.options import can_be_kept
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, LogicalTopology, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -34,11 +34,11 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
     from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
     from astra_sim_network_analytical.link_map import LinkMap
 
-    links = LinkMap(platform)
+    links = LinkMap(platform.wired())
     try:
-        return CompiledFifoNetwork(options, links)
+        return CompiledFifoNetwork(options, links, platform)
     except ImportError:
-        return FifoNetwork(options, links)
+        return FifoNetwork(options, links, platform)
 
 
 @functools.lru_cache(maxsize=16)
@@ -68,8 +68,8 @@ class AnalyticalNetwork(RouteDelayNetwork):
             is_uniform = getattr(dimension.topology, "is_uniform", None)
             if is_uniform is not None and not is_uniform():
                 raise InputError(
-                    f"dimension {number}: the links of the graph differ, and a delay formula has one bandwidth and latency; "
-                    "expected congestion=aware"
+                    f"dimension {number}: the links of the {dimension.topology.name} differ, and a delay formula has one bandwidth and "
+                    "latency; expected congestion=aware"
                 )
             self._bandwidth.append(dimension.link_bandwidth * links)
 
@@ -139,6 +139,8 @@ _PRICES: dict[str, tuple[float, float | None, float | None]] = {
 
 def cost_usd(platform: Platform) -> float | None:
     """The cost of links, switches and network interfaces; None if a part has no price (a switch on a tile)."""
+    if any(isinstance(dimension.topology, LogicalTopology) for dimension in platform.dimensions):
+        platform = platform.wired()  # parts of one dimension have no links of their own
     total = 0.0
     below = 1
     for dimension in platform.dimensions:

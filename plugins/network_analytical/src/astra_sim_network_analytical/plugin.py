@@ -55,21 +55,6 @@ def astra_platforms() -> list[Provider]:
             examples=[{"size": 6, **link}],
             pure=True,
         ),
-        Provider(
-            "torus",
-            "Rings in several dimensions, all links alike",
-            f"{_HERE}.topologies:torus",
-            f"{_HERE}.topologies:TorusOptions",
-            examples=[{"sizes": [4, 7], **link}],
-            pure=True,
-        ),
-        Provider(
-            "graph",
-            "NPUs and switches joined as a file says, each link with its own figures",
-            f"{_HERE}.graph:graph",
-            f"{_HERE}.graph:GraphOptions",
-            examples=f"{_HERE}.examples:graph",
-        ),
     ]
 
 

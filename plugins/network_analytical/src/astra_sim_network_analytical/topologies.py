@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.fabric import Wire, both_ways
 from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
 
@@ -42,18 +43,6 @@ class SwitchOptions(DimensionOptions):
 
 
 @attrs.frozen
-class TorusOptions:
-    """Options of a torus."""
-
-    sizes: tuple[int, ...] = option(minimum=1, help="NPUs along each dimension")
-    links: int = option(2, minimum=2, help="links of each NPU in each dimension")
-    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
-    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
-    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
-    both_ways: bool = option(True, help="as for a ring")
-
-
-@attrs.frozen
 class Ring:
     """NPUs in a ring. Links come in pairs, one for each direction; an odd link is not used."""
 
@@ -79,6 +68,12 @@ class Ring:
         """All links in pairs."""
         return self.links // 2 * 2
 
+    def wires(self) -> list[Wire]:
+        """A pair of links between neighbours. Two NPUs are joined by one pair."""
+        width = float(self.links // 2)
+        pairs = [(0, 1)] if self.size == 2 else [(place, (place + 1) % self.size) for place in range(self.size if self.size > 1 else 0)]
+        return both_ways(Wire(*pair, width) for pair in pairs)
+
 
 @attrs.frozen
 class FullyConnected:
@@ -103,6 +98,11 @@ class FullyConnected:
     def links_per_npu(self) -> int:
         """The links to all others."""
         return self.links // max(1, self.size - 1) * (self.size - 1)
+
+    def wires(self) -> list[Wire]:
+        """A pair of links between every two NPUs."""
+        width = float(self.links_per_message())
+        return both_ways(Wire(a, b, width) for a in range(self.size) for b in range(a + 1, self.size))
 
 
 @attrs.frozen
@@ -130,6 +130,10 @@ class Switch:
         """All of them."""
         return self.links
 
+    def wires(self) -> list[Wire]:
+        """A pair of links between each NPU and the switch, as wide as all links of the NPU."""
+        return both_ways(Wire(place, self.size, float(self.links)) for place in range(self.size))
+
 
 def ring(options: RingOptions) -> list[Dimension]:
     """A ring."""
@@ -148,14 +152,6 @@ def fully_connected(options: DimensionOptions) -> list[Dimension]:
 def switch(options: SwitchOptions) -> list[Dimension]:
     """A switched dimension."""
     return [_dimension(Switch(options.size, options.links, in_network_reduction=options.in_network_reduction), options)]
-
-
-def torus(options: TorusOptions) -> list[Dimension]:
-    """A torus: a ring in every dimension."""
-    if not options.sizes:
-        raise InputError("sizes is empty; a torus needs at least one dimension")
-    shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes"}
-    return [dimension for size in options.sizes for dimension in ring(RingOptions(size=size, **shared))]
 
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:

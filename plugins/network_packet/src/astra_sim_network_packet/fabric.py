@@ -6,11 +6,12 @@ import collections
 from collections.abc import Sequence
 
 from astra_sim import InputError
+from astra_sim.fabric import Wire
 from astra_sim.platform import Dimension, Platform
 
 from astra_sim_network_packet._core import Network, Shape, VnetChoice
+from astra_sim_network_packet.links import graph_of, link_count
 from astra_sim_network_packet.options import Settings
-from astra_sim_network_packet.topologies import Link, graph_of, link_count
 
 MAX_CLOCK_RATIO = 1_000_000
 MAX_CHANNELS = 2_000_000
@@ -75,7 +76,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
             for link in links:
                 ends = [
                     npu + place * platform.strides[d] if place < dimension.size else first_switch[d][npu] + place - dimension.size
-                    for place in (link.source, link.sink)
+                    for place in (link.source, link.target)
                 ]
                 shape.add_channel(
                     {
@@ -115,7 +116,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     return shape
 
 
-def _lanes(platform: Platform, links: Sequence[Sequence[Link]], lanes: int, by_dimension: bool) -> list[list[int]]:
+def _lanes(platform: Platform, links: Sequence[Sequence[Wire]], lanes: int, by_dimension: bool) -> list[list[int]]:
     """For each NPU, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
     virtual_networks = len(links) if by_dimension else 1
     if lanes:
@@ -181,7 +182,7 @@ class _Time:
         self._settings = settings
         self._clock_ps = clock_ps
 
-    def link(self, dimension: Dimension, link: Link) -> dict[str, int]:
+    def link(self, dimension: Dimension, link: Wire) -> dict[str, int]:
         """A link between routers. It takes a flit a cycle at most."""
         bandwidth = dimension.link_bandwidth * link.width
         if bandwidth <= 0:

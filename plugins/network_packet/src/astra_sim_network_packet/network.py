@@ -33,7 +33,7 @@ class PacketNetwork(EventNetwork):
         super().__init__(platform)
         self.settings = options.settings()
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
-        self._build = _builder(self, platform)
+        self._build = _builder(self, platform.wired())
         self._core = self._build()
         self._is_new = True
 
@@ -197,9 +197,8 @@ def _trimmed(histogram: Sequence[int]) -> list[int]:
 def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
     """A function that builds the core's network for a platform."""
     settings = network.settings
-    first = platform.dimensions[0].topology
-    if isinstance(first, garnet_topologies.GarnetDimension):
-        garnet = first.network
+    garnet = garnet_topologies.garnet_network(platform.dimensions[0].topology)
+    if garnet is not None:
         if settings.options.router_clock_ps:
             raise InputError(
                 f"router_clock_ps is given for {garnet.topology} of Garnet, whose routers share one clock; expected no such option"

@@ -21,40 +21,6 @@ def astra_networks() -> list[Provider]:
 
 
 @hookimpl
-def astra_platforms() -> list[Provider]:
-    garnet = f"{_HERE}.garnet_topologies"
-    own = f"{_HERE}.topologies"
-    link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
-    return [
-        Provider(
-            "torus3d",
-            "Garnet's torus: rings of packages, rows and columns",
-            f"{garnet}:torus3d",
-            f"{garnet}:Torus3dOptions",
-            examples=[{"npus": 16, "packages": 8, "package_rows": 2}],
-        ),
-        Provider("mesh", "Lines of NPUs in several dimensions", f"{own}:mesh", f"{own}:MeshOptions", examples=[{"sizes": [4, 5], **link}]),
-        Provider(
-            "fat_tree", "k-ary n-tree of switches", f"{own}:fat_tree", f"{own}:FatTreeOptions", examples=[{"arity": 2, "levels": 3, **link}]
-        ),
-        Provider(
-            "dragonfly",
-            "Groups of routers, all joined",
-            f"{own}:dragonfly",
-            f"{own}:DragonflyOptions",
-            examples=[{"routers": 3, "npus": 2, **link}],
-        ),
-        Provider(
-            "nv_switch",
-            "Garnet's packages around switches",
-            f"{garnet}:nv_switch",
-            f"{garnet}:NvSwitchOptions",
-            examples=[{"npus": 16, "packages": 4}],
-        ),
-    ]
-
-
-@hookimpl
 def astra_formats() -> list[FileFormat]:
     return [
         FileFormat(

@@ -136,6 +136,7 @@ def sweep(
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
     settings.check()
+    platform = platform.wired()
     fabric.check_size(platform)
     targets = patterns.targets(pattern, platform, permutation)
     shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)

@@ -11,7 +11,10 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.platform import Preset
+from astra_sim.platform import Dimension, Preset
+
+from astra_sim_platforms.clos import SwitchOptions, sized
+from astra_sim_platforms.servers import Links, Servers, physical
 
 CUBE = 4
 """Optical switches join cubes of 4 x 4 x 4 chips to tori; within a cube there are no links around."""
@@ -35,6 +38,12 @@ class NodeOptions:
     )
     nic_latency_ns: float | None = option(
         None, minimum=0, help="latency of a message between two nodes; default: of the machine", unit="ns"
+    )
+    between_nodes: str | None = option(
+        None,
+        choices=("rails", "switches"),
+        help="what joins nodes where links are simulated: rails (leaf and spine switches), or switches, one for each place in a node; "
+        "default: rails, where NVSwitch joins the GPUs of a node and three levels of switches are enough",
     )
     nic_efficiency: float = option(1.0, above=0, maximum=1, help="share of the bandwidth between nodes that messages reach")
 
@@ -80,30 +89,59 @@ def node_machine(name: str, options: NodeOptions) -> Preset:
     else:
         node |= {"link_latency_ns": latency / 2, "in_network_reduction": machine["in_network_reduction"]}
     dimensions = [node]
+    network = {
+        "topology": "switch",
+        "size": options.nodes,
+        "link_bandwidth_gb_per_s": _or(options.nic_gb_s, machine["nic_gb_s"]) * options.nic_efficiency,
+        "link_latency_ns": _or(options.nic_latency_ns, machine["nic_latency_ns"]) / 2,
+        "packaging": "pod",
+    }
     if options.nodes > 1:
-        network = {
-            "topology": "switch",
-            "size": options.nodes,
-            "link_bandwidth_gb_per_s": _or(options.nic_gb_s, machine["nic_gb_s"]) * options.nic_efficiency,
-            "link_latency_ns": _or(options.nic_latency_ns, machine["nic_latency_ns"]) / 2,
-            "packaging": "pod",
-        }
         dimensions.append(network)
-    return Preset(tuple(dimensions), machine["title"], machine["device"])
+    fabric = _rails(machine, node, network, options.between_nodes == "rails") if options.between_nodes != "switches" else None
+    return Preset(tuple(dimensions), machine["title"], machine["device"], fabric)
+
+
+def _rails(machine: Mapping[str, Any], node: Mapping[str, Any], network: Mapping[str, Any], wanted: bool) -> Dimension | None:
+    """Nodes on rails of leaf and spine switches without oversubscription; None where a machine has none, or three levels are too few.
+
+    GPUs that share a NIC have its bandwidth together. Where only some of the GPUs of a node take part there may be fewer rails. Raises
+    InputError in place of None where they are `wanted`.
+    """
+    gpus, nodes = node["size"], network["size"]
+    if nodes == 1 or "rails" not in machine:
+        if wanted:
+            why = "there is one node" if nodes == 1 else "the GPUs of a node are on rings"
+            raise InputError(f"between_nodes is 'rails', and {why}; expected no between_nodes, or 'switches'")
+        return None
+    shared = machine["gpus"] // machine["nics"]
+    shared = shared if gpus % shared == 0 else 1
+    rails = max(rails for rails in range(1, machine["rails"] + 1) if gpus // shared % rails == 0)
+    nic = Links(network["link_bandwidth_gb_per_s"] * shared, network["link_latency_ns"])
+    nvlink = Links(node["link_bandwidth_gb_per_s"] * node["links"], node["link_latency_ns"])
+    for levels in (2, 3):
+        options = SwitchOptions(levels=levels, ports=machine["ports"])
+        try:
+            scale_out = sized(options, nodes * gpus, rails, shared, server=gpus, shared=shared)
+        except InputError:
+            if levels == 3 and wanted:
+                raise
+        else:
+            return physical(Servers(scale_out, nvlink, nic, Links(nic.bandwidth, 0.0)))
+    return None
 
 
 def pod(name: str, options: PodOptions) -> Preset:
     """A 3-D torus of chips. Raises InputError for a shape that a pod has not."""
     machine = machines()[name]
     sizes = shape_of(options, machine["pod_chips"])
-    torus = {
-        "topology": "torus",
-        "sizes": sizes,
+    links = {
+        "topology": "ring",
         "links": 2,
         "link_bandwidth_gb_per_s": _or(options.link_gb_s, machine["link_gb_s"]) * options.efficiency,
         "link_latency_ns": _or(options.link_latency_ns, machine["link_latency_ns"]),
     }
-    return Preset((torus,), machine["title"], machine["device"])
+    return Preset(tuple({**links, "size": size} for size in sizes), machine["title"], machine["device"])
 
 
 def shape_of(options: PodOptions, pod_chips: int) -> list[int]:

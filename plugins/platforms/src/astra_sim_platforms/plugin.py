@@ -32,4 +32,79 @@ def astra_platforms() -> list[Provider]:
         Provider(name, summary, f"{_HERE}.machines:{name}", f"{_HERE}.machines:PodOptions", examples=[{"shape": "4x4x8"}, {"chips": 64}])
         for name, summary in _PODS.items()
     ]
-    return nodes + pods
+    return [*_topologies(), *nodes, *pods]
+
+
+def _topologies() -> list[Provider]:
+    garnet, own = f"{_HERE}.garnet", f"{_HERE}.topologies"
+    link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
+    return [
+        Provider(
+            "torus",
+            "Rings in several dimensions, all links alike",
+            f"{_HERE}.topologies:torus",
+            f"{_HERE}.topologies:TorusOptions",
+            examples=[{"sizes": [4, 7], **link}],
+            pure=True,
+        ),
+        Provider(
+            "graph",
+            "NPUs and switches joined as a file says, each link with its own figures",
+            f"{_HERE}.graph:graph",
+            f"{_HERE}.graph:GraphOptions",
+            examples=f"{_HERE}.examples:graph",
+        ),
+        Provider(
+            "torus3d",
+            "Garnet's torus: rings of packages, rows and columns",
+            f"{garnet}:torus3d",
+            f"{garnet}:Torus3dOptions",
+            examples=[{"npus": 16, "packages": 8, "package_rows": 2}],
+        ),
+        Provider("mesh", "Lines of NPUs in several dimensions", f"{own}:mesh", f"{own}:MeshOptions", examples=[{"sizes": [4, 5], **link}]),
+        Provider(
+            "fat_tree", "k-ary n-tree of switches", f"{own}:fat_tree", f"{own}:FatTreeOptions", examples=[{"arity": 2, "levels": 3, **link}]
+        ),
+        Provider(
+            "dragonfly",
+            "Groups of routers, all joined",
+            f"{own}:dragonfly",
+            f"{own}:DragonflyOptions",
+            examples=[{"routers": 3, "npus": 2, **link}],
+        ),
+        Provider(
+            "nv_switch",
+            "Garnet's packages around switches",
+            f"{garnet}:nv_switch",
+            f"{garnet}:NvSwitchOptions",
+            examples=[{"npus": 16, "packages": 4}],
+        ),
+        Provider(
+            "clos",
+            "Leaf and spine switches, or three levels, with oversubscription, rails and planes",
+            f"{_HERE}.clos:clos",
+            f"{_HERE}.clos:ClosOptions",
+            examples=[{"npus": 32, "rails": 4, "ports": 8, **link}, {"npus": 32, "levels": 3, "ports": 8, "planes": 2, **link}],
+        ),
+        Provider(
+            "dragonfly_plus",
+            "Dragonfly+: groups of leaves and spines, all joined",
+            f"{_HERE}.dragonfly_plus:dragonfly_plus",
+            f"{_HERE}.dragonfly_plus:DragonflyPlusOptions",
+            examples=[{"leaves": 2, "npus": 2, **link}],
+        ),
+        Provider(
+            "hyperx",
+            "Switches in a grid, in each of its dimensions every two joined",
+            f"{_HERE}.hyperx:hyperx",
+            f"{_HERE}.hyperx:HyperXOptions",
+            examples=[{"sizes": [3, 4], "npus": 2, **link}],
+        ),
+        Provider(
+            "rail_optimized",
+            "Servers of NPUs around NVLink switches, and NICs on the rails of a Clos fabric",
+            f"{_HERE}.servers:rail_optimized",
+            f"{_HERE}.servers:RailOptimizedOptions",
+            examples=[{"servers": 4}, {"servers": 4, "rails": 1, "ports": 16, "oversubscription": 3.0}],
+        ),
+    ]

@@ -9,13 +9,13 @@ from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
 
 from astra_sim_systems import names
-from astra_sim_systems.names import default_algorithm
+from astra_sim_systems.choice import automatic
 
 
-def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Context) -> list[Algorithm]:
+def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: float, context: Context) -> list[Algorithm]:
     """The algorithm of each physical dimension, or fewer if the last runs over the whole platform, as `chosen` in the options.
 
-    Raises InputError where it does not fit the platform.
+    `auto` chooses by how long messages take, their endpoint delay with them. Raises InputError where it does not fit the platform.
     """
     platform = context.platform
     if isinstance(chosen, str):
@@ -23,10 +23,11 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], context: Cont
         names = [chosen] if first is not None and first.whole_platform else [chosen] * len(platform.dimensions)
     else:
         names = list(chosen)
-    algorithms = []
+    algorithms: list[Algorithm] = []
     for index, name in enumerate(names):
         if name == "auto" and index < len(platform.dimensions):
-            name = default_algorithm(kind, platform.dimensions[index])
+            algorithms.append(automatic(kind, index, endpoint_ns, context))
+            continue
         algorithms.append(context.algorithm(name, kind.value))
         end = len(platform.dimensions) if algorithms[-1].whole_platform else index + 1
         for number, dimension in enumerate(platform.dimensions[index:end], index):

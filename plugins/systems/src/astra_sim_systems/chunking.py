@@ -21,6 +21,7 @@ from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
+from astra_sim_systems.choice import Automatic, Pick
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import LaneRule, Queues
 
@@ -35,10 +36,14 @@ class Stage:
     logical: LogicalDimension | Group
     algorithm: Algorithm
 
-    def schedule(self, request: Request) -> Schedule:
+    def pick(self, request: Request) -> Pick:
+        """The algorithm of a phase here, and why."""
+        return self.algorithm.pick(request) if isinstance(self.algorithm, Automatic) else Pick(self.algorithm, "")
+
+    def schedule(self, algorithm: Algorithm, request: Request) -> Schedule:
         """The schedule of a phase here. Raises ScheduleError naming the dimension or group."""
         try:
-            return self.algorithm.schedule(request)
+            return algorithm.schedule(request)
         except AstraError as error:
             where = f"group {list(self.logical.members)}" if isinstance(self.logical, Group) else f"dimension {self.dimension}"
             raise located(error, where) from None
@@ -89,7 +94,8 @@ class ChunkingSystem(System):
         self.bus = bus_of(options)
         self.context = context
         self.options = options
-        self.algorithms = {kind: algorithms_of(kind, getattr(options, kind.value), context) for kind in Collective}
+        endpoint_ns = self.endpoint_ps / PS_PER_NS
+        self.algorithms = {kind: algorithms_of(kind, getattr(options, kind.value), endpoint_ns, context) for kind in Collective}
         self.across = {kind: algorithm_across(kind, getattr(options, kind.value), self.algorithms[kind], context) for kind in Collective}
         self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
@@ -255,7 +261,12 @@ class Session(SystemSession):
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
         in_group = isinstance(stage.logical, Group)
-        schedule = stage.schedule(Request(kind, stage.logical.size, size, direction, instance % stage.algorithm.variants, in_group))
-        endpoint_ps = self._rules.endpoint_ps(stage.algorithm, in_group)
+        request = Request(kind, stage.logical.size, size, direction, instance % stage.algorithm.variants, in_group)
+        pick = stage.pick(request)
+        schedule = stage.schedule(pick.algorithm, request)
+        endpoint_ps = self._rules.endpoint_ps(pick.algorithm, in_group)
         # A schedule may do another collective than it is asked for; queues go by what it does.
-        return PhasePlan(stage.dimension, stage.logical, schedule.collective or kind, size, schedule, queue, endpoint_ps)
+        collective = schedule.collective or kind
+        return PhasePlan(
+            stage.dimension, stage.logical, collective, size, schedule, queue, endpoint_ps, None, pick.algorithm.name, pick.reason
+        )

@@ -48,13 +48,33 @@ def algorithm(text: str) -> str:
 
 
 def default_algorithm(kind: Collective, dimension: Dimension) -> str:
-    """What `auto` stands for in a dimension, by its topology."""
+    """What `auto` stands for in a ring, a switch or fully connected NPUs."""
     topology = dimension.topology.name
     if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
         return "direct"
     if topology == "switch" and is_power_of_two(dimension.size):
         return "halving_doubling"
     return "ring"
+
+
+ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE = "ring", "halving_doubling", "direct"
+"""The algorithms among which `auto` chooses: for any number of ranks, for powers of two, and that sends all messages at once."""
+
+
+def candidates(kind: Collective, dimension: Dimension) -> tuple[str, ...]:
+    """What `auto` may stand for in a dimension: one algorithm by its topology, or several of which the fastest is taken."""
+    if dimension.topology.name in ("ring", "switch", "fully_connected") or dimension.size == 1:
+        return (default_algorithm(kind, dimension),)
+    return (ANY_NUMBER, ALL_AT_ONCE) if kind is Collective.ALL_TO_ALL else (ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE)
+
+
+def without_forecast(kind: Collective, ranks: int, switched: bool) -> str:
+    """What is taken of the candidates where there is no forecast: that of a switch where switches join the NPUs, else that of a ring."""
+    if not switched:
+        return ANY_NUMBER
+    if kind is Collective.ALL_TO_ALL:
+        return ALL_AT_ONCE
+    return POWERS_OF_TWO if is_power_of_two(ranks) else ANY_NUMBER
 
 
 def algorithm_across(kind: Collective) -> str:

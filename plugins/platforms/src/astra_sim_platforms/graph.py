@@ -13,8 +13,7 @@ from astra_sim.files import parse_toml, read_text
 from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
-
-from astra_sim_network_analytical.shortest_paths import shortest_paths
+from astra_sim.shortest_paths import shortest_paths
 
 
 @attrs.frozen

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from astra_sim import InputError
+from astra_sim.errors import InputError
 
 NO_WAY = -1
 LARGEST_TABLE = 1 << 24
 
 
-def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]], where: str) -> tuple[list[int], list[int]]:
+def shortest_paths(
+    nodes: int, destinations: int, ends: Sequence[tuple[int, int]], where: str, spread: bool = False
+) -> tuple[list[int], list[int]]:
     """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance in links.
 
     Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link. The path is a shortest one;
-    of several, the one whose next node has the lowest number. Raises InputError, beginning with `where`, if there is no path from a
+    of several, the one whose next node has the lowest number, or with `spread` the one whose turn it is: of w links the number s modulo w,
+    where s is the sum of the digits of the destination in base w. So destinations in a row take all w links before one is taken twice, and
+    those that meet at the next switch part again there. Raises InputError, beginning with `where`, if there is no path from a
     destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
@@ -44,7 +48,42 @@ def shortest_paths(nodes: int, destinations: int, ends: Sequence[tuple[int, int]
             reached[node] |= fresh
         frontier = following
     _check(reached[:destinations], where)
+    if spread:
+        _spread(links, distances, nodes, destinations, ends)
     return links, distances
+
+
+def _spread(links: list[int], distances: Sequence[int], nodes: int, destinations: int, ends: Sequence[tuple[int, int]]) -> None:
+    """Give each destination the way whose turn it is, instead of the first.
+
+    Several links to one node take their turns as the links up from there do, so that what was apart on the way up stays apart.
+    """
+    leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    for number, (source, target) in enumerate(ends):
+        leaving[source].append((target, number))
+    to_switches = [sum(target >= destinations for target, _ in ways) for ways in leaving]
+    for node, ways in enumerate(leaving):
+        if len(ways) < 2:
+            continue
+        ways.sort()
+        own = distances[node * destinations : (node + 1) * destinations]
+        further = [distances[following * destinations : (following + 1) * destinations] for following, _ in ways]
+        for destination, distance in enumerate(own):
+            if distance > 0:
+                equal = [way for way, rest in zip(ways, further, strict=True) if rest[destination] == distance - 1]
+                if len(equal) > 1:
+                    (first, _), (last, _) = equal[0], equal[-1]
+                    base = max(2, to_switches[first] if first == last else len(equal))
+                    links[node * destinations + destination] = equal[_digits(destination, base) % len(equal)][1]
+
+
+def _digits(number: int, base: int) -> int:
+    """The sum of the digits of a number."""
+    total = 0
+    while number:
+        number, digit = divmod(number, base)
+        total += digit
+    return total
 
 
 def _bits(number: int) -> Iterator[int]:

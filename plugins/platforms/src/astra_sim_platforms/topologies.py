@@ -1,4 +1,4 @@
-"""Topologies with switches and links of their own: mesh, fat tree, dragonfly, and any graph from a file.
+"""Topologies with links of their own: torus, mesh, fat tree, dragonfly.
 
 A topology here is a graph: positions of the dimension come first, switches after them. `hops` serves networks that count links only.
 """
@@ -8,32 +8,16 @@ from __future__ import annotations
 import collections
 import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.platform import Dimension, bytes_per_ns
+from astra_sim.fabric import Wire, both_ways
+from astra_sim.platform import Dimension, Preset, bytes_per_ns
 from astra_sim.schedule import Peer
 
 MAX_POSITIONS = 4096
-
-
-@attrs.frozen
-class Link:
-    """A link between two nodes of a graph. `width` and `length` are factors on the dimension's bandwidth and latency.
-
-    A route minimises the sum of its links' costs. `order` is the place of the link in an order of links: a packet whose next link is not
-    later in it changes to the next class of virtual channels. With -1, the core finds an order if routes could wait for each other in a
-    circle.
-    """
-
-    source: int
-    sink: int
-    width: float = 1.0
-    length: float = 1.0
-    cost: int = 1
-    order: int = -1
 
 
 @attrs.frozen
@@ -43,14 +27,14 @@ class Graph:
     name: str
     size: int
     switches: int
-    links: tuple[Link, ...] = attrs.field(repr=False)
+    links: tuple[Wire, ...] = attrs.field(repr=False)
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
-    _leaving: list[list[Link]] = attrs.field(init=False, repr=False, eq=False)
+    _leaving: list[list[Wire]] = attrs.field(init=False, repr=False, eq=False)
     _rows: dict[int, list[int]] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @_leaving.default
-    def _(self) -> list[list[Link]]:
-        leaving: list[list[Link]] = [[] for _ in range(self.size + self.switches)]
+    def _(self) -> list[list[Wire]]:
+        leaving: list[list[Wire]] = [[] for _ in range(self.size + self.switches)]
         for link in self.links:
             leaving[link.source].append(link)
         return leaving
@@ -72,6 +56,10 @@ class Graph:
         counts = collections.Counter(link.source for link in self.links if link.source < self.size)
         return max(counts.values(), default=0)
 
+    def wires(self) -> list[Wire]:
+        """The links."""
+        return list(self.links)
+
     def _distances(self, source: int) -> list[int]:
         """The number of links from a node to each other node, on the route of least cost, and of these with the fewest links; -1: no route.
 
@@ -86,8 +74,8 @@ class Graph:
                     continue
                 distances[place] = hops
                 for link in self._leaving[place]:
-                    if distances[link.sink] < 0:
-                        heapq.heappush(queue, (cost + link.cost, hops + 1, link.sink))
+                    if distances[link.target] < 0:
+                        heapq.heappush(queue, (cost + link.cost, hops + 1, link.target))
         return self._rows[source]
 
     def check(self) -> None:
@@ -108,13 +96,16 @@ class LinkOptions:
     link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
     nic_latency_ns: float = option(0.0, minimum=0, help="latency of a network interface, at either end", unit="ns")
 
-    def dimension(self, graph: Any, size: int) -> Dimension:
-        """A dimension with these links. Raises InputError."""
+    def bandwidth(self) -> float:
+        """The bandwidth of a link and direction (bytes/ns). Raises InputError unless it is given once."""
         given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
         if (given[0] is None) == (given[1] is None):
             raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
-        bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
-        return Dimension(graph, size, graph.links_per_npu(), bandwidth, self.link_latency_ns, self.nic_latency_ns)
+        return float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+
+    def dimension(self, graph: Any, size: int) -> Dimension:
+        """A dimension with these links. Raises InputError."""
+        return Dimension(graph, size, graph.links_per_npu(), self.bandwidth(), self.link_latency_ns, self.nic_latency_ns)
 
 
 def check_size(name: str, size: int) -> None:
@@ -123,9 +114,32 @@ def check_size(name: str, size: int) -> None:
         raise InputError(f"a {name} of {size} NPUs; expected at most {MAX_POSITIONS}")
 
 
-def both_ways(a: int, b: int, width: float = 1.0, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Link]:
+def pair(a: int, b: int, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Wire]:
     """Two links, one in each direction."""
-    return [Link(a, b, width, length, cost, order), Link(b, a, width, length, cost, order)]
+    return both_ways([Wire(a, b, 1.0, length, cost, order)])
+
+
+# -- Torus ---------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class TorusOptions:
+    """Options of a torus."""
+
+    sizes: tuple[int, ...] = option(minimum=1, help="NPUs along each dimension")
+    links: int = option(2, minimum=2, help="links of each NPU in each dimension")
+    link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
+    link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
+    link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
+    both_ways: bool = option(True, help="as for a ring")
+
+
+def torus(options: TorusOptions) -> Preset:
+    """A ring in every dimension."""
+    if not options.sizes:
+        raise InputError("sizes is empty; a torus needs at least one dimension")
+    shared = {key: value for key, value in attrs.asdict(options).items() if key != "sizes" and value is not None}
+    return Preset(tuple({"topology": "ring", "size": size, **shared} for size in options.sizes), "")
 
 
 # -- Mesh ----------------------------------------------------------------------------------------------------------------
@@ -145,7 +159,7 @@ def mesh(options: MeshOptions) -> list[Dimension]:
     made = []
     for size in options.sizes:
         check_size("mesh", size)
-        links = [link for place in range(size - 1) for link in both_ways(place, place + 1)]
+        links = [link for place in range(size - 1) for link in pair(place, place + 1)]
         made.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
     return made
 
@@ -167,13 +181,13 @@ def fat_tree(options: FatTreeOptions) -> list[Dimension]:
     size = arity**levels
     check_size("fat tree", size)
     per_level = arity ** (levels - 1)
-    links = [link for npu in range(size) for link in both_ways(npu, size + npu // arity)]
+    links = [link for npu in range(size) for link in pair(npu, size + npu // arity)]
     for level in range(levels - 1):
         stride = arity**level
         for word in range(per_level):
             base = word - word // stride % arity * stride
             for digit in range(arity):
-                links += both_ways(size + level * per_level + word, size + (level + 1) * per_level + base + digit * stride)
+                links += pair(size + level * per_level + word, size + (level + 1) * per_level + base + digit * stride)
     graph = Graph("fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer())
     return [options.dimension(graph, size)]
 
@@ -203,68 +217,17 @@ def dragonfly(options: DragonflyOptions) -> list[Dimension]:
         raise InputError(f"groups is {groups}; {a} routers with {h} global links reach at most {a * h + 1} groups")
     size = groups * a * p
     check_size("dragonfly", size)
-    links: list[Link] = []
+    links: list[Wire] = []
     for router in range(groups * a):
         for npu in range(p):
-            links += [Link(router * p + npu, size + router, order=0), Link(size + router, router * p + npu, order=3)]
+            links += [Wire(router * p + npu, size + router, order=0), Wire(size + router, router * p + npu, order=3)]
         group = router // a
         for other in range(router + 1, (group + 1) * a):
-            links += both_ways(size + router, size + other, order=1)
+            links += pair(size + router, size + other, order=1)
     for first in range(groups):
         for second in range(first + 1, groups):
             near, far = (second - first - 1) % (a * h), (groups - 2 - (second - first - 1)) % (a * h)
             ends = size + first * a + near // h, size + second * a + far // h
             # Two global links cost more than one global link and a link of the group at either end of it.
-            links += both_ways(*ends, length=options.global_latency_factor, cost=3, order=2)
+            links += pair(*ends, length=options.global_latency_factor, cost=3, order=2)
     return [options.dimension(Graph("dragonfly", size, groups * a, tuple(links)), size)]
-
-
-# -- Any graph -----------------------------------------------------------------------------------------------------------
-
-
-def link_count(dimension: Dimension) -> int:
-    """The number of links that `graph_of` lists for a dimension of a known shape; 0 if only the list itself can tell."""
-    topology: Any = dimension.topology
-    if isinstance(topology, Graph):
-        return len(topology.links)
-    size = dimension.size
-    per_position = {"ring": min(2, size - 1), "fully_connected": size - 1, "switch": 2 * min(1, size - 1)}
-    return per_position.get(topology.name, 0) * size
-
-
-def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
-    """Switches and links of a dimension, and whether the links form a ring. Widths are in units of the links that one message uses."""
-    topology: Any = dimension.topology
-    if isinstance(topology, Graph):
-        return topology.switches, topology.links, False
-    size = dimension.size
-    if hasattr(topology, "queue_directions"):
-        raise InputError(f"the {topology.name} of a Garnet network has routes by queue only; expected a torus, mesh or switch for traffic")
-    width = float(topology.links_per_message())
-    if topology.name == "ring":
-        if size == 2:
-            return 0, both_ways(0, 1, width), False
-        # In either direction the order begins at the link between the first and the last position, the dateline.
-        right = [Link(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size)]
-        left = [Link(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size)]
-        return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
-    if topology.name == "fully_connected":
-        return 0, [Link(a, b, width) for a in range(size) for b in range(size) if a != b], False
-    if topology.name == "switch":
-        return (1, [link for place in range(size) for link in both_ways(place, size, width)], False) if size > 1 else (0, [], False)
-    listed = getattr(topology, "links", None)
-    if callable(listed):
-        return _wires(dimension, listed())
-    known = "ring, fully_connected, switch, mesh, fat_tree, dragonfly, and those with a method links()"
-    raise InputError(f"topology {topology.name!r} is not known to the packet network; known: {known}")
-
-
-def _wires(dimension: Dimension, listed: Iterable[tuple[int, int, float, float]]) -> tuple[int, Sequence[Link], bool]:
-    """Links of another package's topology: source, sink, bytes/ns, latency in ns. Nodes from the dimension's size on are switches."""
-    nanoseconds = dimension.link_latency_ns
-    links = [
-        Link(source, sink, bandwidth / dimension.link_bandwidth, latency / nanoseconds if nanoseconds else 1.0)
-        for source, sink, bandwidth, latency in listed
-    ]
-    nodes = max((max(link.source, link.sink) + 1 for link in links), default=0)
-    return max(0, nodes - dimension.size), links, False

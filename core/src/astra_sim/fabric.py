@@ -1,0 +1,211 @@
+"""The fabric of a platform: its graph of NPUs, switches and links, which network backends simulate.
+
+`Platform.fabric()` makes it, and is the only source of it. A topology says which links a dimension has, in one of two ways:
+
+* `wires()`: a sequence of `Wire`s, in units of the bandwidth and latency of the dimension (`link_bandwidth`, `link_latency_ns`).
+  Ring, switch, fully connected, mesh, fat tree and dragonfly do.
+* `links()`: tuples (source, target, bandwidth in bytes/ns, latency in ns[, error rate]) with figures of their own. Graphs from files do.
+
+In both the positions of the dimension come first, nodes from its size on are switches, and a link goes one way. Links that one message uses
+side by side (`links = 18` of a switch) are one link of that many times the bandwidth; links that share messages among them are listed one
+by one. A topology may give its nodes the numbers that a file has for them in `node_ids`, and the latency of switches is that of the
+dimension (`router_latency_ns`).
+
+Every group of NPUs that differ in one dimension alone has links and switches of its own. Nodes of the fabric are the NPUs, and then the
+switches: dimension by dimension, group by group (in the order of the first NPU of each), as the topology numbers them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from astra_sim.errors import InputError
+
+if TYPE_CHECKING:
+    from astra_sim.platform import Dimension, Platform
+
+NO_WAY = -1
+LARGEST_FABRIC = 1 << 22
+
+
+class Wire(NamedTuple):
+    """A link of a topology, one way: its ends, how many links of the dimension it is as wide as, and how many times as long.
+
+    On networks of packets a route minimises the sum of the costs of its links. `order` is the place of the link in an order of links: a
+    packet whose next link is not later in it changes to the next class of virtual channels. With -1, such a network finds an order itself
+    if routes could wait for each other in a circle.
+    """
+
+    source: int
+    target: int
+    width: float = 1.0
+    length: float = 1.0
+    cost: int = 1
+    order: int = -1
+
+
+def both_ways(wires: Iterable[Wire]) -> list[Wire]:
+    """Each wire and the one back, next to each other."""
+    return [each for wire in wires for each in (wire, wire._replace(source=wire.target, target=wire.source))]
+
+
+class FabricLink(NamedTuple):
+    """A link, one way.
+
+    Bandwidth in bytes per nanosecond, latencies in nanoseconds: `nic_latency_ns` is that of the network interface at each end that is an
+    NPU. `error_rate` is the probability that a packet is lost on the link, `dimension` the dimension of the platform that it belongs to.
+    """
+
+    source: int
+    target: int
+    bandwidth: float
+    latency_ns: float
+    error_rate: float = 0.0
+    dimension: int = 0
+    nic_latency_ns: float = 0.0
+
+    @property
+    def bits_per_s(self) -> int:
+        """The bandwidth in whole bits per second."""
+        return round(self.bandwidth * 8e9)
+
+
+@attrs.frozen
+class Fabric:
+    """NPUs 0 to `npus` - 1, switches from `npus` on, and links between them, each one way.
+
+    The ports of a node are the links that leave it, in the order of `links`: on an NPU these are its NICs. `switch_latency_ns` is what each
+    switch takes to forward, `ids` the number that each node has in the file it comes from (else its own).
+    """
+
+    npus: int
+    switches: int
+    links: tuple[FabricLink, ...] = attrs.field(repr=False)
+    switch_latency_ns: tuple[float, ...] = attrs.field(repr=False)
+    ids: tuple[int, ...] = attrs.field(repr=False)
+
+    @property
+    def nodes(self) -> int:
+        """NPUs and switches together."""
+        return self.npus + self.switches
+
+    def is_switch(self, node: int) -> bool:
+        """Whether a node is a switch."""
+        return node >= self.npus
+
+    def name(self, node: int) -> str:
+        """A node for people: "NPU 3" or "switch 0"."""
+        return f"switch {node - self.npus}" if self.is_switch(node) else f"NPU {node}"
+
+    def link_name(self, link: int) -> str:
+        """A link for people: "NPU 3 to switch 0"."""
+        return f"{self.name(self.links[link].source)} to {self.name(self.links[link].target)}"
+
+    def ports(self) -> list[list[int]]:
+        """For each node, the numbers of the links that leave it, in order."""
+        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            leaving[link.source].append(number)
+        return leaving
+
+    def reverses(self) -> list[int]:
+        """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th. `NO_WAY`: there is none."""
+        between: dict[tuple[int, int], list[int]] = {}
+        for number, link in enumerate(self.links):
+            between.setdefault((link.source, link.target), []).append(number)
+        reverse = [NO_WAY] * len(self.links)
+        for (source, target), numbers in between.items():
+            for number, back in zip(numbers, between.get((target, source), ()), strict=False):
+                reverse[number] = back
+        return reverse
+
+    def distances(self, destination: int, through_npus: bool) -> list[int]:
+        """The fewest links from each node to a destination; `NO_WAY` where there is no way. `through_npus`: whether NPUs forward."""
+        entering = self._entering
+        distance = [NO_WAY] * self.nodes
+        distance[destination] = 0
+        waiting = deque([destination])
+        while waiting:
+            node = waiting.popleft()
+            if node != destination and not through_npus and not self.is_switch(node):
+                continue
+            for before in entering[node]:
+                if distance[before] == NO_WAY:
+                    distance[before] = distance[node] + 1
+                    waiting.append(before)
+        return distance
+
+    def scaled(self, bandwidth: float, latency: float) -> Fabric:
+        """The fabric with links of `bandwidth` and `latency` times their own."""
+        links = (link._replace(bandwidth=link.bandwidth * bandwidth, latency_ns=link.latency_ns * latency) for link in self.links)
+        return attrs.evolve(self, links=tuple(links))
+
+    @functools.cached_property
+    def _entering(self) -> list[list[int]]:
+        entering: list[list[int]] = [[] for _ in range(self.nodes)]
+        for link in self.links:
+            entering[link.target].append(link.source)
+        return entering
+
+
+def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
+    """The links of one group of a dimension, by positions and switches of the topology. Raises InputError, naming `where`.
+
+    A topology that says nothing of its links, and a link that cannot be, are errors.
+    """
+    topology: Any = dimension.topology
+    own, listed = getattr(topology, "wires", None), getattr(topology, "links", None)
+    if callable(own):
+        links = [_of_wire(Wire(*wire), dimension) for wire in own()]
+    elif callable(listed):
+        links = [FabricLink(*map(int, entry[:2]), *map(float, entry[2:5])) for entry in listed()]
+    else:
+        raise InputError(f"{where}: topology {topology.name!r} does not say its links (it has no method wires() or links())")
+    for link in links:
+        possible = link.bandwidth > 0 and link.latency_ns >= 0 and 0 <= link.error_rate <= 1
+        if min(link.source, link.target) < 0 or link.source == link.target or not possible:
+            raise InputError(
+                f"{where}: topology {topology.name!r} has a link from node {link.source} to node {link.target} of {link.bandwidth} bytes/ns"
+                f" and {link.latency_ns} ns; expected two nodes, a bandwidth above 0 and a latency of at least 0"
+            )
+    return links
+
+
+def fabric_of(platform: Platform) -> Fabric:
+    """The fabric of a platform's dimensions. Raises InputError where one does not say its links, or there are too many."""
+    if platform.npus > LARGEST_FABRIC:
+        raise InputError(f"the platform has {platform.npus} NPUs; expected at most {LARGEST_FABRIC}, the most whose links can be listed")
+    links: list[FabricLink] = []
+    latencies: list[float] = []
+    ids = list(range(platform.npus))
+    for number, dimension in enumerate(platform.dimensions):
+        own = wires_of(dimension, f"dimension {number}")
+        nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in own)])
+        groups = [npu for npu in range(platform.npus) if platform.coordinate(npu, number) == 0]
+        if len(links) + len(own) * len(groups) > LARGEST_FABRIC:
+            raise InputError(f"the platform has more than {LARGEST_FABRIC} links, the most that can be listed")
+        for first in groups:
+            base = platform.npus + len(latencies)
+            place = [first + at * platform.strides[number] for at in range(dimension.size)]
+            place += range(base, base + nodes - dimension.size)
+            latencies += [dimension.router_latency_ns] * (nodes - dimension.size)
+            links += [
+                link._replace(
+                    source=place[link.source], target=place[link.target], dimension=number, nic_latency_ns=dimension.nic_latency_ns
+                )
+                for link in own
+            ]
+    ids += range(platform.npus, platform.npus + len(latencies))
+    known: Sequence[int] = getattr(platform.dimensions[0].topology, "node_ids", ())
+    if len(platform.dimensions) == 1 and len(known) == len(ids):
+        ids = list(known)
+    return Fabric(platform.npus, len(latencies), tuple(links), tuple(latencies), tuple(ids))
+
+
+def _of_wire(wire: Wire, dimension: Dimension) -> FabricLink:
+    return FabricLink(wire.source, wire.target, dimension.link_bandwidth * wire.width, dimension.link_latency_ns * wire.length)
