@@ -1,0 +1,200 @@
+#include "sharing.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace astra::flow {
+
+namespace {
+
+constexpr double kHighest = std::numeric_limits<double>::infinity();
+// Levels that are this near to each other, relative to their size, count as one: levels are rounded.
+constexpr double kNear = 1e-9;
+
+// A part of a rate, rounded down.
+std::int64_t part(std::int64_t rate, std::int64_t weight, Wide weights) {
+  if (weight == 1 && weights <= INT64_MAX) return rate / static_cast<std::int64_t>(weights);
+  return static_cast<std::int64_t>(Wide{rate} * weight / weights);
+}
+
+}  // namespace
+
+Sharing::Sharing(const std::vector<std::int64_t>& capacity) : links_(capacity.size()), lowest_(kHighest) {
+  for (int link = 0; link < count_of(links_); ++link) at(links_, link).capacity = at(links_, link).free = at(capacity, link);
+}
+
+int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::pair<int, std::int64_t>> links) {
+  if (spare_flows_.empty()) {
+    spare_flows_.push_back(count_of(flows_));
+    flows_.emplace_back();
+  }
+  const int number = spare_flows_.back();
+  spare_flows_.pop_back();
+  const int first = take_shares(count_of(links));
+  Flow& flow = at(flows_, number);
+  flow = {weight, bound, 0, kHighest, first, count_of(links), false};
+  // Its level will not be below that at which all flows of one of its links together fill it.
+  double level = real(bound) / real(weight);
+  for (int i = 0; i < flow.count; ++i) {
+    Link& link = at(links_, links[index(i)].first);
+    at(shares_, first + i) = {links[index(i)].first, count_of(link.flow), links[index(i)].second, 0};
+    link.flow.push_back(number);
+    link.share.push_back(first + i);
+    link.level.push_back(kHighest);
+    link.weight += links[index(i)].second;
+    level = std::min(level, real(link.capacity) / real(link.weight));
+    touched_.push_back(links[index(i)].first);
+  }
+  lowest_ = std::min(lowest_, level * (1 - kNear));
+  return number;
+}
+
+void Sharing::remove(int flow) {
+  const Flow& gone = at(flows_, flow);
+  lowest_ = std::min(lowest_, gone.level * (1 - kNear));
+  for (int i = 0; i < gone.count; ++i) leave(at(shares_, gone.first + i));
+  spare_shares_[gone.count].push_back(gone.first);
+  spare_flows_.push_back(flow);
+}
+
+std::span<const Share> Sharing::shares(int flow) const {
+  const Flow& of = flows_[index(flow)];
+  return {shares_.data() + of.first, index(of.count)};
+}
+
+int Sharing::take_shares(int count) {
+  std::vector<int>& spare = spare_shares_[count];
+  if (spare.empty()) {
+    spare.push_back(count_of(shares_));
+    shares_.resize(shares_.size() + index(count));
+  }
+  const int first = spare.back();
+  spare.pop_back();
+  return first;
+}
+
+// The last flow of the link takes the place.
+void Sharing::leave(const Share& share) {
+  Link& link = at(links_, share.link);
+  link.free += share.used;
+  link.weight -= share.weight;
+  at(link.flow, share.place) = link.flow.back();
+  at(link.share, share.place) = link.share.back();
+  at(link.level, share.place) = link.level.back();
+  at(shares_, link.share.back()).place = share.place;
+  link.flow.pop_back();
+  link.share.pop_back();
+  link.level.pop_back();
+  if (!link.flow.empty()) touched_.push_back(share.link);
+}
+
+const std::vector<int>& Sharing::settle() {
+  opened_.clear();
+  if (!touched_.empty()) {
+    gather();
+    fill();
+    for (int link : gathered_) at(links_, link).gathered = false;
+    touched_.clear();
+  }
+  lowest_ = kHighest;
+  return opened_;
+}
+
+// Opens all flows of touched links whose level may change, those that share links with them, and so on.
+void Sharing::gather() {
+  gathered_.clear();
+  auto reach = [this](int number) {
+    Link& link = at(links_, number);
+    if (link.gathered) return;
+    link.gathered = true;
+    gathered_.push_back(number);
+  };
+  for (int link : touched_) reach(link);
+  for (std::size_t next = 0; next < gathered_.size(); ++next) {
+    const Link& link = at(links_, gathered_[next]);
+    for (int place = 0; place < count_of(link.level); ++place) {
+      const int flow = at(link.flow, place);
+      if (at(link.level, place) < lowest_ || at(flows_, flow).open) continue;
+      open(flow);
+      for (const Share& share : shares(flow)) reach(share.link);
+    }
+  }
+}
+
+void Sharing::open(int number) {
+  Flow& flow = at(flows_, number);
+  flow.open = true;
+  opened_.push_back(number);
+  for (int i = flow.first; i < flow.first + flow.count; ++i) {
+    Share& share = at(shares_, i);
+    Link& link = at(links_, share.link);
+    link.free += share.used;
+    link.open += share.weight;
+    at(link.level, share.place) = kHighest;
+    share.used = 0;
+  }
+}
+
+void Sharing::fill() {
+  heap_.clear();
+  for (int number : gathered_) {
+    const Link& link = at(links_, number);
+    if (link.open != 0) heap_.emplace_back(real(link.free) / real(link.open), number);
+  }
+  for (int number : opened_) {
+    const Flow& flow = at(flows_, number);
+    if (flow.bound != kNoBound) heap_.emplace_back(real(flow.bound) / real(flow.weight), ~number);
+  }
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const auto [level, what] = heap_.back();
+    heap_.pop_back();
+    if (what < 0) {
+      const Flow& flow = at(flows_, ~what);
+      if (flow.open) fix(~what, level, flow.bound, flow.weight);
+      continue;
+    }
+    Link& link = at(links_, what);
+    if (link.open == 0) continue;
+    // Flows that have been fixed elsewhere since leave more to the others.
+    const double now = real(link.free) / real(link.open);
+    if (now > level) {
+      push(now, what);
+    } else {
+      fix_all(link, now);
+    }
+  }
+}
+
+void Sharing::push(double level, int what) {
+  heap_.emplace_back(level, what);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+void Sharing::fix_all(Link& link, double level) {
+  const std::int64_t free = link.free;
+  const Wide open = link.open;
+  for (int place = 0; place < count_of(link.level); ++place) {
+    if (at(link.level, place) == kHighest) fix(at(link.flow, place), level, free, open);
+  }
+}
+
+// The flow gets its part, by weight, of what `weight` gets together.
+void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
+  Flow& flow = at(flows_, number);
+  flow.open = false;
+  flow.level = level;
+  flow.rate = std::max<std::int64_t>(1, part(rate, flow.weight, weight));
+  for (int i = flow.first; i < flow.first + flow.count; ++i) {
+    Share& share = at(shares_, i);
+    Link& link = at(links_, share.link);
+    share.used = share.weight == flow.weight ? flow.rate : part(rate, share.weight, weight);
+    link.free -= share.used;
+    link.open -= share.weight;
+    at(link.level, share.place) = level;
+  }
+}
+
+}  // namespace astra::flow
