@@ -93,6 +93,7 @@ Rules rules_of(const nb::dict& table) {
   number("weight_bytes", rules.weight_bytes);
   number("window_bytes", rules.window_bytes);
   number("ack_share", rules.ack_share);
+  number("tolerance", rules.tolerance);
   return rules;
 }
 

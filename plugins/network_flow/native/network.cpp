@@ -107,7 +107,10 @@ std::int64_t Network::next_event() {
 }
 
 std::int64_t Network::next_time() const {
-  return std::min(sent_.empty() ? ASTRA_NEVER : sent_.top().time, completions_.empty() ? ASTRA_NEVER : completions_.time());
+  if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
+  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.top().time;
+  const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
+  return std::min({begin, end, due_});
 }
 
 bool Network::step(std::int64_t until) {
@@ -125,6 +128,8 @@ bool Network::step(std::int64_t until) {
 
 // New rates hold from now on.
 void Network::settle() {
+  if (now_ < due_) return;
+  due_ = ASTRA_NEVER;
   const std::vector<int>& changed = sharing_.settle();
   shared_ += changed.empty() ? 0 : 1;
   for (int number : changed) {
@@ -154,7 +159,8 @@ void Network::begin(const Sent& sent) {
   }
   const int number = sharing_.add(weight, bound_of(path), links_);
   if (count_of(flows_) <= number) flows_.resize(index(number) + 1);
-  at(flows_, number) = {sent.number, sent.bytes, real(sent.bytes), now_, 0};
+  due_ = now_;
+  at(flows_, number) = {sent.number, now_, real(sent.bytes), now_, 0};
   for (const Use& use : path.uses) {
     LinkFigures& figures = at(figures_, use.link);
     ++figures.messages;
@@ -166,7 +172,9 @@ void Network::begin(const Sent& sent) {
 void Network::end(int flow) {
   completions_.pop();
   sharing_.remove(flow);
-  delivered_.emplace_back(now_, at(flows_, flow).number);
+  const Flow& ended = at(flows_, flow);
+  due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
+  delivered_.emplace_back(now_, ended.number);
 }
 
 std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {

@@ -61,7 +61,7 @@ class Network {
   // A message on its links. What was left of it at a time, since when its rate has not changed.
   struct Flow {
     std::uint64_t number = 0;
-    std::int64_t bytes = 0;
+    std::int64_t begun = 0;
     double left = 0;
     std::int64_t since = 0;
     std::int64_t rate = 0;
@@ -80,7 +80,7 @@ class Network {
   Fabric fabric_;
   Rules rules_;
   Routes routes_;
-  int scale_;                // rates are counted in bytes per nanosecond times 2^-scale
+  int scale_;                // rates are counted in 2^-scale bytes per nanosecond
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
   bool weighted_;  // whether flows, or the links of a flow, may have different weights
@@ -91,6 +91,7 @@ class Network {
   std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
   std::vector<LinkFigures> figures_;
   std::int64_t now_ = 0;
+  std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
   std::int64_t order_ = 0;
   std::int64_t flows_begun_ = 0;
   std::int64_t shared_ = 0;

@@ -20,6 +20,7 @@ struct Rules {
   bool by_round_trip = false;  // the weight of a flow is one over its round trip time, else all weigh the same
   double weight_bytes = 0;     // what of that time links add by their bandwidth: so many bytes over it
   double window_bytes = 0;     // a flow has no more than this under way in a round trip; 0: no limit
+  double tolerance = 0;        // rates are computed so late after a flow has ended, as a share of the time that it took
   double ack_share = 0;        // what acknowledgements take on the way back, of what the flow takes
 };
 

@@ -38,10 +38,10 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
   double level = real(bound) / real(weight);
   for (int i = 0; i < flow.count; ++i) {
     Link& link = at(links_, links[index(i)].first);
-    at(shares_, first + i) = {links[index(i)].first, count_of(link.flow), links[index(i)].second, 0};
-    link.flow.push_back(number);
+    at(shares_, first + i) = {number, links[index(i)].first, count_of(link.share), links[index(i)].second, 0};
     link.share.push_back(first + i);
     link.level.push_back(kHighest);
+    link.highest = kHighest;
     link.weight += links[index(i)].second;
     level = std::min(level, real(link.capacity) / real(link.weight));
     touched_.push_back(links[index(i)].first);
@@ -53,7 +53,7 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
 void Sharing::remove(int flow) {
   const Flow& gone = at(flows_, flow);
   lowest_ = std::min(lowest_, gone.level * (1 - kNear));
-  for (int i = 0; i < gone.count; ++i) leave(at(shares_, gone.first + i));
+  for (const Share& share : shares(flow)) leave(share);
   spare_shares_[gone.count].push_back(gone.first);
   spare_flows_.push_back(flow);
 }
@@ -74,19 +74,17 @@ int Sharing::take_shares(int count) {
   return first;
 }
 
-// The last flow of the link takes the place.
+// The last share of the link takes the place.
 void Sharing::leave(const Share& share) {
   Link& link = at(links_, share.link);
   link.free += share.used;
   link.weight -= share.weight;
-  at(link.flow, share.place) = link.flow.back();
   at(link.share, share.place) = link.share.back();
   at(link.level, share.place) = link.level.back();
   at(shares_, link.share.back()).place = share.place;
-  link.flow.pop_back();
   link.share.pop_back();
   link.level.pop_back();
-  if (!link.flow.empty()) touched_.push_back(share.link);
+  if (!link.share.empty()) touched_.push_back(share.link);
 }
 
 const std::vector<int>& Sharing::settle() {
@@ -94,7 +92,10 @@ const std::vector<int>& Sharing::settle() {
   if (!touched_.empty()) {
     gather();
     fill();
-    for (int link : gathered_) at(links_, link).gathered = false;
+    for (int link : gathered_) {
+      at(links_, link).gathered = false;
+      at(links_, link).opened.clear();
+    }
     touched_.clear();
   }
   lowest_ = kHighest;
@@ -104,22 +105,27 @@ const std::vector<int>& Sharing::settle() {
 // Opens all flows of touched links whose level may change, those that share links with them, and so on.
 void Sharing::gather() {
   gathered_.clear();
-  auto reach = [this](int number) {
-    Link& link = at(links_, number);
-    if (link.gathered) return;
-    link.gathered = true;
-    gathered_.push_back(number);
-  };
   for (int link : touched_) reach(link);
   for (std::size_t next = 0; next < gathered_.size(); ++next) {
-    const Link& link = at(links_, gathered_[next]);
+    Link& link = at(links_, gathered_[next]);
+    if (link.highest < lowest_) continue;
+    link.highest = 0;
     for (int place = 0; place < count_of(link.level); ++place) {
-      const int flow = at(link.flow, place);
-      if (at(link.level, place) < lowest_ || at(flows_, flow).open) continue;
-      open(flow);
-      for (const Share& share : shares(flow)) reach(share.link);
+      const double level = at(link.level, place);
+      if (level < lowest_) {
+        link.highest = std::max(link.highest, level);
+      } else if (const int flow = at(shares_, at(link.share, place)).flow; !at(flows_, flow).open) {
+        open(flow);
+      }
     }
   }
+}
+
+void Sharing::reach(int number) {
+  Link& link = at(links_, number);
+  if (link.gathered) return;
+  link.gathered = true;
+  gathered_.push_back(number);
 }
 
 void Sharing::open(int number) {
@@ -131,8 +137,9 @@ void Sharing::open(int number) {
     Link& link = at(links_, share.link);
     link.free += share.used;
     link.open += share.weight;
-    at(link.level, share.place) = kHighest;
+    link.opened.push_back(number);
     share.used = 0;
+    reach(share.link);
   }
 }
 
@@ -176,8 +183,8 @@ void Sharing::push(double level, int what) {
 void Sharing::fix_all(Link& link, double level) {
   const std::int64_t free = link.free;
   const Wide open = link.open;
-  for (int place = 0; place < count_of(link.level); ++place) {
-    if (at(link.level, place) == kHighest) fix(at(link.flow, place), level, free, open);
+  for (int flow : link.opened) {
+    if (at(flows_, flow).open) fix(flow, level, free, open);
   }
 }
 
@@ -193,6 +200,7 @@ void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
     share.used = share.weight == flow.weight ? flow.rate : part(rate, share.weight, weight);
     link.free -= share.used;
     link.open -= share.weight;
+    link.highest = std::max(link.highest, level);
     at(link.level, share.place) = level;
   }
 }

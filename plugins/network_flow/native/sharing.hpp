@@ -19,8 +19,9 @@
 
 namespace astra::flow {
 
-// A link that a flow uses: its weight there, how much of the link it has, and the place of the flow among those of the link.
+// A link that a flow uses: its weight there, how much of the link it has, and its place among the shares of the link.
 struct Share {
+  int flow = 0;
   int link = 0;
   int place = 0;
   std::int64_t weight = 0;
@@ -47,7 +48,7 @@ class Sharing {
   std::int64_t weight(int flow) const { return flows_[index(flow)].weight; }
   std::span<const Share> shares(int flow) const;
   // How many flows use a link.
-  int flows_on(int link) const { return count_of(links_[index(link)].flow); }
+  int flows_on(int link) const { return count_of(links_[index(link)].share); }
 
  private:
   struct Flow {
@@ -60,10 +61,12 @@ class Sharing {
   struct Link {
     std::int64_t capacity = 0, free = 0;
     Wide weight = 0, open = 0;  // of all flows, and of those that are open
+    double highest = 0;  // no flow on it has a higher level
     bool gathered = false;
-    // Of each flow that uses it: its number, which of its shares this is, and its level. Open and new flows have the highest.
-    std::vector<int> flow, share;
+    // Its shares, and the levels of their flows, at the same places. New flows have the highest level.
+    std::vector<int> share;
     std::vector<double> level;
+    std::vector<int> opened;  // flows on it that are looked at
   };
 
   // What is full at a level: a link, or (~number) a flow that has reached its bound.
@@ -72,6 +75,7 @@ class Sharing {
   int take_shares(int count);
   void leave(const Share& share);
   void gather();
+  void reach(int link);
   void open(int flow);
   void fill();
   void push(double level, int what);

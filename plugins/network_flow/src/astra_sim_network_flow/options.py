@@ -73,6 +73,13 @@ class FlowOptions:
     ack_share: float | None = option(
         None, minimum=0, maximum=1, help="share of its rate that a flow takes on the way back (SimGrid's cross-traffic: 0.05)"
     )
+    tolerance: float = option(
+        0.0,
+        minimum=0,
+        maximum=1,
+        help="when a message has ended, others get its share of links later by up to this part of the time that it took: much faster where "
+        "many messages end one by one; 0: at once",
+    )
     link_figures: bool = option(False, help="the result has figures of every link that carried something")
 
     def rules(self) -> dict[str, Any]:
