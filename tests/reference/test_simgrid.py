@@ -17,7 +17,7 @@ pytest.importorskip("astra_sim_network_flow")
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("simgrid_flows.jsonl").read_text().splitlines()]
 MODELS: dict[str, dict[str, Any]] = {
-    "ideal": {},
+    "ideal": {"tolerance": 0},
     "simgrid_cm02": {"preset": "simgrid_cm02"},
     "simgrid_lv08": {"preset": "simgrid_lv08"},
     "window": {"preset": "simgrid_lv08", "ack_share": 0, "window_bytes": 20_000},

@@ -26,7 +26,8 @@ void merge(std::vector<Use>& uses) {
 
 }  // namespace
 
-Routes::Routes(const Fabric& fabric, const Rules& rules) : fabric_(fabric), ack_share_(rules.ack_share) {
+Routes::Routes(const Fabric& fabric, const Rules& rules)
+    : fabric_(fabric), ack_share_(rules.ack_share), switches_only_(rules.npus_forward == Forwarding::never) {
   for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) paths_.emplace_back(fabric.group(dimension), rules);
 }
 
@@ -63,7 +64,7 @@ Path Routes::trace(int source, int destination) {
     if (!at(paths_, dimension).find(from, to, source, destination, way)) {
       throw RouteError("there is no route from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination) +
                        ": in dimension " + std::to_string(dimension) + " no links lead from position " + std::to_string(from) +
-                       " to position " + std::to_string(to) + " on which switches and NPUs may forward");
+                       " to position " + std::to_string(to) + (switches_only_ ? " over switches alone (npus_forward=never)" : ""));
     }
     const int first = fabric_.first_link(npu, dimension);
     path.latency_ns += way.latency_ns + 2 * group.nic_latency_ns;

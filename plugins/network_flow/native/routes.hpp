@@ -44,6 +44,7 @@ class Routes {
 
   const Fabric& fabric_;
   double ack_share_;
+  bool switches_only_;
   std::vector<Paths> paths_;  // of each dimension
   std::unordered_map<std::int64_t, Path> known_;
   std::size_t held_ = 0;  // links of known routes

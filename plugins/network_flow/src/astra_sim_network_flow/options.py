@@ -17,6 +17,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "weight_bytes": 0.0,
         "window_bytes": 0.0,
         "ack_share": 0.0,
+        "tolerance": 0.001,
     },
     "simgrid_cm02": {
         "bandwidth_factor": 1.0,
@@ -25,6 +26,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "weight_bytes": 0.0,
         "window_bytes": _WINDOW,
         "ack_share": 0.05,
+        "tolerance": 0.0,
     },
     "simgrid_lv08": {
         "bandwidth_factor": 0.97,
@@ -33,6 +35,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "weight_bytes": 20537.0,
         "window_bytes": _WINDOW,
         "ack_share": 0.05,
+        "tolerance": 0.0,
     },
 }
 """What presets mean. The figures of TCP are those of SimGrid's models CM02 and LV08 (Velho and Legrand, SIMUTools 2009)."""
@@ -73,12 +76,12 @@ class FlowOptions:
     ack_share: float | None = option(
         None, minimum=0, maximum=1, help="share of its rate that a flow takes on the way back (SimGrid's cross-traffic: 0.05)"
     )
-    tolerance: float = option(
-        0.0,
+    tolerance: float | None = option(
+        None,
         minimum=0,
         maximum=1,
-        help="when a message has ended, others get its share of links later by up to this part of the time that it took: much faster where "
-        "many messages end one by one; 0: at once",
+        help="when a message has ended, others get its share of links later by up to this part of the time that it took, which is much "
+        "faster where many messages end one by one; 0: at once",
     )
     link_figures: bool = option(False, help="the result has figures of every link that carried something")
 
