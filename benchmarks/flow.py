@@ -1,7 +1,7 @@
 """Measures the flow network on this machine: python3 dev.py bench flow.
 
-CPU seconds of one core, and the memory that a run adds to what the process had before. Each case is run once, in a process of its own. All-to-alls send all
-messages at once, on a fat tree.
+CPU seconds of one core, and the memory that a run adds to what the process had before. Each case is run once, in a process of its own.
+All-to-alls send all messages at once, on a fat tree.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import multiprocessing
 import resource
 import time
 from functools import partial
+from typing import Any
 
 import astra_sim
 from rich.console import Console
@@ -17,6 +18,8 @@ from rich.table import Table
 
 WIRES = "link_bandwidth_gb_per_s=25&link_latency_ns=500"
 MIB = 1 << 20
+
+
 def memory_mb() -> float:
     """The most memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -24,7 +27,8 @@ def memory_mb() -> float:
 
 def measure(platform: str, workload: str, system: str, options: str) -> tuple[float, int, int, float, float]:
     """Simulated microseconds, messages, how often rates were computed, CPU seconds and MB."""
-    sections = {"workload": f"plugin:collective?{workload}", "system": f"plugin:{system}", "network": f"plugin:flow{options}"}
+    sections: dict[str, Any] = {"workload": f"plugin:collective?{workload}", "system": f"plugin:{system}"}
+    sections["network"] = f"plugin:flow{options}"
     # Imports do not count.
     astra_sim.simulate(**sections, platform=f"plugin:switch?size=2&{WIRES}")
     before, begin = memory_mb(), time.process_time()

@@ -73,7 +73,10 @@ def test_a_message_alone_takes_what_the_formula_says(topologies: list[Any], data
 
 @pytest.mark.parametrize("size", [1000, 1 << 20, 10**9])
 def test_a_ring_all_reduce_takes_what_the_formula_says(size: int) -> None:
-    sections = {"workload": f"plugin:collective?collective=all_reduce&bytes={size}", "platform": f"plugin:ring?size=8&links=2&both_ways=false&{WIRES}"}
+    sections: dict[str, Any] = {
+        "workload": f"plugin:collective?collective=all_reduce&bytes={size}",
+        "platform": f"plugin:ring?size=8&links=2&both_ways=false&{WIRES}",
+    }
     flow = astra_sim.simulate(**sections, network="plugin:flow")
     formula = astra_sim.simulate(**sections, network="plugin:analytical?rounding=picosecond")
     assert flow.finish_ns == formula.finish_ns
@@ -153,7 +156,7 @@ def test_with_a_tolerance_others_wait_for_their_share_a_little() -> None:
     # The short message takes 200 ns, so the other goes on with 5 bytes/ns for 20 ns.
     made = network(graph(2, (0, 1, 10.0, 0.0)), tolerance=0.1)
     assert arrivals(made, (0, 0, 1, 1000), (0, 0, 1, 3000)) == [200_000, 200_000 + 20_000 + 190_000]
-    sections = {"workload": "plugin:collective?collective=all_to_all&bytes=1048576", "platform": FAT_TREE, "system": DIRECT}
+    sections: dict[str, Any] = {"workload": "plugin:collective?collective=all_to_all&bytes=1048576", "platform": FAT_TREE, "system": DIRECT}
     exact = astra_sim.simulate(**sections, network="plugin:flow?tolerance=0")
     near = astra_sim.simulate(**sections, network="plugin:flow?tolerance=0.01")
     assert near.network["rate_updates"] < exact.network["rate_updates"]
@@ -280,7 +283,8 @@ def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
 def test_flits_take_little_longer_the_longer_messages_are(platform: str, collective: str) -> None:
     differences = []
     for size in (1 << 14, 1 << 18, 1 << 22):
-        sections = {"workload": f"plugin:collective?collective={collective}&bytes={size}", "platform": platform, "system": DIRECT}
+        workload = f"plugin:collective?collective={collective}&bytes={size}"
+        sections: dict[str, Any] = {"workload": workload, "platform": platform, "system": DIRECT}
         flow, packet = (astra_sim.simulate(**sections, network=network).finish_ns for network in ("plugin:flow", "plugin:packet"))
         differences.append(packet / flow - 1)
     assert differences == sorted(differences, reverse=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-_core = pytest.importorskip("astra_sim_network_flow._core")
-sharing = pytest.importorskip("astra_sim_network_flow.sharing")
+pytest.importorskip("astra_sim_network_flow")
+
+from astra_sim_network_flow import _core, sharing
+
+Story = tuple[list[int], list[list[int | sharing.Flow]]]
+"""Capacities, and groups of flows that come (a Flow) and go (a number that says which)."""
 
 LARGEST = 1 << 59
 FULL_WEIGHT = 1 << 50
@@ -26,8 +31,7 @@ def flows(draw: st.DrawFn, links: int, weighted: bool) -> sharing.Flow:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[list[int], list[list[int | sharing.Flow]]]:
-    """Capacities, and groups of flows that come (a Flow) and go (how many of those that are there it leaves before it)."""
+def stories(draw: st.DrawFn) -> Story:
     weighted = draw(st.booleans())
     capacity = draw(st.lists(st.integers(1 << 45, LARGEST) | st.sampled_from([LARGEST, LARGEST // 2]), min_size=1, max_size=6))
     step = st.one_of(flows(len(capacity), weighted), flows(len(capacity), weighted), st.integers(0, 20))
@@ -45,7 +49,9 @@ def as_compiled(flow: sharing.Flow) -> sharing.Flow:
 
 @given(stories())
 @settings(max_examples=120, deadline=None)
-def test_rates_that_are_computed_piece_by_piece_are_those_of_all_flows_at_once(story: tuple[list[int], list[list[int | sharing.Flow]]]) -> None:
+def test_rates_that_are_computed_piece_by_piece_are_those_of_all_flows_at_once(
+    story: Story,
+) -> None:
     capacity, groups = story
     compiled = _core.Sharing(capacity)
     there: dict[int, sharing.Flow] = {}
@@ -66,7 +72,7 @@ def test_rates_that_are_computed_piece_by_piece_are_those_of_all_flows_at_once(s
 
 @given(stories())
 @settings(max_examples=80, deadline=None)
-def test_no_flow_can_have_more_without_taking_from_one_of_a_level_as_low(story: tuple[list[int], list[list[int | sharing.Flow]]]) -> None:
+def test_no_flow_can_have_more_without_taking_from_one_of_a_level_as_low(story: Story) -> None:
     capacity, groups = story
     all_flows = [as_compiled(step) for group in groups for step in group if not isinstance(step, int)]
     if not all_flows:
@@ -114,3 +120,20 @@ def test_flows_of_lower_levels_are_left_alone() -> None:
     compiled.remove(fast[0])
     assert compiled.settle() == [fast[1]]
     assert compiled.rate(fast[1]) >> 30 == 200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: _core.Sharing([0]),
+        lambda: _core.Sharing([8]).add(1, None, []),
+        lambda: _core.Sharing([8]).add(0, None, [(0, 1)]),
+        lambda: _core.Sharing([8]).add(1, 0, [(0, 1)]),
+        lambda: _core.Sharing([8]).add(1, None, [(1, 1)]),
+        lambda: _core.Sharing([8]).remove(0),
+        lambda: _core.Sharing([8]).rate(-1),
+    ],
+)
+def test_arguments_that_cannot_be_are_errors(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"a capacity|a flow|a weight"):
+        wrong()

@@ -2,13 +2,13 @@
 
     python3 tests/reference/simgrid_flows.py > tests/reference/simgrid_flows.jsonl
 
-It needs SimGrid's Python module, which Debian has as `python3-simgrid`, and nothing of astra. A line is a case: the options of SimGrid, links
-(source, target, bytes/s, ns: each one way), flows (source, destination, bytes, start in ns), and the seconds at which they end. Nodes from
-`npus` on are switches. `ends_s` are computed anew for all flows at every event (`network/optim:Full`). By default SimGrid computes the rates
-of some flows only (`Lazy`), and comes to other answers in a few cases: these are `lazy_ends_s`, where they differ by more than a millionth.
+It needs SimGrid's Python module, which Debian has as `python3-simgrid`, and nothing of astra. A line is a case: the model, links (source,
+target, bytes/s, ns: each one way), flows (source, destination, bytes, start in ns), and the seconds at which they end. Nodes from `npus` on
+are switches. `ends_s` are computed anew for all flows at every event (`network/optim:Full`). By default SimGrid computes the rates of some
+flows only (`Lazy`), and comes to other answers in a few cases: they are `lazy_ends_s`, where they differ by more than a millionth.
 
-A flow takes the fewest links, over switches alone where there are any, and of several ways the one whose first link
-has the lowest number, then whose second has, and so on: the script says so to SimGrid, link by link.
+A flow takes the fewest links, over switches alone where there are any, and of several ways the one whose first link has the lowest number,
+then whose second has, and so on: the script says so to SimGrid, link by link.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def case(number: int) -> dict[str, Any]:
     flows = []
     for _ in range(draw.randint(1, 60)):
         source, destination = draw.sample(range(npus), 2)
-        flows.append((source, destination, draw.choice((1_000_000, int(10 ** draw.uniform(0, 8)))), draw.choice((0, draw.randint(0, 10**6)))))
+        flows.append(
+            (source, destination, draw.choice((1_000_000, int(10 ** draw.uniform(0, 8)))), draw.choice((0, draw.randint(0, 10**6))))
+        )
     return {"case": number, "model": model, "npus": npus, "nodes": npus + switches, "links": links, "flows": flows}
 
 

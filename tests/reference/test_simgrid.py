@@ -52,6 +52,13 @@ def test_there_are_100_cases_of_four_models() -> None:
     assert [sum(case["model"] == model for case in CASES) for model in MODELS] == [25, 25, 25, 25]
 
 
+def test_by_default_simgrid_computes_other_times_in_four_cases() -> None:
+    others = [(case["ends_s"], case["lazy_ends_s"]) for case in CASES if "lazy_ends_s" in case]
+    shares = [abs(a - b) / a for exact, lazy in others for a, b in zip(exact, lazy, strict=True)]
+    assert (len(others), sum(share > 1e-6 for share in shares), sum(len(case["flows"]) for case in CASES)) == (4, 18, 3008)
+    assert max(shares) == pytest.approx(0.0066, abs=5e-5)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['case']}-{case['model']}")
 def test_flows_end_when_they_do_in_simgrid(case: dict[str, Any]) -> None:
     wrong = []

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -68,6 +69,9 @@ struct TableOwner {
   std::string error;
   astra_network table{};
 };
+
+constexpr std::int64_t kMostCapacity = std::int64_t{1} << 60;
+constexpr std::int64_t kMostWeight = std::int64_t{1} << 50;
 
 template <class Enum>
 Enum choice(const std::string& name, std::initializer_list<std::pair<const char*, Enum>> known) {
@@ -132,6 +136,30 @@ nb::dict figures(const nb::capsule& capsule) {
   return found;
 }
 
+// Shares by themselves, with arguments that are checked.
+void require(bool holds, const char* otherwise) {
+  if (!holds) throw std::invalid_argument(otherwise);
+}
+
+void make_sharing(Sharing* place, const std::vector<std::int64_t>& capacity) {
+  for (std::int64_t each : capacity) require(each > 0 && each <= kMostCapacity, "a capacity is not above 0 and at most 2^60");
+  new (place) Sharing(capacity);
+}
+
+int add(Sharing& sharing, std::int64_t weight, std::optional<std::int64_t> bound, const std::vector<std::pair<int, std::int64_t>>& links) {
+  require(!links.empty(), "a flow uses no link");
+  require(weight > 0 && weight <= kMostWeight && bound.value_or(1) > 0, "a weight is not 1 to 2^50, or a bound not above 0");
+  for (const auto& [link, own] : links) {
+    require(link >= 0 && link < sharing.links() && own > 0 && own <= kMostWeight, "a flow uses a link that is not there, or not at all");
+  }
+  return sharing.add(weight, bound.value_or(Sharing::kNoBound), links);
+}
+
+int known(const Sharing& sharing, int flow) {
+  require(sharing.has(flow), "a flow that is not there");
+  return flow;
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -144,13 +172,10 @@ NB_MODULE(_core, module) {
              "flows at a time of every link that carried something.");
 
   nb::class_<Sharing>(module, "Sharing", "Weighted max-min fair shares. Capacities, bounds and rates are whole numbers.")
-      .def(nb::init<const std::vector<std::int64_t>&>(), "capacity"_a)
+      .def("__init__", &make_sharing, "capacity"_a)
+      .def("add", &add, "weight"_a, "bound"_a.none(), "links"_a, "A flow comes. Its links: number, weight there. Returns its number.")
       .def(
-          "add",
-          [](Sharing& sharing, std::int64_t weight, std::optional<std::int64_t> bound,
-             const std::vector<std::pair<int, std::int64_t>>& links) { return sharing.add(weight, bound.value_or(Sharing::kNoBound), links); },
-          "weight"_a, "bound"_a.none(), "links"_a, "A flow comes. Its links: number, weight there. Returns its number.")
-      .def("remove", &Sharing::remove, "flow"_a, "A flow goes.")
+          "remove", [](Sharing& sharing, int flow) { sharing.remove(known(sharing, flow)); }, "flow"_a, "A flow goes.")
       .def("settle", &Sharing::settle, "Compute the rates that may have changed. Returns their flows.")
-      .def("rate", &Sharing::rate, "flow"_a);
+      .def("rate", [](const Sharing& sharing, int flow) { return sharing.rate(known(sharing, flow)); }, "flow"_a);
 }

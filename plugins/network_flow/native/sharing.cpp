@@ -51,10 +51,11 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
 }
 
 void Sharing::remove(int flow) {
-  const Flow& gone = at(flows_, flow);
+  Flow& gone = at(flows_, flow);
   lowest_ = std::min(lowest_, gone.level * (1 - kNear));
   for (const Share& share : shares(flow)) leave(share);
   spare_shares_[gone.count].push_back(gone.first);
+  gone.count = 0;
   spare_flows_.push_back(flow);
 }
 

@@ -1,9 +1,9 @@
 // Weighted max-min fair shares of links: `astra_sim_network_flow.sharing` says the same in plain Python, for all flows at once.
 //
 // A flow takes so much of a link as its rate times its share there. Filling raises the level of all flows together. The rate of a flow is
-// the level times its weight, until a link that it uses is full, or its bound is reached; there it stays (progressive filling: Bertsekas and
-// Gallager, Data Networks, 1992, 6.5.2). Rates are whole numbers, and those that a full link leaves to its flows are rounded down, so the
-// answer does not depend on the order in which flows and links are looked at.
+// the level times its weight, until a link that it uses is full, or its bound is reached; there it stays (progressive filling: Bertsekas
+// and Gallager, Data Networks, 1992, 6.5.2). Rates are whole numbers, and those that a full link leaves to its flows are rounded down, so
+// the answer does not depend on the order in which flows and links are looked at.
 //
 // Only what can change is computed again. A flow that goes leaves all levels below its own as they are, and so does one that comes; of the
 // others only those count that are joined to it by links which they share.
@@ -44,6 +44,10 @@ class Sharing {
   // Computes the rates that may have changed since the last call. Returns their flows, in an order that the calls alone decide.
   const std::vector<int>& settle();
 
+  // How many links there are, and whether a flow has come and not gone.
+  int links() const { return count_of(links_); }
+  bool has(int flow) const { return flow >= 0 && flow < count_of(flows_) && flows_[index(flow)].count > 0; }
+
   std::int64_t rate(int flow) const { return flows_[index(flow)].rate; }
   std::int64_t weight(int flow) const { return flows_[index(flow)].weight; }
   std::span<const Share> shares(int flow) const;
@@ -61,7 +65,7 @@ class Sharing {
   struct Link {
     std::int64_t capacity = 0, free = 0;
     Wide weight = 0, open = 0;  // of all flows, and of those that are open
-    double highest = 0;  // no flow on it has a higher level
+    double highest = 0;         // no flow on it has a higher level
     bool gathered = false;
     // Its shares, and the levels of their flows, at the same places. New flows have the highest level.
     std::vector<int> share;

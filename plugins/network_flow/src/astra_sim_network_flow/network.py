@@ -67,28 +67,24 @@ class FlowNetwork(TableNetwork):
         rows.writerow(("domain", "name", "dimension", "source", "sink", "messages", "bytes", "utilisation", "largest_flows"))
         for load in self.link_loads():
             link = self._fabric.links[load.number]
-            ends = link.source, link.target
-            rows.writerow((0, f"{load.source} to {load.target}", *(load.dimension, *ends), *(load.messages, load.bytes), load.utilisation,
-                           load.largest_flows))  # fmt: skip
+            figures = load.messages, load.bytes, load.utilisation, load.largest_flows
+            rows.writerow((0, self._fabric.link_name(load.number), load.dimension, link.source, link.target, *figures))
         return {"links.csv": text.getvalue()}
 
     def _group(self, dimension: int) -> Group:
-        """The first group of a dimension. The fabric lists links and switches group by group, all groups alike."""
-        fabric, size = self._fabric, self._wired.dimensions[dimension].size
+        """The first group of a dimension, that of NPU 0. The fabric lists links and switches group by group, and all groups are alike."""
+        fabric, size, stride = self._fabric, self._wired.dimensions[dimension].size, self._wired.strides[dimension]
         links = [link for link in fabric.links if link.dimension == dimension]
         own = links[: len(links) * size // self._wired.npus]
-        switches = sorted({node for link in own for node in link[:2] if fabric.is_switch(node)})
-        # The first group begins with NPU 0; a switch that no link leads to has no number, for nobody can tell it.
-        first = min(switches, default=0)
-        stride = self._wired.strides[dimension]
-        count = max(switches, default=first - 1) - first + 1
+        switches = [node for link in own for node in (link.source, link.target) if fabric.is_switch(node)]
+        first, last = (min(switches), max(switches)) if switches else (fabric.npus, fabric.npus - 1)
 
         def place(node: int) -> int:
             return size + node - first if fabric.is_switch(node) else node // stride
 
         listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns) for link in own]
-        latencies = list(fabric.switch_latency_ns[first - fabric.npus : first - fabric.npus + count]) if count else []
-        return size, size + count, max((link.nic_latency_ns for link in own), default=0.0), latencies, listed
+        latencies = list(fabric.switch_latency_ns[first - fabric.npus : last + 1 - fabric.npus])
+        return size, size + len(latencies), max((link.nic_latency_ns for link in own), default=0.0), latencies, listed
 
     def _links(self, figures: Mapping[str, Any]) -> list[LinkLoad]:
         now_ns = figures["now_ps"] / PS_PER_NS

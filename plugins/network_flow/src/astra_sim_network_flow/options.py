@@ -53,13 +53,13 @@ class FlowOptions:
     routing: str = option(
         "hash",
         choices=("hash", "destination", "first", "split"),
-        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination (d-mod-k); over the "
-        "first link; or split: equal parts over all of them (packet spraying)",
+        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination (d-mod-k); over "
+        "the first link; or split: equal parts over all of them (packet spraying)",
     )
     npus_forward: str = option(
         "if_needed",
         choices=("if_needed", "always", "never"),
-        help="whether messages pass through NPUs within a dimension: where there is no way over switches alone; wherever that is shorter; never",
+        help="whether messages pass through NPUs within a dimension: where no switches lead on; wherever that is shorter; never",
     )
     seed: int = option(0, minimum=0, help="hash: another number gives other ways")
     bandwidth_factor: float | None = option(None, above=0, maximum=1, help="share of the bandwidth of links that flows can use")
