@@ -191,6 +191,12 @@ def test_split_messages_go_over_all_ways_in_equal_parts() -> None:
     assert arrivals(made, (0, 0, 4, 25_000)) == [1_000_000 + 4 * 500_000]
 
 
+def test_a_split_message_has_the_rate_of_all_its_links_together() -> None:
+    planes = graph(2, *((npu, 2 + plane, 10.0, 50.0) for plane in range(20) for npu in (0, 1)))
+    assert arrivals(network(planes, routing="split"), (0, 0, 1, 200_000)) == [100_000 + 1_000_000]
+    assert arrivals(network(planes), (0, 0, 1, 200_000)) == [100_000 + 20_000_000]
+
+
 def test_hashed_ways_depend_on_the_pair_and_the_seed() -> None:
     loads = [middle_loads("hash", seed=seed) for seed in range(20)]
     assert loads[0] == middle_loads("hash")

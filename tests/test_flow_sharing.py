@@ -16,7 +16,7 @@ from astra_sim_network_flow import _core, sharing
 Story = tuple[list[int], list[list[int | sharing.Flow]]]
 """Capacities, and groups of flows that come (a Flow) and go (a number that says which)."""
 
-LARGEST = 1 << 59
+LARGEST = 1 << 50
 FULL_WEIGHT = 1 << 50
 NEAR = 1e-8
 PARTS = st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1, 20), Fraction(3, 4)])
@@ -25,15 +25,15 @@ PARTS = st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1
 @st.composite
 def flows(draw: st.DrawFn, links: int, weighted: bool) -> sharing.Flow:
     used = draw(st.lists(st.integers(0, links - 1), min_size=1, max_size=4, unique=True))
-    weight = Fraction(draw(st.integers(1 << 30, FULL_WEIGHT)) if weighted else 1)
-    bound = draw(st.none() | st.integers(1 << 45, LARGEST).map(Fraction))
+    weight = Fraction(draw(st.integers(1 << 40, FULL_WEIGHT)) if weighted else 1)
+    bound = draw(st.none() | st.integers(1 << 44, LARGEST).map(Fraction))
     return sharing.Flow({link: draw(PARTS) if weighted else Fraction(1) for link in used}, weight, bound)
 
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
     weighted = draw(st.booleans())
-    capacity = draw(st.lists(st.integers(1 << 45, LARGEST) | st.sampled_from([LARGEST, LARGEST // 2]), min_size=1, max_size=6))
+    capacity = draw(st.lists(st.integers(1 << 44, LARGEST) | st.sampled_from([LARGEST, LARGEST // 2]), min_size=1, max_size=6))
     step = st.one_of(flows(len(capacity), weighted), flows(len(capacity), weighted), st.integers(0, 20))
     return capacity, draw(st.lists(st.lists(step, min_size=1, max_size=4), min_size=1, max_size=8))
 

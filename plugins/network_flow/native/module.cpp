@@ -70,7 +70,7 @@ struct TableOwner {
   astra_network table{};
 };
 
-constexpr std::int64_t kMostCapacity = std::int64_t{1} << 60;
+constexpr std::int64_t kMostCapacity = std::int64_t{1} << 50;
 constexpr std::int64_t kMostWeight = std::int64_t{1} << 50;
 
 template <class Enum>
@@ -142,7 +142,7 @@ void require(bool holds, const char* otherwise) {
 }
 
 void make_sharing(Sharing* place, const std::vector<std::int64_t>& capacity) {
-  for (std::int64_t each : capacity) require(each > 0 && each <= kMostCapacity, "a capacity is not above 0 and at most 2^60");
+  for (std::int64_t each : capacity) require(each > 0 && each <= kMostCapacity, "a capacity is not above 0 and at most 2^50");
   new (place) Sharing(capacity);
 }
 

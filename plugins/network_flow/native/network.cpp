@@ -15,7 +15,7 @@ constexpr double kPsPerNs = 1000;
 // From here on whole picoseconds are not exact in floating point.
 constexpr double kLongest = 9007199254740992.0;
 constexpr std::int64_t kFullWeight = std::int64_t{1} << 50;
-constexpr int kLargestCapacity = 59;  // a power of two
+constexpr int kLargestCapacity = 49;  // a power of two; a flow that splits over many links may have a rate far above it
 
 int scale_of(const Fabric& fabric, double factor) {
   double largest = 0;

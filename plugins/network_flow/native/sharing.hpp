@@ -32,7 +32,7 @@ class Sharing {
  public:
   static constexpr std::int64_t kNoBound = INT64_MAX;
 
-  // Capacities of links, above 0 and up to 2^60.
+  // Capacities of links, above 0 and up to 2^50. The rate of a flow, which may use a small part of a link only, must be below 2^63.
   explicit Sharing(const std::vector<std::int64_t>& capacity);
 
   // A flow comes: its weight, 1 to 2^50, those on its links, and the highest rate it may have. Returns its number.

@@ -48,7 +48,7 @@ class FlowOptions:
     preset: str = option(
         "ideal",
         choices=tuple(PRESETS),
-        help="values of the options that are not given, of which `none` is the default: links as they are, or TCP as SimGrid models it",
+        help="what options are whose default is none: links as they are, or TCP as SimGrid models it",
     )
     routing: str = option(
         "hash",
