@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,27 @@ def test_engines_agree(platform: str, network_spec: str) -> None:
     ]  # fmt: skip
     assert runs[0].finish_ns == runs[1].finish_ns
     assert runs[0].network == runs[1].network
+
+
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that sends a signal")
+def test_a_signal_stops_a_run(engine: str) -> None:
+    """The exact rates of 65 280 messages that end one by one take half a minute, with few events of the engine."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        with pytest.raises(KeyboardInterrupt):
+            astra_sim.simulate(
+                workload="plugin:collective?collective=all_to_all&bytes=16777216", system=DIRECT, engine=engine,
+                platform=f"plugin:fat_tree?arity=4&levels=4&{WIRES}", network="plugin:flow?tolerance=0",
+            )  # fmt: skip
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_figures_of_links_add_up() -> None:

@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <memory>
 #include <new>
 #include <optional>
@@ -25,9 +26,32 @@ using namespace astra::flow;
 
 namespace {
 
+// Thrown where a handler of a signal raised a Python exception, which stays set.
+struct Interrupted {};
+
+// Lets Python handle signals, such as that of Ctrl-C, about every 0.2 seconds.
+class Signals {
+ public:
+  void look() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_ < std::chrono::milliseconds(200)) return;
+    looked_ = now;
+    // Only a thread that Python knows can be given an exception.
+    if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    if (raised) throw Interrupted{};
+  }
+
+ private:
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+};
+
 // A network, and the table that speaks for it.
 struct TableOwner {
   explicit TableOwner(Fabric fabric, const Rules& rules) : network(std::move(fabric), rules) {
+    network.watch([this] { signals.look(); });
     table.version = ASTRA_NETWORK_VERSION;
     table.size = sizeof(table);
     table.state = this;
@@ -59,12 +83,16 @@ struct TableOwner {
     try {
       action(owner->network);
       return 0;
+    } catch (const Interrupted&) {
+      owner->error = "interrupted";  // and the Python exception is set
+      return -1;
     } catch (const std::exception& error) {
       owner->error = error.what();
       return -1;
     }
   }
 
+  Signals signals;
   Network network;
   std::string error;
   astra_network table{};
@@ -117,8 +145,40 @@ nb::capsule function_table(const std::vector<Row>& rows, const nb::dict& rules) 
   return capsule;
 }
 
-const Network& network_of(const nb::capsule& capsule) {
+Network& network_of(const nb::capsule& capsule) {
   return static_cast<TableOwner*>(static_cast<astra_network*>(capsule.data())->state)->network;
+}
+
+// Runs `action` without the interpreter lock. Raises what the handler of a signal has raised meanwhile.
+template <class Action>
+void unlocked(Action action) {
+  bool interrupted = false;
+  {
+    nb::gil_scoped_release release;
+    try {
+      action();
+    } catch (const Interrupted&) {
+      interrupted = true;
+    }
+  }
+  if (interrupted) throw nb::python_error();
+}
+
+using Sent = std::tuple<std::uint64_t, int, int, std::int64_t>;
+
+void inject(const nb::capsule& capsule, std::int64_t time, const std::vector<Sent>& messages) {
+  Network& network = network_of(capsule);
+  unlocked([&] {
+    for (const auto& [number, source, destination, bytes] : messages) network.inject(time, number, source, destination, bytes);
+  });
+}
+
+nb::object advance(const nb::capsule& capsule, std::optional<std::int64_t> until) {
+  Network& network = network_of(capsule);
+  bool any = false;
+  unlocked([&] { any = network.advance(until.value_or(ASTRA_NEVER)); });
+  if (!any) return nb::none();
+  return nb::make_tuple(network.time, network.arrived);
 }
 
 nb::dict figures(const nb::capsule& capsule) {
@@ -167,6 +227,9 @@ NB_MODULE(_core, module) {
   module.def("function_table", &function_table, "groups"_a, "rules"_a,
              "A capsule with a new table. Of each dimension: size, nodes, NIC latency, latencies of switches, links (source, target, "
              "bytes/ns, ns).");
+  module.def("inject", &inject, "capsule"_a, "time"_a, "messages"_a, "Messages (number, source, destination, bytes) are sent.");
+  module.def("advance", &advance, "capsule"_a, "until"_a.none(),
+             "When the next messages arrive, and their numbers; None: none by `until`.");
   module.def("figures", &figures, "capsule"_a,
              "Of a table: when the last thing happened (ps), flows, how often rates were computed, and number, messages, bytes and most "
              "flows at a time of every link that carried something.");

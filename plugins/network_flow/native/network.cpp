@@ -141,6 +141,7 @@ void Network::settle() {
     flow.rate = rate;
     completions_.set(number, later(now_, std::nearbyint(flow.left / std::ldexp(real(rate), -scale_) * kPsPerNs), "a message"));
   }
+  if (look_) look_();
 }
 
 void Network::begin(const Sent& sent) {

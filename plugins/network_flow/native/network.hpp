@@ -38,6 +38,9 @@ class Network {
   // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
   std::int64_t next_event();
 
+  // `look` is called after rates have been computed. What it throws goes out.
+  void watch(std::function<void()> look) { look_ = std::move(look); }
+
   std::int64_t time = 0;
   std::vector<std::uint64_t> arrived;  // ascending
 
@@ -90,6 +93,7 @@ class Network {
   std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
   std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
   std::vector<LinkFigures> figures_;
+  std::function<void()> look_;
   std::int64_t now_ = 0;
   std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
   std::int64_t order_ = 0;

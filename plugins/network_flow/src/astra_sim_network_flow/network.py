@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
 from astra_sim.function_table import TableNetwork
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 from astra_sim.units import PS_PER_NS
 
@@ -40,6 +41,20 @@ class FlowNetwork(TableNetwork):
     def make_table(self) -> object:
         """The table of a run."""
         return _core.function_table(self._groups, self._rules)
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages. Raises InputError where one has no route, or takes too long."""
+        try:
+            _core.inject(self.function_table(), time, [tuple(message[:4]) for message in messages])
+        except (ValueError, OverflowError) as error:
+            raise self.failure(str(error)) from None
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """The next instant at which messages arrive. Raises InputError where one takes too long."""
+        try:
+            return _core.advance(self.function_table(), until)
+        except (ValueError, OverflowError) as error:
+            raise self.failure(str(error)) from None
 
     def failure(self, why: str) -> AstraError:
         """A message that has no route, or takes too long."""
