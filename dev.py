@@ -56,6 +56,8 @@ SANITIZED_TESTS = [
         "packet_traffic",
         "chakra",
         "congestion",
+        "flow",
+        "flow_sharing",
     )
 ]
 

@@ -30,6 +30,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "every NPU": {**COLLECTIVE, "symmetry": False},
     "congestion": {**COLLECTIVE, "network": "plugin:analytical?congestion=aware"},
     "packet": {**COLLECTIVE, "network": "plugin:packet"},
+    "flow": {**COLLECTIVE, "network": "plugin:flow"},
 }
 SMALL = 50_000
 """Bytes of a pickled result: figures, not the graph or the state of the network."""

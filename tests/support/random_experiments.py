@@ -27,10 +27,10 @@ class Experiment:
     def __init__(self, seed: int, folder: Path) -> None:
         self._random = Random(seed)
         self._folder = folder
-        self.network = self._random.choice(["unaware"] * 6 + ["aware"] * 3 + ["packet"] * 2)
-        self._most_npus = {"unaware": 64, "aware": 32, "packet": 16}[self.network]
+        self.network = self._random.choice(["unaware"] * 6 + ["aware"] * 3 + ["packet"] * 2 + ["flow"] * 2)
+        self._most_npus = {"unaware": 64, "aware": 32, "packet": 16, "flow": 32}[self.network]
         self._is_free = self.network == "unaware" and self._random.random() < 0.25  # nothing waits for anything else
-        self._most_bytes = {"unaware": 2_000_000, "aware": 2_000_000, "packet": 8_000}[self.network]
+        self._most_bytes = {"unaware": 2_000_000, "aware": 2_000_000, "packet": 8_000, "flow": 2_000_000}[self.network]
         self.sizes, self.platform = self._platform()
         self.npus = math.prod(self.sizes)
         self.kind = self._random.choice(["collective", "layers", "layers", *["traces"] * (0 if self._is_free else 3)])
@@ -66,7 +66,7 @@ class Experiment:
 
     def _platform(self) -> tuple[list[int], Any]:
         kind = self._random.choice(["dimensions"] * 4 + ["torus", "mesh", "fat_tree", "dragonfly", "graph"])
-        if self.network != "aware" and self._random.random() < 0.06:
+        if self.network not in ("aware", "flow") and self._random.random() < 0.06:
             return self._garnet()
         links = self._links()
         if kind in ("torus", "mesh"):
@@ -147,6 +147,9 @@ class Experiment:
                 {"packet_bytes": 1024, "flit_bytes": 64, "buffers": 32, "flow_control": "cut_through"},
             ]
             return {"plugin": "packet", **random.choice(presets)}
+        if self.network == "flow":
+            kinds: list[dict[str, Any]] = [{}, {"tolerance": 0}, {"preset": "simgrid_lv08"}, {"fairness": "rtt", "weight_bytes": 1000}]
+            return {"plugin": "flow", "routing": random.choice(["hash", "destination", "first", "split"]), **random.choice(kinds)}
         table = {"plugin": "analytical", "rounding": random.choice(["nanosecond", "nanosecond_sum", "picosecond"])}
         if self.network == "unaware":
             return {**table, "charged_dimension": random.choice(["highest", "lowest"])}

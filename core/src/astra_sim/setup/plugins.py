@@ -33,6 +33,7 @@ BUILT_IN = frozenset(
         "llm",
         "memory",
         "network-analytical",
+        "network-flow",
         "network-packet",
         "platforms",
         "report",

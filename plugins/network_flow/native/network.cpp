@@ -1,0 +1,198 @@
+#include "network.hpp"
+
+#include <astra_sim/network.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace astra::flow {
+
+namespace {
+
+constexpr double kPsPerNs = 1000;
+// From here on whole picoseconds are not exact in floating point.
+constexpr double kLongest = 9007199254740992.0;
+constexpr std::int64_t kFullWeight = std::int64_t{1} << 50;
+constexpr int kLargestCapacity = 49;  // a power of two; a flow that splits over many links may have a rate far above it
+
+int scale_of(const Fabric& fabric, double factor) {
+  double largest = 0;
+  for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) {
+    for (const GroupLink& link : fabric.group(dimension).links) largest = std::max(largest, link.bandwidth * factor);
+  }
+  return largest > 0 ? kLargestCapacity - std::ilogb(largest) : 0;
+}
+
+std::int64_t scaled(double bytes_per_ns, int scale) {
+  const double number = std::ldexp(bytes_per_ns, scale);
+  return number < std::ldexp(1.0, kLargestCapacity + 2) ? std::max<std::int64_t>(1, std::llround(number)) : Sharing::kNoBound;
+}
+
+std::vector<std::int64_t> capacities(const Fabric& fabric, double factor, int scale) {
+  std::vector<std::int64_t> found;
+  for (int link = 0; link < fabric.links(); ++link) found.push_back(scaled(fabric.bandwidth(link) * factor, scale));
+  return found;
+}
+
+// The shortest of all parts of round trip times.
+double shortest_trip_ns(const Fabric& fabric, double weight_bytes) {
+  double shortest = std::numeric_limits<double>::infinity();
+  auto note = [&](double time) { shortest = time > 0 ? std::min(shortest, time) : shortest; };
+  for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) {
+    const Group& group = fabric.group(dimension);
+    for (const GroupLink& link : group.links) note(link.latency_ns + weight_bytes / link.bandwidth);
+    for (double latency : group.switch_latency_ns) note(latency);
+    note(group.nic_latency_ns);
+  }
+  return shortest;
+}
+
+std::string name_of(const std::string& what, int source, int destination) {
+  return what + " from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination);
+}
+
+std::int64_t later(std::int64_t time, double picoseconds, const char* what) {
+  if (!(picoseconds < kLongest) || static_cast<std::int64_t>(picoseconds) > ASTRA_NEVER - 1 - time) {
+    throw std::overflow_error(std::string(what) + " takes longer than can be simulated");
+  }
+  return time + static_cast<std::int64_t>(picoseconds);
+}
+
+}  // namespace
+
+Network::Network(Fabric fabric, const Rules& rules)
+    : fabric_(std::move(fabric)),
+      rules_(rules),
+      routes_(fabric_, rules_),
+      scale_(scale_of(fabric_, rules.bandwidth_factor)),
+      shortest_trip_ns_(shortest_trip_ns(fabric_, rules.weight_bytes)),
+      sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
+      weighted_(rules.by_round_trip || rules.ack_share > 0 || rules.routing == Routing::split),
+      figures_(index(fabric_.links())) {}
+
+void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
+  if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || bytes < 0) {
+    throw RouteError(name_of("a message of " + std::to_string(bytes) + " bytes", source, destination) + " has no route");
+  }
+  if (at_time > now_) {
+    while (step(at_time)) {
+    }
+    now_ = at_time;
+  }
+  const double latency = rules_.latency_factor * routes_.path(source, destination).latency_ns * kPsPerNs;
+  sent_.push({later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination});
+}
+
+bool Network::advance(std::int64_t until) {
+  arrived.clear();
+  while (delivered_.empty()) {
+    if (!step(until)) return false;
+  }
+  if (delivered_.front().first > until) return false;
+  time = delivered_.front().first;
+  while (!delivered_.empty() && delivered_.front().first == time) {
+    arrived.push_back(delivered_.front().second);
+    delivered_.pop_front();
+  }
+  std::sort(arrived.begin(), arrived.end());
+  return true;
+}
+
+std::int64_t Network::next_event() {
+  if (!delivered_.empty()) return delivered_.front().first;
+  settle();
+  return next_time();
+}
+
+std::int64_t Network::next_time() const {
+  if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
+  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.top().time;
+  const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
+  return std::min({begin, end, due_});
+}
+
+bool Network::step(std::int64_t until) {
+  settle();
+  const std::int64_t next = next_time();
+  if (next == ASTRA_NEVER || next > until) return false;
+  now_ = next;
+  while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
+  while (!sent_.empty() && sent_.top().time == now_) {
+    begin(sent_.top());
+    sent_.pop();
+  }
+  return true;
+}
+
+// New rates hold from now on.
+void Network::settle() {
+  if (now_ < due_) return;
+  due_ = ASTRA_NEVER;
+  const std::vector<int>& changed = sharing_.settle();
+  shared_ += changed.empty() ? 0 : 1;
+  for (int number : changed) {
+    Flow& flow = at(flows_, number);
+    const std::int64_t rate = sharing_.rate(number);
+    if (rate == flow.rate) continue;
+    flow.left = std::max(0.0, flow.left - real(now_ - flow.since) * bytes_per_ps(flow.rate));
+    flow.since = now_;
+    flow.rate = rate;
+    completions_.set(number, later(now_, std::nearbyint(flow.left / std::ldexp(real(rate), -scale_) * kPsPerNs), "a message"));
+  }
+  if (look_) look_();
+}
+
+void Network::begin(const Sent& sent) {
+  ++flows_begun_;
+  const Path& path = routes_.path(sent.source, sent.destination);
+  if (sent.bytes == 0) {
+    for (const Use& use : path.uses) ++at(figures_, use.link).messages;
+    delivered_.emplace_back(now_, sent.number);
+    return;
+  }
+  const std::int64_t weight = weight_of(path, sent);
+  links_.clear();
+  for (const Use& use : path.uses) {
+    const double share = real(weight) * use.share;
+    links_.emplace_back(use.link, weighted_ ? std::max<std::int64_t>(1, std::llround(share)) : 1);
+  }
+  const int number = sharing_.add(weight, bound_of(path), links_);
+  if (count_of(flows_) <= number) flows_.resize(index(number) + 1);
+  due_ = now_;
+  at(flows_, number) = {sent.number, now_, real(sent.bytes), now_, 0};
+  for (const Use& use : path.uses) {
+    LinkFigures& figures = at(figures_, use.link);
+    ++figures.messages;
+    figures.bytes += use.share * real(sent.bytes);
+    figures.largest_flows = std::max<std::int64_t>(figures.largest_flows, sharing_.flows_on(use.link));
+  }
+}
+
+void Network::end(int flow) {
+  completions_.pop();
+  sharing_.remove(flow);
+  const Flow& ended = at(flows_, flow);
+  due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
+  delivered_.emplace_back(now_, ended.number);
+}
+
+std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {
+  if (!rules_.by_round_trip) return weighted_ ? kFullWeight : 1;
+  const double trip_ns = path.latency_ns + rules_.weight_bytes * path.ns_per_byte;
+  if (!(trip_ns > 0)) {
+    throw RouteError(name_of("fairness=rtt: the route", sent.source, sent.destination) +
+                     " has no latency, so its flows have no weight; expected latencies or weight_bytes above 0, or fairness=equal");
+  }
+  return std::clamp<std::int64_t>(std::llround(real(kFullWeight) * (shortest_trip_ns_ / trip_ns)), 1, kFullWeight);
+}
+
+std::int64_t Network::bound_of(const Path& path) const {
+  if (rules_.window_bytes == 0 || path.latency_ns == 0) return Sharing::kNoBound;
+  return scaled(rules_.bandwidth_factor * rules_.window_bytes / (2 * path.latency_ns), scale_);
+}
+
+double Network::bytes_per_ps(std::int64_t rate) const { return std::ldexp(real(rate), -scale_) / kPsPerNs; }
+
+}  // namespace astra::flow

@@ -1,0 +1,104 @@
+// Messages as flows: a message waits for the latency of its route, and then takes its share of every link until all of it has arrived.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "completions.hpp"
+#include "fabric.hpp"
+#include "routes.hpp"
+#include "rules.hpp"
+#include "sharing.hpp"
+
+namespace astra::flow {
+
+// What a link carried: messages, bytes (with acknowledgements), and the most flows that used it at a time.
+struct LinkFigures {
+  std::int64_t messages = 0;
+  double bytes = 0;
+  std::int64_t largest_flows = 0;
+};
+
+class Network {
+ public:
+  Network(Fabric fabric, const Rules& rules);
+
+  // A message is sent. Calls come in order of time. Raises RouteError.
+  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
+
+  // Goes on to the next instant at which messages arrive, if that is not after `until`: sets `time` and `arrived`. Returns whether it is.
+  bool advance(std::int64_t until);
+
+  // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
+  std::int64_t next_event();
+
+  // `look` is called after rates have been computed. What it throws goes out.
+  void watch(std::function<void()> look) { look_ = std::move(look); }
+
+  std::int64_t time = 0;
+  std::vector<std::uint64_t> arrived;  // ascending
+
+  // When the last thing happened, how many flows there were, and how often rates were computed anew.
+  std::int64_t now() const { return now_; }
+  std::int64_t flows() const { return flows_begun_; }
+  std::int64_t shared() const { return shared_; }
+  const std::vector<LinkFigures>& figures() const { return figures_; }
+
+ private:
+  struct Sent {
+    std::int64_t time = 0;   // when the latency is over
+    std::int64_t order = 0;  // of being sent
+    std::uint64_t number = 0;
+    std::int64_t bytes = 0;
+    int source = 0, destination = 0;
+
+    bool operator>(const Sent& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
+  };
+
+  // A message on its links. What was left of it at a time, since when its rate has not changed.
+  struct Flow {
+    std::uint64_t number = 0;
+    std::int64_t begun = 0;
+    double left = 0;
+    std::int64_t since = 0;
+    std::int64_t rate = 0;
+  };
+
+  // Lets happen what comes next, if that is not after `until`. Returns whether it is.
+  bool step(std::int64_t until);
+  void settle();
+  std::int64_t next_time() const;
+  void begin(const Sent& sent);
+  void end(int flow);
+  std::int64_t weight_of(const Path& path, const Sent& sent) const;
+  std::int64_t bound_of(const Path& path) const;
+  double bytes_per_ps(std::int64_t rate) const;
+
+  Fabric fabric_;
+  Rules rules_;
+  Routes routes_;
+  int scale_;                // rates are counted in 2^-scale bytes per nanosecond
+  double shortest_trip_ns_;  // whose weight is the highest
+  Sharing sharing_;
+  bool weighted_;  // whether flows, or the links of a flow, may have different weights
+  std::priority_queue<Sent, std::vector<Sent>, std::greater<>> sent_;
+  std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
+  Completions completions_;
+  std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
+  std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
+  std::vector<LinkFigures> figures_;
+  std::function<void()> look_;
+  std::int64_t now_ = 0;
+  std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
+  std::int64_t order_ = 0;
+  std::int64_t flows_begun_ = 0;
+  std::int64_t shared_ = 0;
+};
+
+}  // namespace astra::flow

@@ -1,0 +1,147 @@
+#include "paths.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace astra::flow {
+
+namespace {
+
+// Distances are kept up to this many, and only of searches that had to look at this part of the nodes.
+constexpr std::size_t kMostDistances = std::size_t{1} << 23;
+constexpr int kPartWorthKeeping = 8;
+
+// SplitMix64 (Steele, Lea, Flood 2014): mixes the bits of a number.
+std::uint64_t mixed(std::uint64_t number) {
+  number += 0x9e3779b97f4a7c15ULL;
+  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  number = (number ^ (number >> 27)) * 0x94d049bb133111ebULL;
+  return number ^ (number >> 31);
+}
+
+std::uint64_t unsigned_of(int number) { return static_cast<std::uint64_t>(number); }
+
+}  // namespace
+
+Paths::Paths(const Group& group, const Rules& rules)
+    : group_(group),
+      routing_(rules.routing),
+      npus_forward_(rules.npus_forward),
+      seed_(rules.seed),
+      leaving_(index(group.nodes)),
+      entering_(index(group.nodes)),
+      scratch_(index(group.nodes), kNoWay) {
+  for (int link = 0; link < count_of(group.links); ++link) {
+    at(leaving_, at(group.links, link).source).push_back(link);
+    at(entering_, at(group.links, link).target).push_back(link);
+  }
+}
+
+bool Paths::find(int from, int to, int source, int destination, Way& way) {
+  const bool only_through_npus = npus_forward_ == Forwarding::always || group_.nodes == group_.size;
+  const Distances* distance = &distances(from, to, only_through_npus && npus_forward_ != Forwarding::never);
+  if (at(*distance, from) == kNoWay && npus_forward_ == Forwarding::if_needed && !only_through_npus) distance = &distances(from, to, true);
+  if (at(*distance, from) == kNoWay) return false;
+  if (routing_ == Routing::split) {
+    spread(from, *distance, way);
+  } else {
+    walk(from, to, *distance, source, destination, way);
+  }
+  return true;
+}
+
+const Paths::Distances& Paths::distances(int from, int to, bool through_npus) {
+  const std::int64_t key = std::int64_t{2} * to + (through_npus ? 1 : 0);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  for (int node : reached_) at(scratch_, node) = kNoWay;
+  search(from, to, through_npus, scratch_);
+  if (count_of(reached_) < group_.nodes / kPartWorthKeeping) return scratch_;
+  if (held_ + index(group_.nodes) > kMostDistances) {
+    known_.clear();
+    held_ = 0;
+  }
+  held_ += index(group_.nodes);
+  Distances whole(index(group_.nodes), kNoWay);
+  for (int node : reached_) at(scratch_, node) = kNoWay;
+  search(kNoWay, to, through_npus, whole);
+  reached_.clear();
+  return known_.emplace(key, std::move(whole)).first->second;
+}
+
+// Breadth first, from the destination back, until `from` is reached.
+void Paths::search(int from, int to, bool through_npus, Distances& distance) {
+  reached_.assign(1, to);
+  at(distance, to) = 0;
+  for (std::size_t next = 0; next < reached_.size(); ++next) {
+    const int node = reached_[next];
+    if (node == from) return;
+    if (node != to && !through_npus && !group_.is_switch(node)) continue;
+    for (int link : at(entering_, node)) {
+      const int before = at(group_.links, link).source;
+      if (at(distance, before) != kNoWay) continue;
+      at(distance, before) = at(distance, node) + 1;
+      reached_.push_back(before);
+    }
+  }
+}
+
+void Paths::nearer(int node, const Distances& distance, std::vector<int>& links) const {
+  links.clear();
+  for (int link : at(leaving_, node)) {
+    if (at(distance, at(group_.links, link).target) == at(distance, node) - 1) links.push_back(link);
+  }
+}
+
+double Paths::latency_over(int link) const {
+  const GroupLink& crossed = at(group_.links, link);
+  const bool switched = group_.is_switch(crossed.target);
+  return crossed.latency_ns + (switched ? at(group_.switch_latency_ns, crossed.target - group_.size) : 0.0);
+}
+
+void Paths::walk(int from, int to, const Distances& distance, int source, int destination, Way& way) const {
+  std::vector<int> links;
+  std::uint64_t digits = unsigned_of(destination);
+  const std::uint64_t pair = mixed(mixed(seed_ ^ unsigned_of(source)) ^ unsigned_of(destination));
+  for (int node = from; node != to;) {
+    nearer(node, distance, links);
+    std::uint64_t choice = 0;
+    if (links.size() > 1 && routing_ == Routing::hash) choice = mixed(pair ^ (unsigned_of(node) << 32)) % links.size();
+    if (links.size() > 1 && routing_ == Routing::destination) {
+      choice = digits % links.size();
+      digits /= links.size();
+    }
+    const int link = links[choice];
+    way.crossings.push_back({link, 1.0});
+    way.latency_ns += latency_over(link);
+    node = at(group_.links, link).target;
+  }
+}
+
+// Every node passes on equal parts over all links to nodes that are nearer.
+void Paths::spread(int from, const Distances& distance, Way& way) const {
+  struct Part {
+    double share = 0;
+    double latency_ns = 0;
+  };
+  std::vector<int> links;
+  std::map<int, Part> here{{from, {1.0, 0.0}}};
+  for (int left = at(distance, from); left > 0; --left) {
+    std::map<int, Part> next;
+    for (const auto& [node, part] : here) {
+      nearer(node, distance, links);
+      const double share = part.share / real(links.size());
+      for (int link : links) {
+        way.crossings.push_back({link, share});
+        Part& there = next[at(group_.links, link).target];
+        there.share += share;
+        there.latency_ns = std::max(there.latency_ns, part.latency_ns + latency_over(link));
+      }
+    }
+    here = std::move(next);
+  }
+  way.latency_ns += here.begin()->second.latency_ns;
+}
+
+}  // namespace astra::flow

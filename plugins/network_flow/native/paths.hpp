@@ -1,0 +1,59 @@
+// Shortest ways within one group of a dimension.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric.hpp"
+#include "rules.hpp"
+
+namespace astra::flow {
+
+// A link of a way, and which part of the message crosses it.
+struct Crossing {
+  int link = 0;
+  double share = 1;
+};
+
+// A way from a position to another: latencies of links and switches (of several ways the longest), and the links.
+struct Way {
+  double latency_ns = 0;
+  std::vector<Crossing> crossings;
+};
+
+class Paths {
+ public:
+  Paths(const Group& group, const Rules& rules);
+
+  // The way of a message between two different positions, by the routing. `source` and `destination` are the NPUs at the ends of its whole
+  // route, by which messages of different pairs take different ones of several ways. Returns whether there is a way.
+  bool find(int from, int to, int source, int destination, Way& way);
+
+ private:
+  using Distances = std::vector<int>;
+
+  // Distances to a position, at least from `from` on inwards. Nodes that have none, or lie further away, have kNoWay.
+  const Distances& distances(int from, int to, bool through_npus);
+  void search(int from, int to, bool through_npus, Distances& distance);
+  void walk(int from, int to, const Distances& distance, int source, int destination, Way& way) const;
+  void spread(int from, const Distances& distance, Way& way) const;
+  // The links that lead from a node to nodes that are nearer.
+  void nearer(int node, const Distances& distance, std::vector<int>& links) const;
+  // The latency of a link, and of the switch that it leads to.
+  double latency_over(int link) const;
+
+  static constexpr int kNoWay = -1;
+
+  const Group& group_;
+  Routing routing_;
+  Forwarding npus_forward_;
+  std::uint64_t seed_;
+  std::vector<std::vector<int>> leaving_, entering_;  // links of each node
+  std::unordered_map<std::int64_t, Distances> known_;
+  std::size_t held_ = 0;  // distances that are known
+  Distances scratch_;
+  std::vector<int> reached_;  // the nodes that the last search has reached, nearest first
+};
+
+}  // namespace astra::flow

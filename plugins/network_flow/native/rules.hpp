@@ -1,0 +1,27 @@
+// The rules of a network: its options.
+#pragma once
+
+#include <cstdint>
+
+namespace astra::flow {
+
+// Which of several shortest ways a message takes.
+enum class Routing { hash, destination, first, split };
+
+// Whether messages may pass through NPUs on their way.
+enum class Forwarding { if_needed, always, never };
+
+struct Rules {
+  Routing routing = Routing::hash;
+  Forwarding npus_forward = Forwarding::if_needed;
+  std::uint64_t seed = 0;
+  double bandwidth_factor = 1;
+  double latency_factor = 1;
+  bool by_round_trip = false;  // the weight of a flow is one over its round trip time, else all weigh the same
+  double weight_bytes = 0;     // what of that time links add by their bandwidth: so many bytes over it
+  double window_bytes = 0;     // a flow has no more than this under way in a round trip; 0: no limit
+  double tolerance = 0;        // rates are computed so late after a flow has ended, as a share of the time that it took
+  double ack_share = 0;        // what acknowledgements take on the way back, of what the flow takes
+};
+
+}  // namespace astra::flow

@@ -1,0 +1,209 @@
+#include "sharing.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace astra::flow {
+
+namespace {
+
+constexpr double kHighest = std::numeric_limits<double>::infinity();
+// Levels that are this near to each other, relative to their size, count as one: levels are rounded.
+constexpr double kNear = 1e-9;
+
+// A part of a rate, rounded down.
+std::int64_t part(std::int64_t rate, std::int64_t weight, Wide weights) {
+  if (weight == 1 && weights <= INT64_MAX) return rate / static_cast<std::int64_t>(weights);
+  return static_cast<std::int64_t>(Wide{rate} * weight / weights);
+}
+
+}  // namespace
+
+Sharing::Sharing(const std::vector<std::int64_t>& capacity) : links_(capacity.size()), lowest_(kHighest) {
+  for (int link = 0; link < count_of(links_); ++link) at(links_, link).capacity = at(links_, link).free = at(capacity, link);
+}
+
+int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::pair<int, std::int64_t>> links) {
+  if (spare_flows_.empty()) {
+    spare_flows_.push_back(count_of(flows_));
+    flows_.emplace_back();
+  }
+  const int number = spare_flows_.back();
+  spare_flows_.pop_back();
+  const int first = take_shares(count_of(links));
+  Flow& flow = at(flows_, number);
+  flow = {weight, bound, 0, kHighest, first, count_of(links), false};
+  // Its level will not be below that at which all flows of one of its links together fill it.
+  double level = real(bound) / real(weight);
+  for (int i = 0; i < flow.count; ++i) {
+    Link& link = at(links_, links[index(i)].first);
+    at(shares_, first + i) = {number, links[index(i)].first, count_of(link.share), links[index(i)].second, 0};
+    link.share.push_back(first + i);
+    link.level.push_back(kHighest);
+    link.highest = kHighest;
+    link.weight += links[index(i)].second;
+    level = std::min(level, real(link.capacity) / real(link.weight));
+    touched_.push_back(links[index(i)].first);
+  }
+  lowest_ = std::min(lowest_, level * (1 - kNear));
+  return number;
+}
+
+void Sharing::remove(int flow) {
+  Flow& gone = at(flows_, flow);
+  lowest_ = std::min(lowest_, gone.level * (1 - kNear));
+  for (const Share& share : shares(flow)) leave(share);
+  spare_shares_[gone.count].push_back(gone.first);
+  gone.count = 0;
+  spare_flows_.push_back(flow);
+}
+
+std::span<const Share> Sharing::shares(int flow) const {
+  const Flow& of = flows_[index(flow)];
+  return {shares_.data() + of.first, index(of.count)};
+}
+
+int Sharing::take_shares(int count) {
+  std::vector<int>& spare = spare_shares_[count];
+  if (spare.empty()) {
+    spare.push_back(count_of(shares_));
+    shares_.resize(shares_.size() + index(count));
+  }
+  const int first = spare.back();
+  spare.pop_back();
+  return first;
+}
+
+// The last share of the link takes the place.
+void Sharing::leave(const Share& share) {
+  Link& link = at(links_, share.link);
+  link.free += share.used;
+  link.weight -= share.weight;
+  at(link.share, share.place) = link.share.back();
+  at(link.level, share.place) = link.level.back();
+  at(shares_, link.share.back()).place = share.place;
+  link.share.pop_back();
+  link.level.pop_back();
+  if (!link.share.empty()) touched_.push_back(share.link);
+}
+
+const std::vector<int>& Sharing::settle() {
+  opened_.clear();
+  if (!touched_.empty()) {
+    gather();
+    fill();
+    for (int link : gathered_) {
+      at(links_, link).gathered = false;
+      at(links_, link).opened.clear();
+    }
+    touched_.clear();
+  }
+  lowest_ = kHighest;
+  return opened_;
+}
+
+// Opens all flows of touched links whose level may change, those that share links with them, and so on.
+void Sharing::gather() {
+  gathered_.clear();
+  for (int link : touched_) reach(link);
+  for (std::size_t next = 0; next < gathered_.size(); ++next) {
+    Link& link = at(links_, gathered_[next]);
+    if (link.highest < lowest_) continue;
+    link.highest = 0;
+    for (int place = 0; place < count_of(link.level); ++place) {
+      const double level = at(link.level, place);
+      if (level < lowest_) {
+        link.highest = std::max(link.highest, level);
+      } else if (const int flow = at(shares_, at(link.share, place)).flow; !at(flows_, flow).open) {
+        open(flow);
+      }
+    }
+  }
+}
+
+void Sharing::reach(int number) {
+  Link& link = at(links_, number);
+  if (link.gathered) return;
+  link.gathered = true;
+  gathered_.push_back(number);
+}
+
+void Sharing::open(int number) {
+  Flow& flow = at(flows_, number);
+  flow.open = true;
+  opened_.push_back(number);
+  for (int i = flow.first; i < flow.first + flow.count; ++i) {
+    Share& share = at(shares_, i);
+    Link& link = at(links_, share.link);
+    link.free += share.used;
+    link.open += share.weight;
+    link.opened.push_back(number);
+    share.used = 0;
+    reach(share.link);
+  }
+}
+
+void Sharing::fill() {
+  heap_.clear();
+  for (int number : gathered_) {
+    const Link& link = at(links_, number);
+    if (link.open != 0) heap_.emplace_back(real(link.free) / real(link.open), number);
+  }
+  for (int number : opened_) {
+    const Flow& flow = at(flows_, number);
+    if (flow.bound != kNoBound) heap_.emplace_back(real(flow.bound) / real(flow.weight), ~number);
+  }
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const auto [level, what] = heap_.back();
+    heap_.pop_back();
+    if (what < 0) {
+      const Flow& flow = at(flows_, ~what);
+      if (flow.open) fix(~what, level, flow.bound, flow.weight);
+      continue;
+    }
+    Link& link = at(links_, what);
+    if (link.open == 0) continue;
+    // Flows that have been fixed elsewhere since leave more to the others.
+    const double now = real(link.free) / real(link.open);
+    if (now > level) {
+      push(now, what);
+    } else {
+      fix_all(link, now);
+    }
+  }
+}
+
+void Sharing::push(double level, int what) {
+  heap_.emplace_back(level, what);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+void Sharing::fix_all(Link& link, double level) {
+  const std::int64_t free = link.free;
+  const Wide open = link.open;
+  for (int flow : link.opened) {
+    if (at(flows_, flow).open) fix(flow, level, free, open);
+  }
+}
+
+// The flow gets its part, by weight, of what `weight` gets together.
+void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
+  Flow& flow = at(flows_, number);
+  flow.open = false;
+  flow.level = level;
+  flow.rate = std::max<std::int64_t>(1, part(rate, flow.weight, weight));
+  for (int i = flow.first; i < flow.first + flow.count; ++i) {
+    Share& share = at(shares_, i);
+    Link& link = at(links_, share.link);
+    share.used = share.weight == flow.weight ? flow.rate : part(rate, share.weight, weight);
+    link.free -= share.used;
+    link.open -= share.weight;
+    link.highest = std::max(link.highest, level);
+    at(link.level, share.place) = level;
+  }
+}
+
+}  // namespace astra::flow

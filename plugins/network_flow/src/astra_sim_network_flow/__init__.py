@@ -1,0 +1,1 @@
+"""The flow-level network of astra: messages share links max-min fairly, on any graph."""

@@ -1,0 +1,91 @@
+"""Options of the flow network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from astra_sim import option
+
+_WINDOW = 4_194_304
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "ideal": {
+        "bandwidth_factor": 1.0,
+        "latency_factor": 1.0,
+        "fairness": "equal",
+        "weight_bytes": 0.0,
+        "window_bytes": 0.0,
+        "ack_share": 0.0,
+        "tolerance": 0.001,
+    },
+    "simgrid_cm02": {
+        "bandwidth_factor": 1.0,
+        "latency_factor": 1.0,
+        "fairness": "rtt",
+        "weight_bytes": 0.0,
+        "window_bytes": _WINDOW,
+        "ack_share": 0.05,
+        "tolerance": 0.0,
+    },
+    "simgrid_lv08": {
+        "bandwidth_factor": 0.97,
+        "latency_factor": 13.01,
+        "fairness": "rtt",
+        "weight_bytes": 20537.0,
+        "window_bytes": _WINDOW,
+        "ack_share": 0.05,
+        "tolerance": 0.0,
+    },
+}
+"""What presets mean. The figures of TCP are those of SimGrid's models CM02 and LV08 (Velho and Legrand, SIMUTools 2009)."""
+
+
+@attrs.frozen
+class FlowOptions:
+    """Options of the flow network."""
+
+    preset: str = option(
+        "ideal",
+        choices=tuple(PRESETS),
+        help="what options are whose default is none: links as they are, or TCP as SimGrid models it",
+    )
+    routing: str = option(
+        "hash",
+        choices=("hash", "destination", "first", "split"),
+        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination (d-mod-k); over "
+        "the first link; or split: equal parts over all of them (packet spraying)",
+    )
+    npus_forward: str = option(
+        "if_needed",
+        choices=("if_needed", "always", "never"),
+        help="whether messages pass through NPUs within a dimension: where no switches lead on; wherever that is shorter; never",
+    )
+    seed: int = option(0, minimum=0, help="hash: another number gives other ways")
+    bandwidth_factor: float | None = option(None, above=0, maximum=1, help="share of the bandwidth of links that flows can use")
+    latency_factor: float | None = option(None, minimum=0, help="what latencies are multiplied by before a message begins to flow")
+    fairness: str | None = option(
+        None, choices=("equal", "rtt"), help="flows weigh the same where they share a link; or one over their round trip time, as with TCP"
+    )
+    weight_bytes: float | None = option(
+        None, minimum=0, help="rtt: each link adds the time of so many bytes to the round trip time (SimGrid's weight-S)", unit="bytes"
+    )
+    window_bytes: float | None = option(
+        None, minimum=0, help="a flow moves at most this in two latencies of its route (SimGrid's TCP-gamma); 0: no limit", unit="bytes"
+    )
+    ack_share: float | None = option(
+        None, minimum=0, maximum=1, help="share of its rate that a flow takes on the way back (SimGrid's cross-traffic: 0.05)"
+    )
+    tolerance: float | None = option(
+        None,
+        minimum=0,
+        maximum=1,
+        help="when a message has ended, others get its share of links later by up to this part of the time that it took, which is much "
+        "faster where many messages end one by one; 0: at once",
+    )
+    link_figures: bool = option(False, help="the result has figures of every link that carried something")
+
+    def rules(self) -> dict[str, Any]:
+        """The options that decide what happens, with those of the preset where none is given."""
+        own = attrs.asdict(self, filter=lambda field, _: field.name not in ("preset", "link_figures"))
+        return {name: PRESETS[self.preset][name] if value is None else value for name, value in own.items()}
