@@ -15,7 +15,9 @@ ROUNDS = 3
 RIDGE = 0.01
 _STEP = 0.05
 _LOWEST, _HIGHEST = 0.3, 1.25
-_BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0)}
+_BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0), "launch_us": (0.2, 4.0)}
+LAUNCH_US = 20.0
+"""Where launch_us starts; in a fit it is this over a share, whose bounds are as those of other shares."""
 
 
 @attrs.frozen
@@ -108,4 +110,7 @@ class _Search:
         return found
 
     def _numbers(self, point: Sequence[float]) -> Numbers:
-        return numbers({name: round(math.exp(value), 3) for name, value in zip(self._names, point, strict=True)})
+        shares = {name: math.exp(value) for name, value in zip(self._names, point, strict=True)}
+        if "launch_us" in shares:
+            shares["launch_us"] = LAUNCH_US / shares["launch_us"]
+        return numbers({name: round(value, 3) for name, value in shares.items()})

@@ -12,7 +12,7 @@ from astra_sim_llm.experts import Experts
 from astra_sim_llm.models import LayerKind, Model
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Products, Work
-from astra_sim_llm.steps import Step
+from astra_sim_llm.steps import Step, in_graph
 
 
 class Block:
@@ -33,14 +33,17 @@ class Block:
     def forward(self, kind: LayerKind) -> list[Step]:
         """The forward pass."""
         if ("forward", kind) not in self._known:
-            self._known["forward", kind] = *self._attention.forward(), *self._feed_forward(kind)
+            self._known["forward", kind] = *self._in_graph(self._attention.forward()), *self._feed_forward(kind)
         return list(self._known["forward", kind])
 
     def backward(self, kind: LayerKind) -> list[Step]:
         """The backward pass, without recomputation."""
         if ("backward", kind) not in self._known:
-            self._known["backward", kind] = *self._feed_forward_back(kind), *self._attention.backward()
+            self._known["backward", kind] = *self._feed_forward_back(kind), *self._in_graph(self._attention.backward())
         return list(self._known["backward", kind])
+
+    def _in_graph(self, attention: Iterator[Step]) -> Iterator[Step]:
+        return in_graph(attention) if self._products.work.cuda_graphs == "attention" else attention
 
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
         """What a backward pass computes again first.

@@ -45,6 +45,7 @@ class Plan:
             fp32_gradients=o.gradients == "fp32",
             fused_gradients=o.fused_gradients,
             flash=o.attention == "flash",
+            fp8_attention=o.fp8_attention,
             ulysses=o.context == "ulysses",
             tp_overlap=o.overlap.tp,
             training=o.mode == "train",
@@ -52,6 +53,10 @@ class Plan:
             expert_skew=o.expert_skew,
             capacity_factor=o.capacity_factor,
             node_copies=o.node_limit,
+            once_to_ranks=o.dispatch == "ranks",
+            fused_experts=o.fused_experts,
+            fused_loss=o.fused_loss,
+            cuda_graphs=o.cuda_graphs,
         )
 
     def block(self, keys: int | None = None) -> Block:

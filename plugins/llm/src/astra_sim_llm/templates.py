@@ -76,6 +76,7 @@ class Compiler:
         dimensions_of: Callable[[str], tuple[int, ...]],
         detail: str,
         contention: float,
+        launch_ps: int = 0,
     ) -> None:
         self._kinds = kinds
         self._duration_ps = duration_ps
@@ -83,6 +84,7 @@ class Compiler:
         self._dimensions_of = dimensions_of
         self._detail = detail
         self._contention = contention
+        self._launch_ps = launch_ps
         self._group = "compute"
 
     def compile(self, steps: Sequence[Step], training_pass: Pass, name: str, group: str = "compute") -> Template:
@@ -172,9 +174,18 @@ class Compiler:
     def _durations(self, steps: Sequence[Step]) -> list[int]:
         """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
 
-        Exchanges run one after another: a kernel, or a part of it, is beside one of them.
+        The last of them waits until the host has launched all.
         """
-        times = [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps]
+        times = self._slowed(steps, [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps])
+        launches = sum(step.launches for step in steps if isinstance(step, Run))
+        if self._launch_ps and launches:
+            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.beside)
+            last = max(place for place, step in enumerate(steps) if isinstance(step, Run))
+            times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
+        return times
+
+    def _slowed(self, steps: Sequence[Step], times: list[int]) -> list[int]:
+        """Times with what exchanges beside kernels slow them by. Exchanges run one after another: a kernel, or a part, is beside one."""
         if not self._contention:
             return times
         alone = list(times)
