@@ -107,8 +107,9 @@ def _internevo(line: Line) -> Table:
         "zero": 1,
         **shards,
         "gradients": "same",
+        "reduction": "all",
         "recompute": line["recompute"],
-        "overlap": {"dp": True, "contention": CONTENTION},
+        "overlap": {"dp": True, "gathers": False, "contention": CONTENTION},
     }
 
 
@@ -118,6 +119,7 @@ def _bloom(line: Line) -> Table:
         "precision": "bf16",
         "attention": "unfused",
         "zero": 1,
+        "reduction": "all",
         "recompute": "full",
         "fused_gradients": False,
         "stages": "embedding_as_layer" if uneven else "even",
@@ -151,7 +153,7 @@ def _bridge(line: Line) -> Table:
 
 
 _MEMORY_BOUND = ("gemm_share", "elementwise_share")
-_HOST_BOUND = (*_MEMORY_BOUND, "attention_rate", "launch_us")
+_HOST_BOUND = (*_MEMORY_BOUND, "collective_share", "launch_us")
 _UNFUSED = (*_MEMORY_BOUND, "collective_share")
 _ALL = (*_MEMORY_BOUND, "attention_rate", "collective_share")
 _DENSE_GOAL, _MOE_GOAL = 0.06, 0.15

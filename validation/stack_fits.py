@@ -13,6 +13,8 @@ from validation.runs import NO_PROFILE, Numbers, Runs, numbers
 
 ROUNDS = 3
 RIDGE = 0.01
+OUTLYING = 0.2
+"""The error of a line beyond which more of it counts less: a line that the model does not describe decides little."""
 _STEP = 0.05
 _LOWEST, _HIGHEST = 0.3, 1.25
 _BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0), "launch_us": (0.2, 4.0)}
@@ -94,7 +96,7 @@ class _Search:
 
     def _value(self, times: Sequence[float], point: Sequence[float]) -> float:
         errors = [abs(math.log(time / measured)) for time, measured in zip(times, self._measured, strict=True)]
-        return sum(errors) / len(errors) + RIDGE * sum(value**2 for value in point)
+        return sum(error / (1 + error / OUTLYING) for error in errors) / len(errors) + RIDGE * sum(value**2 for value in point)
 
     def _times(self, at: Sequence[list[float]]) -> list[list[float]]:
         jobs = [(own, self._numbers(point)) for point in at for own in self._experiments]

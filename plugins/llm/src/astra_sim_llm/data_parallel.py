@@ -39,10 +39,11 @@ class DataParallel:
     def reductions(self, experts: int, others: int, beside: int) -> list[Step]:
         """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
         it = self._iteration
-        collective = Collective.REDUCE_SCATTER if it.parallel.zero else Collective.ALL_REDUCE
+        scatters = it.parallel.zero and not it.reduces_to_all
+        collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
         return [
             Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
-            for axis, size in (("edp", experts), ("dp", others))
+            for axis, size in (("edp", experts), ("all_dp" if it.reduces_to_all else "dp", others))
             if size
         ]
 
@@ -85,7 +86,7 @@ class DataParallel:
     @property
     def gathers_ahead(self) -> bool:
         """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
-        return self._iteration.training and self._iteration.dp_overlap and self._iteration.parallel.zero in (1, 2)
+        return self._iteration.training and self._iteration.gather_overlap and self._iteration.parallel.zero in (1, 2)
 
     def sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
         """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""

@@ -100,6 +100,7 @@ class Axes:
             "cp": (p.context, p.tensor),
             "dp": (shards, p.tensor),
             "replicas": (replicas // shards, p.tensor * shards),
+            "all_dp": (replicas, p.tensor),
             "etp": (p.expert_tensor, 1),
             "ep": (p.expert, p.expert_tensor),
             "edp": (p.expert_data, p.expert_tensor * p.expert),

@@ -27,6 +27,9 @@ class Overlap:
     dp: bool = option(
         False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones"
     )
+    gathers: bool | None = option(
+        None, help="parameters of ZeRO-1 and 2 are gathered beside the first forward passes; none: as dp says of gradients"
+    )
     p2p: bool = option(False, help="the sender of activations goes on while they are under way")
     ep: bool = option(
         False, help="exchanges of experts run beside the compute of another micro-batch, in a forward pass joined to a backward one"
@@ -73,6 +76,11 @@ class LlmOptions:
     )
     shard_group: int | None = option(
         None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all", unit="ranks"
+    )
+    reduction: str = option(
+        "shards",
+        choices=("shards", "all"),
+        help="which ranks get the sums of gradients: those that keep a shard of ZeRO-1 or 2, or all (DeepSpeed's bf16, InternEvo)",
     )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")

@@ -206,7 +206,7 @@ class StageWriter:
             steps += self._data_parallel.reductions(experts - experts_done, others - others_done, 0)
         else:
             steps += self._data_parallel.reductions(experts, others, 0)
-        if p.zero and p.shards < p.data * p.context:
+        if p.zero and p.shards < p.data * p.context and not it.reduces_to_all:
             steps.append(Exchange("gradients", "replicas", Collective.ALL_REDUCE, others * it.gradient_bytes // p.shards))
         self._write(steps, "gradients")
         self._tied_embeddings()
@@ -214,7 +214,7 @@ class StageWriter:
         mine = others // p.shards + experts // p.expert_data if p.zero else others + experts
         update = Run("optimizer", OptimizerStep(parameters=max(1, mine), bytes_per_parameter=it.optimizer_bytes))
         self._write([*norm, update], "optimizer")
-        if p.zero in (1, 2) and not it.dp_overlap:
+        if p.zero in (1, 2) and not it.gather_overlap:
             gather = (("edp", 2 * experts // p.expert_data), ("dp", 2 * others // p.shards))
             self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 

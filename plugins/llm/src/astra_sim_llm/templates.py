@@ -58,7 +58,12 @@ class Kinds:
         return self.number("join", "join", lambda: Wait((), (), -1, Pass.FORWARD))
 
 
-GROUPS = {"tp": "tp", "etp": "tp", "cp": "cp", "ep": "ep", "ep_node": "ep", "ep_nodes": "ep", "dp": "dp", "edp": "dp", "replicas": "dp"}
+GROUPS = {
+    **dict.fromkeys(("tp", "etp"), "tp"),
+    "cp": "cp",
+    **dict.fromkeys(("ep", "ep_node", "ep_nodes"), "ep"),
+    **dict.fromkeys(("dp", "all_dp", "edp", "replicas"), "dp"),
+}
 """The parallelism to which the exchanges of an axis belong."""
 
 
@@ -133,8 +138,9 @@ class Compiler:
         return rows.template(self._joined(rows, current), free)
 
     def _one(self, steps: Sequence[Step], training_pass: Pass, name: str) -> Template:
-        """A pass as one operation, as long as its kernels and exchanges one after another or beside each other; free ones follow it."""
-        now, parts = 0, dict[str, int]()
+        """A pass as one operation, as long as its kernels and exchanges one after another or beside each other; a free one cuts it."""
+        now, cut, parts = 0, 0, dict[str, int]()
+        rows, current, free = _Rows(), [BEFORE], list[int]()
         beside: list[list[int]] = []  # exchanges that run: when they end, kernels left, place of the step
         for place, (step, duration) in enumerate(zip(steps, self._durations(steps), strict=True)):
             if isinstance(step, Run):
@@ -146,23 +152,26 @@ class Compiler:
                 beside = [one for one in beside if one[1]]
             elif step.beside == 0:
                 now = self._wait(now, now + self._exchange_ps(step), step, parts)
-            elif step.beside != FREE:
+            elif step.beside == FREE:
+                current, cut, parts = self._cut(rows, current, now - cut, name, training_pass, parts), now, {}
+                free.append(rows.add(self._communicate(step, training_pass), [*current, *free[-1:]]))
+            else:
                 began = max([now, *(one[0] for one in beside if GROUPS[_axis(steps[one[2]])] == GROUPS[step.axis])])
                 beside.append([began + self._exchange_ps(step), step.beside, place])
         for end, _, which in beside:
             now = self._wait(now, end, steps[which], parts)
-        rows = _Rows()
-        current = [BEFORE]
-        if now:
-            kind = self._compute(now, name, training_pass, tuple(sorted(parts.items())))
-            self._kinds.parts[kind] = parts
-            current = [rows.add(kind, current)]
-        free = [
-            rows.add(self._communicate(step, training_pass), current)
-            for step in steps
-            if isinstance(step, Exchange) and step.beside == FREE
-        ]
+        current = self._cut(rows, current, now - cut, name, training_pass, parts)
         return rows.template(self._joined(rows, current), free)
+
+    def _cut(
+        self, rows: _Rows, current: list[int], duration: int, name: str, training_pass: Pass, parts: dict[str, int]
+    ) -> list[int]:
+        """One operation of a part of a pass, of which exchanges take `parts`; the row that what follows waits for."""
+        if not duration:
+            return current
+        kind = self._compute(duration, name, training_pass, tuple(sorted(parts.items())))
+        self._kinds.parts[kind] = parts
+        return [rows.add(kind, current)]
 
     @staticmethod
     def _wait(now: int, end: int, step: Step, parts: dict[str, int]) -> int:
