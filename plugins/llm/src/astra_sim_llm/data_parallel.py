@@ -27,7 +27,7 @@ class DataParallel:
     def gathered(self, layer: int) -> list[tuple[str, int]]:
         """The axes over which the 16-bit weights of a layer are gathered, with the bytes that each rank has."""
         experts, others = self._iteration.layer_parameters(layer)
-        return [("edp", 2 * experts // self._iteration.parallel.expert_data), ("dp", 2 * others // self._iteration.parallel.shards)]
+        return [("edp", 2 * experts // self._iteration.parallel.expert_shards), ("dp", 2 * others // self._iteration.parallel.shards)]
 
     def _gathers(self, layer: int, beside: int) -> list[Step]:
         return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(layer) if size]
@@ -41,9 +41,10 @@ class DataParallel:
         it = self._iteration
         scatters = it.parallel.zero and not it.reduces_to_all
         collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
+        whole = "all_" if it.reduces_to_all else ""
         return [
             Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
-            for axis, size in (("edp", experts), ("all_dp" if it.reduces_to_all else "dp", others))
+            for axis, size in ((f"{whole}edp", experts), (f"{whole}dp", others))
             if size
         ]
 

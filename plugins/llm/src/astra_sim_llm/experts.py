@@ -34,6 +34,8 @@ class Experts:
         yield from self._grouped("expert fc2", experts, rows, m.hidden, width, cast=not fused)
         yield from self._combine("combine")
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
+        if self._products.parallel.tensor > 1 and not self._products.parallel.sequence:
+            yield self._products.gather(self._products.parallel.tensor * self._tokens * m.hidden)
 
     def backward(self) -> Iterator[Step]:
         """The gradients of `forward`."""
@@ -57,13 +59,13 @@ class Experts:
 
     def _router(self) -> Iterator[Step]:
         """Scores of experts: a product of 16-bit inputs with fp32 outputs (Megatron-core's RouterGatingLinearFunction), and the best."""
-        m, tokens = self._products.model, self._products.local
+        m, tokens = self._products.model, self._tokens
         yield Run("router", Gemm(m=tokens, n=m.experts, k=m.hidden, element_type=self._products.half))
         yield self._products.elements("top-k", 8, tokens * m.experts)
 
     def _router_back(self) -> Iterator[Step]:
         """Its gradients, which are made in fp32: inputs are cast before, and their gradients after."""
-        m, tokens, half = self._products.model, self._products.local, self._products.half
+        m, tokens, half = self._products.model, self._tokens, self._products.half
         inputs = tokens * m.hidden
         yield Run("router", Gemm(m=tokens, n=m.hidden, k=m.experts, element_type=half, accumulate_fp32=True))
         yield Run("router cast", Elementwise(read_bytes=4 * inputs, write_bytes=2 * inputs))
@@ -74,9 +76,15 @@ class Experts:
         return router if self._products.work.cuda_graphs == "none" else in_graph(router)
 
     @property
+    def _tokens(self) -> int:
+        """Tokens that a rank sends to experts: its own with sequence parallelism, else a share of those that tensor ranks all have."""
+        p = self._products
+        return p.local if p.parallel.sequence else -(-p.tokens // p.parallel.tensor)
+
+    @property
     def _sent(self) -> int:
         """Token copies that a rank sends to experts, with the room that a capacity factor gives them."""
-        return scaled(self._products.local * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
+        return scaled(self._tokens * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
 
     @property
     def _ranks_of_token(self) -> float:

@@ -62,7 +62,7 @@ GROUPS = {
     **dict.fromkeys(("tp", "etp"), "tp"),
     "cp": "cp",
     **dict.fromkeys(("ep", "ep_node", "ep_nodes"), "ep"),
-    **dict.fromkeys(("dp", "all_dp", "edp", "replicas"), "dp"),
+    **dict.fromkeys(("dp", "all_dp", "replicas", "edp", "all_edp", "expert_replicas"), "dp"),
 }
 """The parallelism to which the exchanges of an axis belong."""
 

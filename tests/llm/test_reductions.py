@@ -1,0 +1,75 @@
+"""Which ranks add which gradients: shards or all, experts and others, and the copies of DualPipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from astra_sim.platform import Dimension, Platform
+from astra_sim_network_analytical.topologies import Switch
+from astra_sim_llm.layout import Axes
+from astra_sim_llm.parallelism import Parallelism
+
+from llm.runs import EXPERTS, platform, run
+
+
+@pytest.mark.parametrize("zero", [1, 2])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_all_ranks_get_sums_instead_of_shards(zero: int, overlap: bool) -> None:
+    shards, whole = (run(8, zero=zero, reduction=reduction, overlap={"dp": overlap}) for reduction in ("shards", "all"))
+    assert shards.finish_ns < whole.finish_ns
+
+
+def test_gathers_beside_nothing_take_longer() -> None:
+    beside, after = (run(8, zero=1, overlap={"dp": True, "gathers": gathers}) for gathers in (True, False))
+    assert beside.finish_ns < after.finish_ns == run(8, zero=1, overlap={"dp": True, "gathers": False}).finish_ns
+    assert beside.finish_ns == run(8, zero=1, overlap={"dp": True}).finish_ns
+
+
+@pytest.mark.parametrize("options", [{}, {"zero": 1}, {"zero": 2, "shard_group": 2}, {"zero": 1, "reduction": "all"}])
+def test_passes_that_are_one_operation_begin_reductions_as_early(options: dict[str, Any]) -> None:
+    """A pass is cut where gradients of a bucket are there."""
+    model = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 1024, "sequence": 1024}
+    given = {"model": model, "overlap": {"dp": True}, "global_batch": 32} | options
+    times = [run(8, **given, detail=detail).finish_ns for detail in ("kernel", "layer", "pass")]
+    assert times == pytest.approx([times[0]] * 3, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "shards"),
+    [
+        (Parallelism(data=8, expert=2, zero=3, shard_group=4), 2),
+        (Parallelism(data=8, expert=8, zero=1, shard_group=4), 1),
+        (Parallelism(tensor=2, data=4, expert=2, expert_tensor=1, zero=2, shard_group=2), 2),
+        (Parallelism(data=40, expert=8, zero=1, shard_group=20), 1),
+        (Parallelism(data=8, expert=2, zero=1), 4),
+    ],
+)
+def test_experts_are_sharded_as_memory_counts_them(parallel: Parallelism, shards: int) -> None:
+    """The ranks that gather and reduce experts are those over which memory divides them; their groups add the rest."""
+    assert parallel.expert_shards == shards
+    topology = Switch(parallel.ranks)
+    axes = Axes(Platform((Dimension(topology, parallel.ranks, 1, 100.0, 100.0),)), parallel)
+
+    def ranks(name: str) -> int:
+        product = 1
+        for number in axes[name]:
+            product *= axes.dimensions[number].size
+        return product
+
+    assert ranks("edp") == shards
+    assert ranks("edp") * ranks("expert_replicas") == ranks("all_edp") == parallel.expert_data
+
+
+def test_hsdp_adds_experts_of_all_groups() -> None:
+    options = {"model": EXPERTS, "expert_parallel": 2, "zero": 1}
+    groups, one = (run(8, **options, **more) for more in ({"shard_group": 4}, {}))
+    assert groups.figures["memory_bytes"] > one.figures["memory_bytes"]
+
+
+def test_copies_of_dualpipe_add_their_gradients() -> None:
+    """Stages r and p - 1 - r have the same layers: half of the gradients go each way, and half of the sums."""
+    model = {"layers": 4, "hidden": 64, "heads": 8, "vocab": 128, "sequence": 32}
+    options = {"model": model, "pipeline_parallel": 4, "schedule": "dualpipe", "global_batch": 16}
+    wide, narrow = (run(platform(8), **options, gradients=kind) for kind in ("fp32", "same"))
+    assert wide.figures["breakdown"]["pp"] > narrow.figures["breakdown"]["pp"]
