@@ -173,7 +173,13 @@ STACKS = {
         StackOf("bridge-gb200", "Megatron-Bridge, GB200, Llama 3, FP8 and MXFP8, 8 to 64 GPUs", _bridge, _ALL[:3], _DENSE_GOAL),
         StackOf("bridge-gb300", "Megatron-Bridge, GB300, Llama 3, FP8 and MXFP8, 8 to 256 GPUs", _bridge, _ALL, _DENSE_GOAL),
         *(
-            StackOf(f"bridge-moe-{release}", f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell", _bridge, _HOST_BOUND, _MOE_GOAL)
+            StackOf(
+                f"bridge-moe-{release}",
+                f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell",
+                _bridge,
+                _HOST_BOUND,
+                _MOE_GOAL,
+            )
             for release in RELEASES
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),

@@ -70,9 +70,7 @@ def _has_all_to_all(line: Line) -> bool:
 
 
 def _nodes(line: Line, node: int) -> int | None:
-    """Nodes to which a token is sent at most, where experts lie on several and the dispatcher sends it to each of them once.
-
-    """
+    """Nodes to which a token is sent at most, where experts lie on several and the dispatcher sends it to each of them once."""
     nodes = (line["parallel"].get("ep") or 1) // node
     return nodes if 1 < nodes < line["model"]["top_k"] and not _has_all_to_all(line) else None
 

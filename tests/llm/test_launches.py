@@ -77,7 +77,7 @@ def test_fused_kernels_of_experts_are_fewer() -> None:
 
 
 def test_launches_make_small_passes_longer() -> None:
-    options = {"model": EXPERTS, "global_batch": 16}
+    options: dict[str, Any] = {"model": EXPERTS, "global_batch": 16}
     alone, eager = (run(8, {"compute": compute}, **options) for compute in ("plugin:gpu?device=h100", STACK))
     graph = run(8, {"compute": STACK}, **options, cuda_graphs="iteration")
     routers = run(8, {"compute": STACK}, **options, cuda_graphs="router")
@@ -108,7 +108,13 @@ def test_attention_in_fp8() -> None:
 @pytest.mark.parametrize("tensor", [2, 4])
 def test_experts_are_decoded_with_tensor_ranks(tensor: int) -> None:
     """Tensor ranks, which all have the tokens, send a share of them each, and gather what comes back."""
-    options = {"model": EXPERTS, "mode": "decode", "tensor_parallel": tensor, "micro_batch": 8, "global_batch": 8 * 8 // tensor}
+    options: dict[str, Any] = {
+        "model": EXPERTS,
+        "mode": "decode",
+        "tensor_parallel": tensor,
+        "micro_batch": 8,
+        "global_batch": 8 * 8 // tensor,
+    }
     found = run(8, **options)
     assert found.figures["breakdown"]["tp"] > 0
     assert run(8, **options, expert_parallel=2).figures["breakdown"]["ep"] > 0

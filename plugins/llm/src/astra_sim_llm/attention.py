@@ -94,9 +94,7 @@ class AttentionHalf:
         """Scores, softmax and values."""
         w, c = self._products.work, self._products.parallel.context
         if w.fp8_attention:
-            m, p = self._products.model, self._products
-            sizes = p.heads * m.value_size if backward else (p.heads + p.key_heads) * m.head_size + p.key_heads * m.value_size
-            yield from p.cast(p.tokens * sizes)
+            yield from self._cast(backward)
         keys = w.keys if w.keys is not None else w.sequence
         if c == 1:
             yield Run("attention", self._kernel(self._products.queries, keys, True, backward))
@@ -113,6 +111,12 @@ class AttentionHalf:
             yield from self._ring(keys, backward)
         if not w.flash and w.training:
             yield self._products.elements("transpose", 4, self._products.tokens * self._products.heads * self._products.model.value_size)
+
+    def _cast(self, backward: bool) -> Iterator[Step]:
+        """Casts of queries, keys and values, or of the gradient of the output."""
+        m, p = self._products.model, self._products
+        width = p.heads * m.value_size if backward else (p.heads + p.key_heads) * m.head_size + p.key_heads * m.value_size
+        return p.cast(p.tokens * width)
 
     def _ring(self, keys: int, backward: bool) -> Iterator[Step]:
         """Keys and values go round while others are used. Ranks have places of a sequence such that each has as much to do.

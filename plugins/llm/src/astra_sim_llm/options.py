@@ -92,8 +92,8 @@ class LlmOptions:
     detail: str = option(
         "layer",
         choices=("kernel", "layer", "pass"),
-        help="an operation a kernel, one between two collectives, or one a pass, which takes as long without overlap.dp, on a network"
-        " without contention, where all ranks of a stage are in step",
+        help="an operation a kernel, one between two collectives, or one a pass, which takes as long on a network without contention,"
+        " where all ranks of a stage are in step",
     )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip

@@ -163,9 +163,7 @@ class Compiler:
         current = self._cut(rows, current, now - cut, name, training_pass, parts)
         return rows.template(self._joined(rows, current), free)
 
-    def _cut(
-        self, rows: _Rows, current: list[int], duration: int, name: str, training_pass: Pass, parts: dict[str, int]
-    ) -> list[int]:
+    def _cut(self, rows: _Rows, current: list[int], duration: int, name: str, training_pass: Pass, parts: dict[str, int]) -> list[int]:
         """One operation of a part of a pass, of which exchanges take `parts`; the row that what follows waits for."""
         if not duration:
             return current
