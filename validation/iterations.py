@@ -47,11 +47,15 @@ MACHINES = {
 }
 
 
+RIDGE, RIDGE_OF_FEW = 0.01, 0.1
+"""How much a fit holds numbers to where they start, for each squared logarithm; more where a stack has few lines, of several GPUs."""
+
+
 @attrs.frozen
 class StackOf:
     """A stack: its name and title, the rule that makes workloads of its lines, and the numbers of its profile that a fit may change.
 
-    Without numbers nothing is fitted. `goal` is the threshold of its held-out lines, `nic_gb_s` what its GPUs have between nodes if that
+    Without numbers nothing is fitted. `ridge` is how much a fit holds them to 1. `goal` is the threshold of its held-out lines, `nic_gb_s` what its GPUs have between nodes if that
     is not as in the preset.
     """
 
@@ -61,6 +65,7 @@ class StackOf:
     numbers: tuple[str, ...] = ()
     goal: float | None = None
     nic_gb_s: float | None = None
+    ridge: float = RIDGE
 
 
 def lines(path: Path = FILE) -> list[Line]:
@@ -177,9 +182,7 @@ STACKS = {
                 f"bridge-moe-{release}",
                 f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell",
                 _bridge,
-                _HOST_BOUND,
-                _MOE_GOAL,
-            )
+                _HOST_BOUND, _MOE_GOAL, ridge=RIDGE_OF_FEW)
             for release in RELEASES
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
