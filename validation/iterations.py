@@ -55,8 +55,8 @@ RIDGE, RIDGE_OF_FEW = 0.01, 0.1
 class StackOf:
     """A stack: its name and title, the rule that makes workloads of its lines, and the numbers of its profile that a fit may change.
 
-    Without numbers nothing is fitted. `ridge` is how much a fit holds them to 1. `goal` is the threshold of its held-out lines, `nic_gb_s` what its GPUs have between nodes if that
-    is not as in the preset.
+    Without numbers nothing is fitted. `ridge` is how much a fit holds them to 1. `goal` is the threshold of its held-out lines,
+    `nic_gb_s` what its GPUs have between nodes if that is not as in the preset.
     """
 
     name: str
@@ -182,7 +182,10 @@ STACKS = {
                 f"bridge-moe-{release}",
                 f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell",
                 _bridge,
-                _HOST_BOUND, _MOE_GOAL, ridge=RIDGE_OF_FEW)
+                _HOST_BOUND,
+                _MOE_GOAL,
+                ridge=RIDGE_OF_FEW,
+            )
             for release in RELEASES
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),

@@ -13,6 +13,7 @@ import argparse
 import functools
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,9 @@ def measurement_of(line: dict[str, Any]) -> Measurement:
 
 @functools.cache
 def _model(device: str) -> Gpu:
-    return Gpu(GpuOptions(device=device))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # devices of which attention alone was fitted
+        return Gpu(GpuOptions(device=device))
 
 
 def simulated_us(device: str, measurement: Measurement) -> float:
