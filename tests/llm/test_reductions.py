@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from astra_sim.graph import Pass
 from astra_sim.platform import Dimension, Platform
+from astra_sim.schedule import Collective
+from astra_sim.shapes import Elementwise
 from astra_sim_llm.layout import Axes
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.steps import Exchange, Run
+from astra_sim_llm.templates import FREE, Compiler, Kinds, ProgramRows
 from astra_sim_network_analytical.topologies import Switch
 
 from llm.runs import EXPERTS, platform, run
@@ -73,3 +79,19 @@ def test_copies_of_dualpipe_add_their_gradients() -> None:
     options: dict[str, Any] = {"model": model, "pipeline_parallel": 4, "schedule": "dualpipe", "global_batch": 16}
     wide, narrow = (run(platform(8), **options, gradients=kind) for kind in ("fp32", "same"))
     assert wide.figures["breakdown"]["pp"] > narrow.figures["breakdown"]["pp"]
+
+
+@pytest.mark.parametrize("detail", ["kernel", "layer", "pass"])
+def test_what_runs_on_begins_in_one_order(detail: str) -> None:
+    """Reductions of two passes that ranks of a group end in different orders would wait for each other if each began when it could."""
+    kinds = Kinds()
+    compiler = Compiler(kinds, lambda _: 1000, lambda _: 800, lambda _: (0,), detail, 0.0)
+    steps = [Run("kernel", Elementwise(read_bytes=1)), Exchange("gradients", "dp", Collective.REDUCE_SCATTER, 8, FREE)]
+    passes = [compiler.compile(steps * 2, Pass.INPUT_GRADIENT, name) for name in ("first", "second")]
+    rows = ProgramRows(kinds)
+    rows.write([passes[0]])
+    rows.write([passes[1]] * 2)
+    operations = list(rows.rows())
+    free = rows.free()
+    assert [operations[row].name for row in free] == ["gradients"] * 6
+    assert all(before in operations[row].after for before, row in pairwise(free))

@@ -310,6 +310,10 @@ class ProgramRows:
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)
         one = self._columns[key]
+        if times > 1 and len(one.free):
+            for _ in range(times):
+                self._write(templates, 1)
+            return
         length = len(one.kinds)
         bases = self._rows + length * np.arange(times, dtype=np.int64)
         waits = bases[:, None] + one.waits[None, :]
@@ -324,11 +328,21 @@ class ProgramRows:
             flat = flat[kept]
             rows = np.repeat(np.arange(len(one.counts)), one.counts)[one.before]
             np.subtract.at(counts, rows, 1)
-        self._parts.append((np.tile(one.kinds, times), flat, counts))
         if len(one.free):
-            self._free.append((bases[:, None] + one.free[None, :]).reshape(-1))
+            flat, counts = self._in_turn(int(one.free[0]), flat, counts)
+            self._free.append(self._rows + one.free)
+        self._parts.append((np.tile(one.kinds, times), flat, counts))
         self._end = int(bases[-1]) + one.end
         self._rows += length * times
+
+    def _in_turn(self, first: int, flat: Any, counts: Any) -> tuple[Any, Any]:
+        """Waits and their numbers, where the first row that runs on also waits for the last one before it: all ranks of a group then
+        begin them in one order, as a stream of NCCL does, also where passes that are out of step begin them.
+        """
+        if not self._free:
+            return flat, counts
+        counts[first] += 1
+        return np.insert(flat, int(counts[: first + 1].sum()) - 1, self._free[-1][-1]), counts
 
     def free(self) -> list[int]:
         """The rows that run on."""
