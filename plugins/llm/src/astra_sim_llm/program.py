@@ -36,7 +36,8 @@ class StageWriter:
         self._block = block
         self._compiler = compiler
         self._kinds = kinds
-        self._rows = ProgramRows(kinds)
+        # Last passes of the two ways of DualPipe end together: replicas out of step would begin their reductions in different orders.
+        self._rows = ProgramRows(kinds, in_turn=iteration.schedule == "dualpipe")
         self._data_parallel = DataParallel(iteration)
         self._templates: dict[object, Template] = {}
         self._virtual_stages = len(chunks)

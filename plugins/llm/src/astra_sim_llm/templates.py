@@ -287,10 +287,11 @@ class _Columns:
 
 
 class ProgramRows:
-    """A program that is written template by template."""
+    """A program that is written template by template. `in_turn`: rows that run on begin one after another, whatever pass they are of."""
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, in_turn: bool = False) -> None:
         self._kinds = kinds
+        self._in_turn = in_turn
         self._parts: list[tuple[Any, Any, Any]] = []
         self._columns: dict[tuple[Template, ...], _Columns] = {}
         self._rows = 0
@@ -329,17 +330,17 @@ class ProgramRows:
             rows = np.repeat(np.arange(len(one.counts)), one.counts)[one.before]
             np.subtract.at(counts, rows, 1)
         if len(one.free):
-            flat, counts = self._in_turn(int(one.free[0]), flat, counts)
+            flat, counts = self._after_last(int(one.free[0]), flat, counts)
             self._free.append(self._rows + one.free)
         self._parts.append((np.tile(one.kinds, times), flat, counts))
         self._end = int(bases[-1]) + one.end
         self._rows += length * times
 
-    def _in_turn(self, first: int, flat: Any, counts: Any) -> tuple[Any, Any]:
+    def _after_last(self, first: int, flat: Any, counts: Any) -> tuple[Any, Any]:
         """Waits and their numbers, where the first row that runs on also waits for the last one before it: all ranks of a group then
         begin them in one order, as a stream of NCCL does, also where passes that are out of step begin them.
         """
-        if not self._free:
+        if not (self._in_turn and self._free):
             return flat, counts
         counts[first] += 1
         return np.insert(flat, int(counts[: first + 1].sum()) - 1, self._free[-1][-1]), counts
