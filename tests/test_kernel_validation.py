@@ -33,11 +33,15 @@ ROWS = {row.table.title: row for row in kernels.summary()}
         ("A100, flash attention, causal, d = 128", 0.06, 0.045),
         ("H100, flash attention", 0.13, 0.12),
         ("H200, flash attention", 0.12, 0.11),
+        ("GB200, cuDNN attention, forward and backward, bf16", 0.07, 0.07),
+        ("GB200, cuDNN attention, forward and backward, fp8", 0.1, 0.1),
+        ("GB300, cuDNN attention, forward and backward, bf16", 0.06, 0.06),
+        ("GB300, cuDNN attention, forward and backward, fp8", 0.08, 0.08),
     ],
 )
 def test_errors_of_what_was_held_out(title: str, bound: float, bound_of_large: float) -> None:
     row = ROWS[title]
-    assert row.held_out.rows >= 18
+    assert row.held_out.rows >= (8 if "cuDNN" in title else 18)
     assert row.held_out.mean < bound
     assert row.held_out_large.mean < bound_of_large
 
@@ -60,7 +64,7 @@ def test_the_fit_to_the_recorded_half_gives_the_numbers_of_the_device_file() -> 
 
 
 def test_every_line_has_a_source_and_a_half() -> None:
-    assert len(LINES) == 896
+    assert len(LINES) == 976
     for line in LINES:
         assert set(line["source"]) >= {"repo", "path", "commit"}
         assert line["half"] in kernels.HALVES
@@ -69,8 +73,12 @@ def test_every_line_has_a_source_and_a_half() -> None:
 
 
 def test_the_recorded_halves_are_those_of_the_rule() -> None:
+    """Those of the first tables by the order of hashes; tables that came later by the hash of each shape alone."""
     for table in (table for table in kernels.TABLES if table.is_fitted):
         measured = [kernels.measurement_of(line) for line in LINES if table.has(line)]
+        if "cuDNN" in table.title:
+            assert [line["half"] for line in LINES if table.has(line)] == [kernels.half_of(row.text) for row in measured]
+            continue
         undecided = split([Measurement(row.shape, row.microseconds, row.cast) for row in measured])
         assert [[row.text for row in side] for side in split(measured)] == [[row.text for row in side] for side in undecided]
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import attrs
 
+from validation import recipes
+
 FILE = Path(__file__).parent / "data" / "iterations.jsonl"
 FIT, HELD_OUT, NONE = "fit", "held_out", "none"
 CORE8 = "core8"
@@ -45,12 +47,16 @@ MACHINES = {
 }
 
 
+RIDGE, RIDGE_OF_FEW = 0.01, 0.1
+"""How much a fit holds numbers to where they start, for each squared logarithm; more where a stack has few lines, of several GPUs."""
+
+
 @attrs.frozen
 class StackOf:
     """A stack: its name and title, the rule that makes workloads of its lines, and the numbers of its profile that a fit may change.
 
-    Without numbers nothing is fitted. `goal` is the threshold of its held-out lines, `nic_gb_s` what its GPUs have between nodes if that
-    is not as in the preset.
+    Without numbers nothing is fitted. `ridge` is how much a fit holds them to 1. `goal` is the threshold of its held-out lines,
+    `nic_gb_s` what its GPUs have between nodes if that is not as in the preset.
     """
 
     name: str
@@ -59,6 +65,7 @@ class StackOf:
     numbers: tuple[str, ...] = ()
     goal: float | None = None
     nic_gb_s: float | None = None
+    ridge: float = RIDGE
 
 
 def lines(path: Path = FILE) -> list[Line]:
@@ -105,8 +112,9 @@ def _internevo(line: Line) -> Table:
         "zero": 1,
         **shards,
         "gradients": "same",
+        "reduction": "all",
         "recompute": line["recompute"],
-        "overlap": {"dp": True, "contention": CONTENTION},
+        "overlap": {"dp": True, "gathers": False, "contention": CONTENTION},
     }
 
 
@@ -116,6 +124,7 @@ def _bloom(line: Line) -> Table:
         "precision": "bf16",
         "attention": "unfused",
         "zero": 1,
+        "reduction": "all",
         "recompute": "full",
         "fused_gradients": False,
         "stages": "embedding_as_layer" if uneven else "even",
@@ -133,36 +142,23 @@ def _megatron_core(line: Line) -> Table:
             "tp": "userbuffers" if several else "none",
             "dp": True,
             "p2p": _virtual_stages(line) > 1,
-            "ep": _hides_experts(line),
+            "ep": "experts" in line["model"] and recipes.hides_experts(line),
             "contention": CONTENTION,
         },
     }
 
 
-def _hides_experts(line: Line) -> bool:
-    """Whether the recipe of a line has `moe_a2a_overlap`: Qwen3 235B on H100; DeepSeek-V3 on B200, and in MXFP8 from 26.06 on."""
-    name, gpu = line["model"]["name"], line["gpu"]
-    if name == "Qwen3_235B_a22B":
-        return bool(gpu.startswith("H100"))
-    return name == "DeepSeekV3" and (gpu.startswith("B200") or line["stack"] in ("bridge-moe-26.06", "bridge-moe-26.08"))
-
-
-def _node_limit(line: Line) -> Table:
-    """Nodes to which a token is sent at most, where experts lie on several and the recipe's dispatcher sends it to each of them once.
-
-    DeepEP or HybridEP: DeepSeek-V3, and Qwen3 30B; Qwen3 235B has an all-to-all on H100 and B200.
-    """
-    nodes = (line["parallel"].get("ep") or 1) // MACHINES[line["gpu"]].node
-    return {"node_limit": nodes} if 1 < nodes < line["model"]["top_k"] and line["model"]["name"] != "Qwen3_235B_a22B" else {}
-
-
 def _bridge(line: Line) -> Table:
-    dispatch = _node_limit(line) if "experts" in line["model"] else {}
-    stages = {"stages": "embedding_as_layer"} if line["model"]["layers"] % (line["parallel"]["pp"] * _virtual_stages(line)) else {}
-    return {**_megatron_core(line), **stages, **dispatch}
+    slots = line["parallel"]["pp"] * _virtual_stages(line)
+    stages = {"stages": "embedding_as_layer"} if line["model"]["layers"] % slots else {}
+    loss = {"fused_loss": line["stack"].startswith("bridge")}  # cross_entropy_fusion_impl = "te"
+    if "experts" not in line["model"]:
+        return {**_megatron_core(line), **stages, **loss}
+    return {**_megatron_core(line), **stages, **loss, **recipes.options_of(line, slots, MACHINES[line["gpu"]].node)}
 
 
 _MEMORY_BOUND = ("gemm_share", "elementwise_share")
+_HOST_BOUND = (*_MEMORY_BOUND, "collective_share", "launch_us")
 _UNFUSED = (*_MEMORY_BOUND, "collective_share")
 _ALL = (*_MEMORY_BOUND, "attention_rate", "collective_share")
 _DENSE_GOAL, _MOE_GOAL = 0.06, 0.15
@@ -182,7 +178,14 @@ STACKS = {
         StackOf("bridge-gb200", "Megatron-Bridge, GB200, Llama 3, FP8 and MXFP8, 8 to 64 GPUs", _bridge, _ALL[:3], _DENSE_GOAL),
         StackOf("bridge-gb300", "Megatron-Bridge, GB300, Llama 3, FP8 and MXFP8, 8 to 256 GPUs", _bridge, _ALL, _DENSE_GOAL),
         *(
-            StackOf(f"bridge-moe-{release}", f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell", _bridge, _ALL, _MOE_GOAL)
+            StackOf(
+                f"bridge-moe-{release}",
+                f"Megatron-Bridge {release}: Qwen3, DeepSeek-V3, H100 and Blackwell",
+                _bridge,
+                _HOST_BOUND,
+                _MOE_GOAL,
+                ridge=RIDGE_OF_FEW,
+            )
             for release in RELEASES
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
@@ -270,6 +273,8 @@ def _model(given: Line, multiple: int) -> Table:
     """A model by its dimensions, the vocabulary padded to a multiple; those of a family have what its papers say beside."""
     table = {name: given[name] for name in _SAME_NAME if name in given} | _FAMILIES[given["family"]]
     table["vocab"] = -(-given["vocab"] // multiple) * multiple
+    if "w/o MTP" in (given.get("variant") or ""):
+        table["mtp_layers"] = 0
     if "moe_ffn" in given:
         table["expert_ffn"] = given["moe_ffn"]
     if given.get("attention") == "mla":

@@ -13,6 +13,7 @@ import argparse
 import functools
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,14 @@ class Table:
 
     def has(self, line: dict[str, Any]) -> bool:
         """Whether a line of the file is of this table."""
-        named = line["gpu"] == self.gpu and line["what"] == self.what and self.library in line["source"]["path"]
+        named = line["gpu"] == self.gpu and line["what"].startswith(self.what) and self.library in line["source"]["path"]
         return named and line["dtype"].replace("bfloat", "bf") == self.element_type
 
 
-_GEMM, _ATTENTION, _BEST = "gemm", "causal attention forward (flash)", "gemm, best of many shapes"
+_GEMM, _ATTENTION, _BEST = "gemm", "causal attention", "gemm, best of many shapes"
+_BACKWARD = "causal attention backward (flash)"
 _A100, _H100, _H200, _B200 = "A100-SXM4-80GB", "H100-SXM5-80GB", "H200", "B200-SXM"
-_TRTLLM, _SGLANG = "/trtllm/1.3.0rc20/", "/sglang/0.5.10/"
+_TRTLLM, _SGLANG, _CUDNN = "/trtllm/1.3.0rc20/", "/sglang/0.5.10/", "sdpa_benchmark_training/results/"
 _ML_ENGINEERING = "compute/accelerator/README.md"
 TABLES = (
     Table("A100, bf16, SGLang 0.5.10", "a100-80", _A100, _GEMM, "bf16", _SGLANG),
@@ -62,6 +64,11 @@ TABLES = (
     Table("A100, flash attention, causal, d = 128", "a100-80", _A100, _ATTENTION, "bf16", _SGLANG),
     Table("H100, flash attention", "h100", _H100, _ATTENTION, "bf16", _SGLANG),
     Table("H200, flash attention", "h200", _H200, _ATTENTION, "bf16", _SGLANG),
+    *(
+        Table(f"{gpu}, cuDNN attention, forward and backward, {precision}", gpu.lower(), gpu, _ATTENTION, precision, _CUDNN)
+        for gpu in ("GB200", "GB300")
+        for precision in ("bf16", "fp8")
+    ),
     Table("A100, best of many products", "a100-80", "A100-SXM4", _BEST, "bf16", _ML_ENGINEERING, False),
     Table("H100, best of many products", "h100", "H100-SXM5", _BEST, "bf16", _ML_ENGINEERING, False),
     Table("B200, best of many products", "b200", "B200-SXM", _BEST, "bf16", _ML_ENGINEERING, False),
@@ -99,7 +106,7 @@ def read_lines(path: Path = FILE) -> list[dict[str, Any]]:
 def measurement_of(line: dict[str, Any]) -> Measurement:
     """The kernel of a line. Times of FP8 include the cast of the first factor; best products are given in 10^12 operations/s."""
     held_out = {FIT: False, HELD_OUT: True}.get(line.get("half", NONE))
-    if line["what"] == _ATTENTION:
+    if line["what"].startswith(_ATTENTION):
         heads, length = line["batch"] * line["heads"], line["seq"]
         shape = Attention(
             heads=heads,
@@ -107,7 +114,10 @@ def measurement_of(line: dict[str, Any]) -> Measurement:
             query_length=length,
             key_length=length,
             head_size=line["head_dim"],
+            value_size=line.get("value_dim"),
             causal=True,
+            backward=line["what"] == _BACKWARD,
+            element_type=line["dtype"].replace("bfloat", "bf"),
         )
         return Measurement(shape, line["value"], held_out=held_out)
     element_type = line["dtype"].replace("bfloat", "bf")
@@ -118,7 +128,9 @@ def measurement_of(line: dict[str, Any]) -> Measurement:
 
 @functools.cache
 def _model(device: str) -> Gpu:
-    return Gpu(GpuOptions(device=device))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # devices of which attention alone was fitted
+        return Gpu(GpuOptions(device=device))
 
 
 def simulated_us(device: str, measurement: Measurement) -> float:

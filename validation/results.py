@@ -51,7 +51,7 @@ def whole(runs: Runs) -> Results:
     found = lines()
     by_stack = {name: [line for line in found if line["stack"] == name] for name in STACKS}
     profiles = {
-        name: fit(runs, [line for line in by_stack[name] if line["half"] == FIT], stack.numbers)
+        name: fit(runs, [line for line in by_stack[name] if line["half"] == FIT], stack.numbers, stack.ridge)
         for name, stack in STACKS.items()
         if stack.numbers
     }

@@ -105,10 +105,15 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
         "interleaved has 3 micro-batches for 4 stages; expected a multiple",
     ),
     "micro-batches of both ends": ({"pipeline_parallel": 2, "schedule": "dualpipe"}, "dualpipe has 2 stages and 2 micro-batches"),
-    "experts that are decoded": (
-        {"model": EXPERTS, "mode": "decode", "tensor_parallel": 2},
-        "mode is decode and tensor_parallel 2; expected 1 for a mixture of experts",
+    "graphs where launches take no time": (
+        {"cuda_graphs": "attention"},
+        "cuda_graphs is attention, which has no effect on a compute model without launch_us",
     ),
+    "graphs of routers that are not there": ({"cuda_graphs": "router"}, "cuda_graphs is router, .* on a model without experts"),
+    "attention in fp8 beside products in bf16": ({"fp8_attention": True}, "fp8_attention is true, .* with precision bf16"),
+    "sums for all without shards": ({"reduction": "all"}, "reduction is all, .* where zero is 0; expected 1 or 2"),
+    "gathers without shards": ({"overlap": {"gathers": True}}, "overlap.gathers is true, .* where zero is 0"),
+    "a dispatch to one rank": ({"model": EXPERTS, "dispatch": "ranks"}, "dispatch is ranks, .* where expert_parallel is 1"),
     "a token on several ranks": ({"mode": "decode", "context_parallel": 2}, "mode is decode and context_parallel 2; expected 1"),
     "layers that are not dealt": ({"pipeline_parallel": 2, "stages": [1, 2]}, "stages is \\[1, 2\\]; expected 2 numbers"),
     "an unknown model": ({"model": "gpt5"}, "model is 'gpt5'; .*config.json"),

@@ -19,7 +19,7 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     while pipeline * tensor * context * data > most_npus:
         data, context, tensor = (data - 1, context, tensor) if data > 1 else (1, 1, tensor if context > 1 else tensor // 2)
     npus = pipeline * tensor * context * data
-    model = _model(random, experts=mode != "decode" or tensor == 1)
+    model = _model(random)
     workload: dict[str, Any] = {
         "plugin": "llm",
         "model": model,
@@ -68,7 +68,7 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     if random.random() < 0.2:
         system["scheduling_policy"] = "fifo"
     network = {"plugin": "analytical"} if random.random() < 0.7 else {"plugin": "analytical", "congestion": "aware"}
-    return {
+    arguments = {
         "platform": _platform(random, npus),
         "network": network,
         "system": system,
@@ -76,9 +76,30 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
         "workload": workload,
         "passes": random.choice((1, 1, 2)),
     }
+    _kernels(random, workload, bool(model.get("experts")))
+    if random.random() < 0.2:
+        arguments["compute"] = {"plugin": "gpu", "device": device, "stack": {"launch_us": random.choice((1.0, 30.0))}}
+        graphs = ("none", "attention", "iteration", *(("router",) if model.get("experts") else ()))
+        workload["cuda_graphs"] = random.choice(graphs)
+    return arguments
 
 
-def _model(random: Random, experts: bool) -> dict[str, Any]:
+def _kernels(random: Random, workload: dict[str, Any], experts: bool) -> None:
+    """Which kernels are fused, and how gradients and tokens are sent."""
+    training = workload["mode"] == "train"
+    workload["fused_loss"] = training and random.random() < 0.3
+    if workload.get("zero") in (1, 2):
+        workload["reduction"] = random.choice(("shards", "shards", "all"))
+        if random.random() < 0.3:
+            workload["overlap"]["gathers"] = random.choice((True, False))
+    if experts:
+        workload["fused_experts"] = random.choice((True, False))
+        workload["dispatch"] = random.choice(("experts", "ranks")) if workload["expert_parallel"] > 1 else "experts"
+    if workload["precision"] in ("fp8", "mxfp8") and workload.get("attention") != "unfused":
+        workload["fp8_attention"] = random.choice((True, False))
+
+
+def _model(random: Random) -> dict[str, Any]:
     """A model with heads and widths that up to four tensor ranks share, perhaps with experts."""
     model: dict[str, Any] = {
         "layers": 1,
@@ -96,7 +117,7 @@ def _model(random: Random, experts: bool) -> dict[str, Any]:
     if random.random() < 0.2:
         model["mla"] = LATENT
         model["kv_heads"] = None
-    if experts and random.random() < 0.35:
+    if random.random() < 0.35:
         model |= {"experts": random.choice((4, 8)), "top_k": random.choice((1, 2)), "expert_ffn": 64}
         model["shared_experts"] = random.choice((0, 1))
     if random.random() < 0.2:

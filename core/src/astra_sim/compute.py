@@ -46,10 +46,13 @@ class Compute(abc.ABC):
 
     `collective_share` is what its software reaches of the bandwidth between nodes: the bandwidths of all dimensions of the platform but
     the innermost are multiplied by it before a network is made.
+
+    `launch_us` is how long its host takes to launch a kernel, for workloads that know how many kernels a pass launches; 0: no time.
     """
 
     memory_bytes: float | None = None
     collective_share: float = 1.0
+    launch_us: float = 0.0
 
     def peak_ops_per_s(self, element_type: str) -> float | None:
         """Operations a second that the device can do at most on elements of a type; None where that is not known."""

@@ -257,6 +257,7 @@ class Cast:
     element_type: ClassVar[None] = None
     operations: ClassVar[int] = 0
     elements: int = option(minimum=1, help="elements")
+    batch: int = option(1, minimum=1, help="casts of so many elements, each by a kernel of its own")
     from_type: str = option("bf16", choices=tuple(ELEMENT_BYTES), help="type that is read")
     to_type: str = option("fp8", choices=tuple(ELEMENT_BYTES), help="type that is written")
     transposed: bool = option(False, help="a transposed copy is written too")
@@ -264,7 +265,7 @@ class Cast:
     def count_bytes(self, element_bytes: float) -> float:
         """What is read and what is written, whatever the element type of the model."""
         written = ELEMENT_BYTES[self.to_type] * (2 if self.transposed else 1)
-        return self.elements * (ELEMENT_BYTES[self.from_type] + written)
+        return self.batch * self.elements * (ELEMENT_BYTES[self.from_type] + written)
 
 
 @attrs.frozen

@@ -59,13 +59,14 @@ def attention(table: str, device: str, output: str, quiet: bool) -> None:
     from astra_sim.files import read_text
 
     from astra_sim_compute_gpu import device as devices
-    from astra_sim_compute_gpu.kernel_fits import fit_attention, with_attention
+    from astra_sim_compute_gpu.kernel_fits import attention_key, fit_attention, with_attention
     from astra_sim_compute_gpu.measured_table import read_attention
 
     changed, where = devices.read_table(device)
     by_type = read_attention(read_text(table), table)
-    if len(by_type) != 1:
-        raise InputError(f"{table}: element types {', '.join(by_type) or 'none'}; expected rows of one type, since a device has one fit")
+    keys = [attention_key(element_type) for element_type in by_type]
+    if len(set(keys)) < len(keys):
+        raise InputError(f"{table}: element types {', '.join(by_type)}; expected at most one of 16 bits and one of 8, as a device has fits")
     fits = {}
     with Progress(enabled=not quiet) as progress:
         for element_type, rows in by_type.items():
@@ -73,7 +74,7 @@ def attention(table: str, device: str, output: str, quiet: bool) -> None:
             found = fits[f"attention {element_type}"] = _located(
                 table, element_type, fit_attention, devices.device_of(changed, where), rows
             )
-            changed = _sourced(with_attention(changed, found), "attention", table, found)
+            changed = _sourced(with_attention(changed, element_type, found), attention_key(element_type), table, found)
     _finish(fits, changed, output, quiet)
 
 

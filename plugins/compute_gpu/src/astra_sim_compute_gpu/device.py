@@ -61,6 +61,7 @@ class Device:
     peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
     gemm: dict[str, Any] = option(help="what products reach, by element type")
     attention: AttentionFit = option(help="what flash attention reaches")
+    attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
     elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
     cast: MemoryFit = option(help="what casts reach")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
@@ -75,6 +76,11 @@ class Device:
         """What products of an element type reach: of its own, or else of bf16."""
         fit: GemmFit = self.gemm.get(element_type, self.gemm[REFERENCE_TYPE])
         return fit
+
+    def attention_fit(self, element_type: str) -> AttentionFit:
+        """What flash attention reaches with elements of a type."""
+        narrow = self.attention_fp8 if ELEMENT_BYTES[element_type] == 1 else None
+        return narrow or self.attention
 
 
 def read_table(name: str) -> tuple[dict[str, Any], str]:

@@ -22,6 +22,7 @@ _GEMM = (
 )
 _BYTES = Parameter("byte_efficiency", (0.75, 0.6, 0.9), 0.2, 1)
 _LEAST_BOUND_BY_BYTES = 0.2
+_BACKWARD = Parameter("backward", (0.78, 0.6, 0.9), 0.2, 1.5)
 _START = Parameter("start_us", (4, 2, 6), 0.05, 6)
 _CAST = (Parameter("cast_efficiency", (0.4, 0.3, 0.7), 0.02, 1.2), Parameter("cast_start_us", (10, 5, 15), 0.05, 100))
 
@@ -55,11 +56,15 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
 
 
 def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]) -> Fit:
-    """Fit what flash attention reaches on a device. Raises InputError where a kernel was faster than the device's peak."""
+    """Fit what flash attention reaches on a device; its backward rate, too, where rows of both passes are there.
+
+    Raises InputError where a kernel was faster than the device's peak.
+    """
     _check_peak(device, element_type, rows)
     peak = device.peak(element_type)
     bytes_per_us = device.memory_bandwidth_gb_per_s * 1e3 * device.elementwise.efficiency
-    others = {"small_head": device.attention.small_head, "backward": device.attention.backward}
+    fits_backward = len({row.shape.backward for row in rows if isinstance(row.shape, Attention)}) > 1
+    others = {"small_head": device.attention.small_head, **({} if fits_backward else {"backward": device.attention.backward})}
 
     def predict(values: dict[str, float], row: Measurement) -> float:
         assert isinstance(row.shape, Attention)
@@ -67,9 +72,8 @@ def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]
         return attention_fit.start_us + flash_us(row.shape, element_type, attention_fit, 1.0, device.multiprocessors, bytes_per_us)
 
     rate = Parameter("peak_tera_ops_per_s", (0.6 * peak, 0.4 * peak, 0.8 * peak), 0.01 * peak, 1.2 * peak)
-    return fit(
-        rows, (rate, Parameter("half_length", (500, 200, 1000), 1, 20000), Parameter("tail", (0.5, 0.3, 0.8), 0.01, 1), _START), predict
-    )
+    lengths = Parameter("half_length", (500, 200, 1000), 1, 20000), Parameter("tail", (0.5, 0.3, 0.8), 0.01, 1)
+    return fit(rows, (rate, *lengths, _START, *((_BACKWARD,) if fits_backward else ())), predict)
 
 
 def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) -> None:
@@ -95,6 +99,12 @@ def with_gemm(table: dict[str, Any], element_type: str, found: Fit) -> dict[str,
     return changed
 
 
-def with_attention(table: dict[str, Any], found: Fit) -> dict[str, Any]:
-    """The table of a device with fitted numbers for flash attention."""
-    return {**table, "attention": {**table["attention"], **found.values}}
+def attention_key(element_type: str) -> str:
+    """Where the table of a device has what flash attention reaches with elements of a type."""
+    return "attention_fp8" if ELEMENT_BYTES[element_type] == 1 else "attention"
+
+
+def with_attention(table: dict[str, Any], element_type: str, found: Fit) -> dict[str, Any]:
+    """The table of a device with fitted numbers for flash attention with elements of a type."""
+    key = attention_key(element_type)
+    return {**table, key: {**table["attention"], **table.get(key, {}), **found.values}}

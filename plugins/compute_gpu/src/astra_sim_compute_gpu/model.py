@@ -44,6 +44,7 @@ class Gpu(Compute):
         self.device.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
         self.collective_share = self.stack.collective_share
+        self.launch_us = self.stack.launch_us
         self.memory_bytes = self.device.memory_gb * GIB
         if not self.device.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
@@ -76,8 +77,9 @@ class Gpu(Compute):
             return self._gemm_us(shape.gemm)
         if isinstance(shape, Attention):
             return self._flash_us(shape) if shape.flash else self._unfused_us(shape)
-        fit = self.device.cast if isinstance(shape, Cast) else self.device.elementwise
-        return self._memory_us(shape.count_bytes(0), fit)
+        if isinstance(shape, Cast):
+            return self._memory_us(shape.count_bytes(0), self.device.cast, shape.batch)
+        return self._memory_us(shape.count_bytes(0), self.device.elementwise)
 
     def _type_of(self, shape: Kernel) -> str:
         return shape.element_type or self._element_type
@@ -89,7 +91,8 @@ class Gpu(Compute):
         return fit.start_us + gemm_us(gemm, element_type, fit, ops_per_us, self.device.multiprocessors, bytes_per_us)
 
     def _flash_us(self, shape: Attention) -> float:
-        fit, element_type = self.device.attention, self._type_of(shape)
+        element_type = self._type_of(shape)
+        fit = self.device.attention_fit(element_type)
         bytes_per_us = self._memory_bytes_per_us(self.device.elementwise)
         share = self.stack.attention_rate
         return fit.start_us + flash_us(shape, element_type, fit, share, self.device.multiprocessors, bytes_per_us)
@@ -98,8 +101,8 @@ class Gpu(Compute):
         scores = shape.score_bytes(ELEMENT_BYTES[self._type_of(shape)])
         return sum(map(self._gemm_us, shape.gemms)) + self._memory_us(scores, self.device.elementwise)
 
-    def _memory_us(self, size: float, fit: MemoryFit) -> float:
-        return fit.start_us + size / self._memory_bytes_per_us(fit)
+    def _memory_us(self, size: float, fit: MemoryFit, kernels: int = 1) -> float:
+        return fit.start_us * kernels + size / self._memory_bytes_per_us(fit)
 
     def _memory_bytes_per_us(self, fit: MemoryFit) -> float:
         return self.device.memory_bandwidth_gb_per_s * 1e3 * fit.efficiency * self.stack.elementwise_share

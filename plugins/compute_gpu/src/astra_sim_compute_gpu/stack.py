@@ -1,6 +1,6 @@
 """Software stacks: how much of what a device's kernels reach a training program sustains.
 
-A stack is four numbers. Who reads which:
+A stack is a few numbers, of which a fit changes four at most. Who reads which:
 
 | number | read by |
 |---|---|
@@ -8,6 +8,7 @@ A stack is four numbers. Who reads which:
 | elementwise_share | the compute model `gpu`: memory bandwidth of element-wise kernels, casts and optimizer steps |
 | attention_rate | the compute model `gpu`: rate of flash attention |
 | collective_share | the kernel: bandwidth of all dimensions of the platform but the innermost, before the network is made |
+| launch_us | the workload `llm`: a pass takes at least as long as the host launches its kernels |
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Stack:
     elementwise_share: float = option(1.0, above=0, maximum=2, help="factor on the memory bandwidth of other kernels")
     attention_rate: float = option(1.0, above=0, maximum=2, help="factor on the rate of flash attention")
     collective_share: float = option(1.0, above=0, maximum=2, help="factor on the bandwidth between nodes")
+    launch_us: float = option(0.0, minimum=0, help="time in which the host launches a kernel; 0: no time", unit="us")
     source: str = option("", help="where the numbers come from")
 
 

@@ -161,7 +161,7 @@ def activations_of(setup: TrainingSetup, stage: int) -> tuple[int, int, int]:
             0 if at_head is None else int(counts[at_head] * head),
         )
 
-    states = in_flight(setup.schedule, stage, parallel.pipeline, setup.chunks, setup.micro_batches)
+    states = in_flight(setup.schedule, stage, parallel.pipeline, setup.chunks, setup.micro_batches, setup.extra_ahead)
     activations, embedding, logits = max(map(split, states), key=sum)
     return activations + _put_off(setup, stage), embedding, logits
 

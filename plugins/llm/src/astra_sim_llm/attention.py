@@ -27,10 +27,10 @@ class AttentionHalf:
             )
         else:
             yield from self._latent()
+        if m.query_norms:
+            yield self._products.elements("query norm", 4, self._rotated)
         if not m.learned_positions:
-            yield self._products.elements(
-                "rotary", 4, self._products.tokens * (self._products.heads + self._products.key_heads) * m.head_size
-            )
+            yield self._products.elements("rotary", 4, self._rotated)
         yield from self.core()
         yield from self._products.leave("projection", m.hidden, self._products.heads * m.value_size)
         yield self._products.residual()
@@ -42,9 +42,9 @@ class AttentionHalf:
         yield from self._products.leave_back("projection", m.hidden, self._products.heads * m.value_size)
         yield from self.core(backward=True)
         if not m.learned_positions:
-            yield self._products.elements(
-                "rotary", 4, self._products.tokens * (self._products.heads + self._products.key_heads) * m.head_size
-            )
+            yield self._products.elements("rotary", 4, self._rotated)
+        if m.query_norms:
+            yield self._products.elements("query norm", 10, self._rotated)
         outputs = (self._products.heads + 2 * self._products.key_heads) * m.head_size
         if m.mla is None:
             yield from self._products.enter_back("qkv", outputs, m.hidden)
@@ -56,6 +56,12 @@ class AttentionHalf:
             yield Run(
                 "biases", Elementwise(read_bytes=2 * self._products.tokens * inner + 4 * self._products.tokens * m.hidden), weight=True
             )
+
+    @property
+    def _rotated(self) -> int:
+        """Elements of queries and keys."""
+        p = self._products
+        return p.tokens * (p.heads + p.key_heads) * p.model.head_size
 
     def _latent(self) -> Iterator[Step]:
         """Queries, keys and values through low ranks; those of the low ranks are not shared by tensor ranks."""
@@ -87,6 +93,8 @@ class AttentionHalf:
     def core(self, backward: bool = False) -> Iterator[Step]:
         """Scores, softmax and values."""
         w, c = self._products.work, self._products.parallel.context
+        if w.fp8_attention:
+            yield from self._cast(backward)
         keys = w.keys if w.keys is not None else w.sequence
         if c == 1:
             yield Run("attention", self._kernel(self._products.queries, keys, True, backward))
@@ -103,6 +111,12 @@ class AttentionHalf:
             yield from self._ring(keys, backward)
         if not w.flash and w.training:
             yield self._products.elements("transpose", 4, self._products.tokens * self._products.heads * self._products.model.value_size)
+
+    def _cast(self, backward: bool) -> Iterator[Step]:
+        """Casts of queries, keys and values, or of the gradient of the output."""
+        m, p = self._products.model, self._products
+        width = p.heads * m.value_size if backward else (p.heads + p.key_heads) * m.head_size + p.key_heads * m.value_size
+        return p.cast(p.tokens * width)
 
     def _ring(self, keys: int, backward: bool) -> Iterator[Step]:
         """Keys and values go round while others are used. Ranks have places of a sequence such that each has as much to do.
@@ -132,5 +146,5 @@ class AttentionHalf:
             flash=w.flash,
             backward=backward,
             dropout=m.dropout and w.training,
-            element_type=self._products.half,
+            element_type="fp8" if w.fp8_attention else self._products.half,
         )

@@ -27,7 +27,7 @@ class DataParallel:
     def gathered(self, layer: int) -> list[tuple[str, int]]:
         """The axes over which the 16-bit weights of a layer are gathered, with the bytes that each rank has."""
         experts, others = self._iteration.layer_parameters(layer)
-        return [("edp", 2 * experts // self._iteration.parallel.expert_data), ("dp", 2 * others // self._iteration.parallel.shards)]
+        return [("edp", 2 * experts // self._iteration.parallel.expert_shards), ("dp", 2 * others // self._iteration.parallel.shards)]
 
     def _gathers(self, layer: int, beside: int) -> list[Step]:
         return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(layer) if size]
@@ -39,10 +39,12 @@ class DataParallel:
     def reductions(self, experts: int, others: int, beside: int) -> list[Step]:
         """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
         it = self._iteration
-        collective = Collective.REDUCE_SCATTER if it.parallel.zero else Collective.ALL_REDUCE
+        scatters = it.parallel.zero and not it.reduces_to_all
+        collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
+        whole = "all_" if it.reduces_to_all else ""
         return [
             Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
-            for axis, size in (("edp", experts), ("dp", others))
+            for axis, size in ((f"{whole}edp", experts), (f"{whole}dp", others))
             if size
         ]
 
@@ -85,7 +87,7 @@ class DataParallel:
     @property
     def gathers_ahead(self) -> bool:
         """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
-        return self._iteration.training and self._iteration.dp_overlap and self._iteration.parallel.zero in (1, 2)
+        return self._iteration.training and self._iteration.gather_overlap and self._iteration.parallel.zero in (1, 2)
 
     def sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
         """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""

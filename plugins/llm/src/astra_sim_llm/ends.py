@@ -36,15 +36,20 @@ class Ends:
             steps.append(self._products.gather(self._products.tokens * self._products.model.hidden))
         steps.append(Run("output", Gemm(m=tokens, n=self._products.vocab, k=self._products.model.hidden, element_type=self._products.half)))
         if self._products.work.training:
-            steps.append(self._products.elements("loss", 40, tokens * self._products.vocab))
+            steps.append(self._products.elements("loss", self._loss_bytes[0], tokens * self._products.vocab))
             if self._products.parallel.tensor > 1:  # of the largest logit, and of the sum of exponentials
                 steps += [Exchange("loss", "tp", Collective.ALL_REDUCE, 4 * tokens)] * 2
         return steps
 
+    @property
+    def _loss_bytes(self) -> tuple[int, int]:
+        """Bytes of a logit, forward and backward. Fused: two passes over logits, the second writes gradients, which are scaled later."""
+        return (6, 4) if self._products.work.fused_loss else (40, 14)
+
     def head_back(self) -> list[Step]:
         """The gradients of the loss, the output layer and the last norm."""
         m = self._products.model
-        steps: list[Step] = [self._products.elements("loss", 14, self._products.tokens * self._products.vocab)]
+        steps: list[Step] = [self._products.elements("loss", self._loss_bytes[1], self._products.tokens * self._products.vocab)]
         gradients = list(self._products.gradients("output", self._products.tokens, self._products.vocab, m.hidden, self._products.half))
         if self._products.parallel.tensor > 1:
             gradients[1:1] = [self._products.reduce(self._products.tokens * m.hidden)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
 from astra_sim.schedule import Collective
-from astra_sim.shapes import Gemm, GroupedGemm
+from astra_sim.shapes import Elementwise, Gemm, GroupedGemm
 
 from astra_sim_llm.products import Products, scaled
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import Exchange, Run, Step, in_graph
 
 
 class Experts:
@@ -22,16 +23,19 @@ class Experts:
         """The forward pass."""
         m = self._products.model
         experts, rows, width = self._rows()
-        yield Run("router", Gemm(m=self._products.local, n=m.experts, k=m.hidden, element_type="fp32"))
-        yield self._products.elements("top-k", 8, self._products.local * m.experts)
+        yield from self._in_graph(self._router())
         yield self._products.elements("permute", 4, self._sent * m.hidden)
         yield from self._dispatch("dispatch")
         yield from self._shared()
         yield from self._grouped("expert fc1", experts, rows, (m.branches - 1) * width, m.hidden)
-        yield self._products.elements("activation", 2 * m.branches, experts * rows * width)
-        yield from self._grouped("expert fc2", experts, rows, m.hidden, width)
+        fused = self._products.work.fused_experts
+        if not fused:
+            yield self._products.elements("activation", 2 * m.branches, experts * rows * width)
+        yield from self._grouped("expert fc2", experts, rows, m.hidden, width, cast=not fused)
         yield from self._combine("combine")
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
+        if self._products.parallel.tensor > 1 and not self._products.parallel.sequence:
+            yield self._products.gather(self._products.parallel.tensor * self._tokens * m.hidden)
 
     def backward(self) -> Iterator[Step]:
         """The gradients of `forward`."""
@@ -40,8 +44,10 @@ class Experts:
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
         yield from self._dispatch("combine")
         yield from self._grouped_gradients("expert fc2", experts, rows, m.hidden, width)
-        yield self._products.elements("activation", 4 * (m.branches - 1) + 2, experts * rows * width)
-        yield from self._grouped_gradients("expert fc1", experts, rows, (m.branches - 1) * width, m.hidden)
+        fused = self._products.work.fused_experts
+        if not fused:
+            yield self._products.elements("activation", 4 * (m.branches - 1) + 2, experts * rows * width)
+        yield from self._grouped_gradients("expert fc1", experts, rows, (m.branches - 1) * width, m.hidden, cast=not fused)
         yield from self._combine("dispatch")
         yield self._products.elements("permute", 4, self._sent * m.hidden)
         if m.shared_experts:
@@ -49,13 +55,42 @@ class Experts:
             yield from self._products.leave_back("shared fc2", m.hidden, width)
             yield self._products.elements("activation", 4 * (m.branches - 1) + 2, self._products.tokens * width)
             yield from self._products.enter_back("shared fc1", (m.branches - 1) * width, m.hidden)
-        yield Run("router", Gemm(m=self._products.local, n=m.hidden, k=m.experts, element_type="fp32"))
-        yield Run("router", Gemm(m=m.experts, n=m.hidden, k=self._products.local, element_type="fp32", accumulate_fp32=True), weight=True)
+        yield from self._in_graph(self._router_back())
+
+    def _router(self) -> Iterator[Step]:
+        """Scores of experts: a product of 16-bit inputs with fp32 outputs (Megatron-core's RouterGatingLinearFunction), and the best."""
+        m, tokens = self._products.model, self._tokens
+        yield Run("router", Gemm(m=tokens, n=m.experts, k=m.hidden, element_type=self._products.half))
+        yield self._products.elements("top-k", 8, tokens * m.experts)
+
+    def _router_back(self) -> Iterator[Step]:
+        """Its gradients, which are made in fp32: inputs are cast before, and their gradients after."""
+        m, tokens, half = self._products.model, self._tokens, self._products.half
+        inputs = tokens * m.hidden
+        yield Run("router", Gemm(m=tokens, n=m.hidden, k=m.experts, element_type=half, accumulate_fp32=True))
+        yield Run("router cast", Elementwise(read_bytes=4 * inputs, write_bytes=2 * inputs))
+        yield Run("router cast", Elementwise(read_bytes=2 * inputs, write_bytes=4 * inputs), weight=True)
+        yield Run("router", Gemm(m=m.experts, n=m.hidden, k=tokens, element_type=half, accumulate_fp32=True), weight=True)
+
+    def _in_graph(self, router: Iterator[Step]) -> Iterator[Step]:
+        return router if self._products.work.cuda_graphs == "none" else in_graph(router)
+
+    @property
+    def _tokens(self) -> int:
+        """Tokens that a rank sends to experts: its own with sequence parallelism, else a share of those that tensor ranks all have."""
+        p = self._products
+        return p.local if p.parallel.sequence else -(-p.tokens // p.parallel.tensor)
 
     @property
     def _sent(self) -> int:
         """Token copies that a rank sends to experts, with the room that a capacity factor gives them."""
-        return scaled(self._products.local * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
+        return scaled(self._tokens * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
+
+    @property
+    def _ranks_of_token(self) -> float:
+        """Expert ranks among which the experts of a token lie, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N ranks."""
+        m, ranks = self._products.model, self._products.parallel.expert
+        return ranks * (1 - math.comb(m.experts - m.experts // ranks, m.top_k) / math.comb(m.experts, m.top_k))
 
     @property
     def _skew(self) -> float:
@@ -83,13 +118,14 @@ class Experts:
         size = scaled(self._sent * self._products.model.hidden * 2, self._skew)
         p = self._products.parallel
         if p.expert > 1:
+            sent = scaled(size, self._ranks_of_token / self._products.model.top_k) if self._products.work.once_to_ranks else size
             if self._products.work.node_copies is not None and self._products.work.node_copies < self._products.model.top_k:
                 # A token crosses to a node once, whatever experts it has there, and is copied inside.
                 once = scaled(size, self._products.work.node_copies / self._products.model.top_k)
                 yield Exchange(f"{name} between nodes", "ep_nodes", Collective.ALL_TO_ALL, once)
-                yield Exchange(f"{name} in a node", "ep_node", Collective.ALL_TO_ALL, size)
+                yield Exchange(f"{name} in a node", "ep_node", Collective.ALL_TO_ALL, sent)
             else:
-                yield Exchange(name, "ep", Collective.ALL_TO_ALL, size)
+                yield Exchange(name, "ep", Collective.ALL_TO_ALL, sent)
         if p.expert_tensor > 1:
             yield Exchange(name, "etp", Collective.ALL_GATHER, size)
 
@@ -102,14 +138,26 @@ class Experts:
             else:
                 yield step
 
-    def _grouped(self, name: str, experts: int, rows: int, n: int, k: int) -> Iterator[Step]:
-        yield from self._products.cast(experts * rows * k)
-        yield Run(name, GroupedGemm(experts=experts, rows=rows, n=n, k=k, element_type=self._products.element_type))
+    def _grouped(self, name: str, experts: int, rows: int, n: int, k: int, cast: bool = True) -> Iterator[Step]:
+        """A product of each expert, which the host launches one by one, with the cast of its input."""
+        if cast:
+            yield from self._cast(experts, rows * k)
+        yield self._grouped_product(name, experts, rows, n, k)
 
-    def _grouped_gradients(self, name: str, experts: int, rows: int, n: int, k: int) -> Iterator[Step]:
-        yield from self._products.cast(experts * rows * n)
-        yield Run(name, GroupedGemm(experts=experts, rows=rows, n=k, k=n, element_type=self._products.element_type))
+    def _grouped_gradients(self, name: str, experts: int, rows: int, n: int, k: int, cast: bool = True) -> Iterator[Step]:
+        if cast:
+            yield from self._cast(experts, rows * n)
+        yield self._grouped_product(name, experts, rows, k, n)
         product = GroupedGemm(
             experts=experts, rows=n, n=k, k=rows, element_type=self._products.element_type, accumulate_fp32=self._products.adds_fp32
         )
         yield from self._products.weight_product(name, product, experts * n * k)
+
+    def _cast(self, experts: int, elements: int) -> Iterator[Step]:
+        """The cast of so many elements of each expert: by a kernel each, or one for all where kernels of experts are fused."""
+        fused = self._products.work.fused_experts
+        return self._products.cast(experts * elements if fused else elements, 1 if fused else experts)
+
+    def _grouped_product(self, name: str, experts: int, rows: int, n: int, k: int) -> Run:
+        shape = GroupedGemm(experts=experts, rows=rows, n=n, k=k, element_type=self._products.element_type)
+        return Run(name, shape, launches=experts)

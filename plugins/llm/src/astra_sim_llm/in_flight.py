@@ -13,25 +13,26 @@ FOLDED = ("zb-v", "dualpipe")
 
 
 @functools.lru_cache(maxsize=4096)
-def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches: int) -> tuple[Counts, ...]:
+def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches: int, extra_ahead: int = 0) -> tuple[Counts, ...]:
     """The states among which is the one with most activations: micro-batches in flight for each chunk.
 
-    GPipe keeps all micro-batches. With 1F1B stage r of p keeps p - r (arXiv 2104.04473), so does ZB-H1 (2401.10241).
+    GPipe keeps all micro-batches. With 1F1B stage r of p keeps p - r (arXiv 2104.04473), so does ZB-H1 (2401.10241). With 1F1B and
+    interleaved, `extra_ahead` forward passes more go ahead, as where exchanges of experts are hidden.
     ZB-V keeps 2p chunks of half a stage (2405.15362), DualPipe p + 1 of a whole stage (2412.19437, table 2).
     """
     most = micro_batches
     if schedule == "gpipe":
         return ((most,) * chunks,)
     if schedule == "interleaved":
-        return _interleaved(stage, stages, chunks, most)
+        return _interleaved(stage, stages, chunks, most, extra_ahead)
     if schedule == "zb-v":
         return ((min(most, 2 * stages - 1 - stage), min(most, stage + 1)),)
     if schedule == "dualpipe":
         return ((min(most / 2, stages - stage), min(most / 2, stage + 1)),)
-    return ((min(most, stages - stage),) * chunks,)
+    return ((min(most, stages - stage + (extra_ahead if schedule == "1f1b" else 0)),) * chunks,)
 
 
-def _interleaved(stage: int, stages: int, chunks: int, micro_batches: int) -> tuple[Counts, ...]:
+def _interleaved(stage: int, stages: int, chunks: int, micro_batches: int, extra_ahead: int) -> tuple[Counts, ...]:
     """Walk through Megatron-LM's interleaved 1F1B: groups of p micro-batches run one chunk after another.
 
     The first stage's longest state has p v + p - 1 chunks (arXiv 2205.05198). States repeat after 3p micro-batches. With as many
@@ -43,7 +44,7 @@ def _interleaved(stage: int, stages: int, chunks: int, micro_batches: int) -> tu
     groups = [min(stages, most - first) for first in range(0, most, stages)]
     forward = [chunk for size in groups for chunk in range(chunks) for _ in range(size)]
     backward = [chunk for size in groups for chunk in reversed(range(chunks)) for _ in range(size)]
-    longest = (chunks - 1) * stages + 2 * (stages - 1 - stage) + 1
+    longest = (chunks - 1) * stages + 2 * (stages - 1 - stage) + 1 + extra_ahead
     counts = [0] * chunks
     states = set()
     for step, chunk in enumerate(forward):

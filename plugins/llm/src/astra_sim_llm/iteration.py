@@ -25,7 +25,9 @@ class Iteration:
     recompute_layers: int | None
     gradient_bytes: int
     optimizer_bytes: float
+    reduces_to_all: bool
     dp_overlap: bool
+    gather_overlap: bool
     p2p_overlap: bool
     ep_overlap: bool
     training: bool

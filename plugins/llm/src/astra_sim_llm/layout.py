@@ -94,15 +94,18 @@ class Axes:
         self.dimensions: list[LogicalDimension] = []
         p = parallel
         replicas = p.data * p.context
-        shards = p.shards if p.zero else replicas
+        shards, expert_shards = (p.shards, p.expert_shards) if p.zero else (replicas, p.expert_data)
         sizes = {
             "tp": (p.tensor, 1),
             "cp": (p.context, p.tensor),
             "dp": (shards, p.tensor),
             "replicas": (replicas // shards, p.tensor * shards),
+            "all_dp": (replicas, p.tensor),
             "etp": (p.expert_tensor, 1),
             "ep": (p.expert, p.expert_tensor),
-            "edp": (p.expert_data, p.expert_tensor * p.expert),
+            "edp": (expert_shards, p.expert_tensor * p.expert),
+            "expert_replicas": (p.expert_data // expert_shards, p.expert_tensor * p.expert * expert_shards),
+            "all_edp": (p.expert_data, p.expert_tensor * p.expert),
         }
         self._axes = {name: self._axis(name, *size) for name, size in sizes.items()}
         inner = [number for number in self._axes["ep"] if self.dimensions[number].physical == 0]

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from astra_sim import InputError
 
 from astra_sim_llm.attention import AttentionHalf
+from astra_sim_llm.divisibility import misfits
 from astra_sim_llm.ends import Ends
 from astra_sim_llm.experts import Experts
 from astra_sim_llm.models import LayerKind, Model
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Products, Work
-from astra_sim_llm.steps import Step
+from astra_sim_llm.steps import Step, in_graph
 
 
 class Block:
@@ -33,14 +34,17 @@ class Block:
     def forward(self, kind: LayerKind) -> list[Step]:
         """The forward pass."""
         if ("forward", kind) not in self._known:
-            self._known["forward", kind] = *self._attention.forward(), *self._feed_forward(kind)
+            self._known["forward", kind] = *self._in_graph(self._attention.forward()), *self._feed_forward(kind)
         return list(self._known["forward", kind])
 
     def backward(self, kind: LayerKind) -> list[Step]:
         """The backward pass, without recomputation."""
         if ("backward", kind) not in self._known:
-            self._known["backward", kind] = *self._feed_forward_back(kind), *self._attention.backward()
+            self._known["backward", kind] = *self._feed_forward_back(kind), *self._in_graph(self._attention.backward())
         return list(self._known["backward", kind])
+
+    def _in_graph(self, attention: Iterator[Step]) -> Iterator[Step]:
+        return in_graph(attention) if self._products.work.cuda_graphs == "attention" else attention
 
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
         """What a backward pass computes again first.
@@ -84,23 +88,9 @@ class Block:
 def _check(model: Model, parallel: Parallelism, work: Work) -> None:
     """Raise InputError where ranks do not divide what they share."""
     t, c = parallel.tensor, parallel.context
-    tokens = work.micro_batch * work.sequence // c
-    shared = [
-        ("tensor_parallel", t, "heads", model.heads),
-        ("tensor_parallel", t, "the feed-forward width", model.width if model.dense_layers or not model.experts else t),
-        ("context_parallel", c, "sequence", work.sequence),
-        ("expert_parallel", parallel.expert, "experts", model.experts),
-        ("expert_tensor_parallel", parallel.expert_tensor, "expert_ffn", model.expert_ffn),
-        ("sequence_parallel with tensor_parallel", t if parallel.sequence else 1, "tokens of a micro-batch", tokens),
-    ]  # fmt: skip
-    for name, ranks, what, size in shared:
-        if size % ranks:
-            raise InputError(f"{name} is {ranks}; expected a divisor of {what}, which is {size}")
-    if model.key_heads % t and t % model.key_heads:
-        raise InputError(f"tensor_parallel is {t}; expected a divisor or a multiple of kv_heads, which is {model.key_heads}")
-    if parallel.expert > 1 and not model.experts:
-        raise InputError(f"expert_parallel is {parallel.expert}, and the model has no experts; expected 1")
-    if model.experts and t > 1 and not parallel.sequence:
+    for problem in misfits(model, parallel, work.sequence, work.micro_batch):
+        raise InputError(problem)
+    if model.experts and t > 1 and not parallel.sequence and work.sequence > 1:
         raise InputError(f"sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}")
     if c > 1 and not work.flash:
         raise InputError(f"attention is unfused; expected flash with context_parallel, which is {c}")

@@ -9,6 +9,7 @@ from astra_sim_llm.models import Model
 
 PRECISIONS = ("fp16", "bf16", "fp8", "mxfp8")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
+CUDA_GRAPHS = ("none", "router", "attention", "iteration")
 RECOMPUTE = ("none", "selective", "full", "full_early_stop")
 
 
@@ -25,6 +26,9 @@ class Overlap:
     )
     dp: bool = option(
         False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones"
+    )
+    gathers: bool | None = option(
+        None, help="parameters of ZeRO-1 and 2 are gathered beside the first forward passes; none: as dp says of gradients"
     )
     p2p: bool = option(False, help="the sender of activations goes on while they are under way")
     ep: bool = option(
@@ -73,17 +77,23 @@ class LlmOptions:
     shard_group: int | None = option(
         None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all", unit="ranks"
     )
+    reduction: str = option(
+        "shards",
+        choices=("shards", "all"),
+        help="which ranks get the sums of gradients: those that keep a shard of ZeRO-1 or 2, or all (DeepSpeed's bf16, InternEvo)",
+    )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")
     attention: str = option("flash", choices=("flash", "unfused"), help="one fused kernel, or products and softmax apart")
+    fp8_attention: bool = option(False, help="queries, keys and values of fused attention are cast to fp8, where products have it")
     context: str = option("ring", choices=("ring", "ulysses"), help="context parallelism: keys and values go round, or heads are exchanged")
     overlap: Overlap = option(Overlap(), help="what runs beside compute")
     rank_order: str = option("tp-cp-ep-dp-pp", choices=("tp-cp-ep-dp-pp",), help="order of ranks, the first fastest")
     detail: str = option(
         "layer",
         choices=("kernel", "layer", "pass"),
-        help="an operation a kernel, one between two collectives, or one a pass, which takes as long without overlap.dp, on a network"
-        " without contention, where all ranks of a stage are in step",
+        help="an operation a kernel, one between two collectives, or one a pass, which takes as long on a network without contention,"
+        " where all ranks of a stage are in step",
     )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip
@@ -95,6 +105,21 @@ class LlmOptions:
     )
     fused_gradients: bool = option(
         True, help="weight gradients are added to fp32 ones by the product itself; false: by a kernel of its own"
+    )
+    dispatch: str = option(
+        "experts",
+        choices=("experts", "ranks"),
+        help="how often a token is sent: once for each of its experts, or once for each rank that has some of them (DeepEP, HybridEP)",
+    )
+    fused_experts: bool = option(
+        False, help="activations of experts, and the casts of what they make, are part of the products before them"
+    )
+    fused_loss: bool = option(False, help="the loss is one fused kernel over 16-bit logits, not several in fp32")
+    cuda_graphs: str = option(
+        "none",
+        choices=CUDA_GRAPHS,
+        help="kernels that the host does not launch one by one, where the compute model says how long a launch takes: those of routers,"
+        " of attention and routers, or of the whole iteration",
     )
     causal_flops: bool = option(True, help="model FLOPs count half of the attention square, which a causal mask leaves; false: all of it")
     check_memory: bool = option(True, help="refuse what does not fit the memory of the compute model's device, where it is known")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 
@@ -46,5 +48,5 @@ class Parallelism:
 
     @property
     def expert_shards(self) -> int:
-        """Ranks over which ZeRO or FSDP shards experts: their replicas within the ranks over which it shards the rest."""
-        return max(1, self.shards * self.tensor // (self.expert * self.expert_tensor))
+        """Ranks over which ZeRO or FSDP shards experts: replicas within the ranks over which it shards the rest, as many as divide all."""
+        return math.gcd(self.expert_data, max(1, self.shards * self.tensor // (self.expert * self.expert_tensor)))

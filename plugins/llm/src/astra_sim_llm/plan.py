@@ -10,6 +10,7 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion
 
 from astra_sim_llm import hugging_face, schedules
+from astra_sim_llm.divisibility import group_misfits
 from astra_sim_llm.layout import Chunk, split_layers
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.operations import Block
@@ -45,6 +46,7 @@ class Plan:
             fp32_gradients=o.gradients == "fp32",
             fused_gradients=o.fused_gradients,
             flash=o.attention == "flash",
+            fp8_attention=o.fp8_attention,
             ulysses=o.context == "ulysses",
             tp_overlap=o.overlap.tp,
             training=o.mode == "train",
@@ -52,6 +54,10 @@ class Plan:
             expert_skew=o.expert_skew,
             capacity_factor=o.capacity_factor,
             node_copies=o.node_limit,
+            once_to_ranks=o.dispatch == "ranks",
+            fused_experts=o.fused_experts,
+            fused_loss=o.fused_loss,
+            cuda_graphs=o.cuda_graphs,
         )
 
     def block(self, keys: int | None = None) -> Block:
@@ -80,7 +86,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
     schedule = _schedule(options, parallel)
     micro_batches = _micro_batches(options, parallel)
     if options.mode != "train":
-        _check_inference(options, model)
+        _check_inference(options)
     recompute, layers = _recompute(options)
     plan = Plan(options, model, parallel, sequence, micro_batches, schedule, recompute, layers, (), _NO_SETUP)
     plan.block()  # checks that ranks divide what they share
@@ -100,6 +106,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
         recompute_layers=layers,
         attention=options.attention,
         schedule=schedule,
+        extra_ahead=int(options.overlap.ep),
         mode=options.mode,
         kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
     )
@@ -155,16 +162,8 @@ def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
         zero=options.zero,
         shard_group=options.shard_group,
     )
-    ranks = parallel.stage_ranks
-    if ranks % (parallel.expert * parallel.expert_tensor):
-        raise InputError(
-            f"expert_parallel is {parallel.expert} and expert_tensor_parallel {parallel.expert_tensor};"
-            f" expected a product that divides the {ranks} ranks of a stage"
-        )
-    if options.shard_group is not None and (parallel.data * parallel.context) % options.shard_group:
-        raise InputError(
-            f"shard_group is {options.shard_group}; expected a divisor of the {parallel.data * parallel.context} data and context ranks"
-        )
+    for problem in group_misfits(parallel):
+        raise InputError(problem)
     if options.shard_group is not None and not options.zero:
         raise InputError(f"shard_group is {options.shard_group} and zero is 0; expected zero of at least 1")
     return parallel
@@ -196,7 +195,7 @@ def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
     return micro_batches
 
 
-def _check_inference(options: LlmOptions, model: Model) -> None:
+def _check_inference(options: LlmOptions) -> None:
     """Raise InputError for what inference does not do."""
     if options.virtual_stages > 1:
         raise InputError(
@@ -208,8 +207,6 @@ def _check_inference(options: LlmOptions, model: Model) -> None:
         raise InputError("mode is decode and attention unfused; expected flash")
     if options.context_parallel > 1:
         raise InputError(f"mode is decode and context_parallel {options.context_parallel}; expected 1")
-    if model.experts and options.tensor_parallel > 1:
-        raise InputError(f"mode is decode and tensor_parallel {options.tensor_parallel}; expected 1 for a mixture of experts")
 
 
 def _recompute(options: LlmOptions) -> tuple[str, int | None]:
@@ -229,5 +226,4 @@ def order_of(plan: Plan) -> Sequence[Sequence[schedules.Step]]:
         rounds = plan.options.decode_tokens if plan.options.mode == "decode" else 1
         passes = range(rounds * plan.micro_batches)
         return [[schedules.Step(schedules.PassKind.FORWARD, number) for number in passes]] * stages
-    extra = int(plan.options.overlap.ep)
-    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, extra)
+    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, plan.setup.extra_ahead)

@@ -23,6 +23,10 @@ from astra_sim_llm.steps import Exchange, Run, Step
 USERBUFFERS_HIDDEN = 0.8
 """Share of a tensor-parallel collective that runs beside its product, chunk by chunk (Transformer Engine's user buffers)."""
 
+CAST_LAUNCHES = {"fp8": 3, "mxfp8": 2}
+"""Kernels of a cast (Transformer Engine): the greatest value, its scale, the cast; or, with a scale for each 32 values, the cast, and
+the scales put in the order of the product."""
+
 
 @attrs.frozen
 class Work:
@@ -34,6 +38,7 @@ class Work:
     fp32_gradients: bool = True
     fused_gradients: bool = True
     flash: bool = True
+    fp8_attention: bool = False
     ulysses: bool = False
     tp_overlap: str = "none"
     training: bool = True
@@ -41,6 +46,10 @@ class Work:
     expert_skew: float = 1.0
     capacity_factor: float | None = None
     node_copies: int | None = None
+    once_to_ranks: bool = False
+    fused_experts: bool = False
+    fused_loss: bool = False
+    cuda_graphs: str = "none"
 
 
 def scaled(size: int, share: float) -> int:
@@ -148,7 +157,7 @@ class Products:
 
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
         """A product that makes the gradients of so many weights, and the sum with those that are there where it is not fused."""
-        yield Run(name, product, weight=True)
+        yield Run(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
         if not self.work.fused_gradients:
             yield Run("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
 
@@ -157,10 +166,11 @@ class Products:
         """Whether products add to fp32 gradients in memory."""
         return self.work.fp32_gradients and self.work.fused_gradients
 
-    def cast(self, elements: int) -> Iterator[Step]:
+    def cast(self, elements: int, batch: int = 1) -> Iterator[Step]:
         """FP8: the input of a product is cast before it, in training with a transposed copy for the gradients."""
         if self.element_type == "fp8":
-            yield Run("cast", Cast(elements=elements, from_type=self.half, to_type="fp8", transposed=self.work.training))
+            shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type="fp8", transposed=self.work.training)
+            yield Run("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
 
     def residual(self) -> Run:
         """Bias, dropout and residual."""

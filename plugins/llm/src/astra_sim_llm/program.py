@@ -36,7 +36,8 @@ class StageWriter:
         self._block = block
         self._compiler = compiler
         self._kinds = kinds
-        self._rows = ProgramRows(kinds)
+        # Last passes of the two ways of DualPipe end together: replicas out of step would begin their reductions in different orders.
+        self._rows = ProgramRows(kinds, in_turn=iteration.schedule == "dualpipe")
         self._data_parallel = DataParallel(iteration)
         self._templates: dict[object, Template] = {}
         self._virtual_stages = len(chunks)
@@ -206,16 +207,21 @@ class StageWriter:
             steps += self._data_parallel.reductions(experts - experts_done, others - others_done, 0)
         else:
             steps += self._data_parallel.reductions(experts, others, 0)
-        if p.zero and p.shards < p.data * p.context:
-            steps.append(Exchange("gradients", "replicas", Collective.ALL_REDUCE, others * it.gradient_bytes // p.shards))
+        shard = (experts // p.expert_shards, others // p.shards) if p.zero else (experts, others)
+        if p.zero and not it.reduces_to_all:
+            steps += (
+                Exchange("gradients", axis, Collective.ALL_REDUCE, size * it.gradient_bytes)
+                for axis, size in zip(("expert_replicas", "replicas"), shard, strict=True)
+            )
         self._write(steps, "gradients")
+        if it.schedule == "dualpipe":
+            self._add_with(p.pipeline - 1 - self._stage, sum(shard), "copies of parameters")
         self._tied_embeddings()
         norm: list[Step] = [Exchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
-        mine = others // p.shards + experts // p.expert_data if p.zero else others + experts
-        update = Run("optimizer", OptimizerStep(parameters=max(1, mine), bytes_per_parameter=it.optimizer_bytes))
+        update = Run("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=it.optimizer_bytes))
         self._write([*norm, update], "optimizer")
-        if p.zero in (1, 2) and not it.dp_overlap:
-            gather = (("edp", 2 * experts // p.expert_data), ("dp", 2 * others // p.shards))
+        if p.zero in (1, 2) and not it.gather_overlap:
+            gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
             self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 
     def _own_chunks(self) -> list[Chunk]:
@@ -230,14 +236,18 @@ class StageWriter:
         self._rows.write([self._compiler.compile(steps, Pass.WEIGHT_GRADIENT, name, group)])
 
     def _tied_embeddings(self) -> None:
-        """The first and the last stage add their gradients of the embedding that they share: each sends half, and half of the sum."""
+        """The first and the last stage add their gradients of the embedding that they share."""
         it, p = self._iteration, self._iteration.parallel
         ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
         if it.schedule in ("zb-v", "dualpipe") or not it.model.tied or p.pipeline == 1 or self._stage not in ends:
             return
-        size = -(-it.model.vocab // p.tensor) * it.model.hidden * it.gradient_bytes // 2
-        far = shift((ends[self._stage] - self._stage) * p.stage_ranks)
-        kinds = [make(self._kinds, far, size, TIED_TAG, "tied embedding") for make in (messages.send, messages.receive)]
+        self._add_with(ends[self._stage], -(-it.model.vocab // p.tensor) * it.model.hidden, "tied embedding")
+
+    def _add_with(self, stage: int, parameters: int, name: str) -> None:
+        """Add the gradients of parameters with those that another stage has of the same: each sends half, and half of the sum."""
+        size = max(1, parameters * self._iteration.gradient_bytes // 2)
+        far = shift((stage - self._stage) * self._iteration.parallel.stage_ranks)
+        kinds = [make(self._kinds, far, size, TIED_TAG, name) for make in (messages.send, messages.receive)]
         half = Template([*kinds, self._kinds.join()], [[BEFORE], [BEFORE], [0, 1]], 2, [])
         self._rows.write([half, half])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import attrs
@@ -11,11 +12,15 @@ from astra_sim.shapes import Kernel
 
 @attrs.frozen
 class Run:
-    """A kernel that a rank runs. `weight`: it makes weight gradients, which a zero-bubble schedule may put off."""
+    """A kernel that a rank runs, or several alike: the host launches it so many times (0: a graph launches it with others).
+
+    `weight`: it makes weight gradients, which a zero-bubble schedule may put off.
+    """
 
     name: str
     shape: Kernel
     weight: bool = False
+    launches: int = 1
 
 
 @attrs.frozen
@@ -39,6 +44,11 @@ Step = Run | Exchange
 def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     """A backward pass as two: what makes input gradients, and what makes weight gradients, which may come later."""
     return [step for step in steps if not step.weight], [step for step in steps if step.weight]
+
+
+def in_graph(steps: Iterable[Step]) -> Iterator[Step]:
+    """Steps whose kernels the host does not launch one by one."""
+    return (attrs.evolve(step, launches=0) if isinstance(step, Run) else step for step in steps)
 
 
 def join(*parts: list[Step]) -> list[Step]:

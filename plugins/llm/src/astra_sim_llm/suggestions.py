@@ -43,11 +43,13 @@ def _changes(setup: TrainingSetup) -> list[tuple[str, TrainingSetup]]:
     levels = range(parallel.zero + 1, 4) if parallel.shards > 1 else ()
     changes += [(f"zero = {level}", attrs.evolve(setup, parallel=attrs.evolve(parallel, zero=level))) for level in levels]
     words, wider, rounds = _doubled(setup, "tensor")
-    if divides(setup.model, wider, setup.sequence):
+    if divides(setup.model, wider, setup.sequence, setup.micro_batch):
         changes.append((words, attrs.evolve(setup, parallel=wider, micro_batches=rounds)))
     words, longer, rounds = _doubled(setup, "pipeline")
     layers, stages = setup.model.layers, longer.pipeline
-    if divides(setup.model, longer, setup.sequence) and schedule_allows(setup.schedule, layers, stages, setup.chunks, rounds):
+    if divides(setup.model, longer, setup.sequence, setup.micro_batch) and schedule_allows(
+        setup.schedule, layers, stages, setup.chunks, rounds
+    ):
         split = even_stages(layers, stages, setup.chunks, setup.schedule)
         changes.append((words, attrs.evolve(setup, parallel=longer, layers_of_stage=split, micro_batches=rounds)))
     return changes

@@ -58,7 +58,12 @@ class Kinds:
         return self.number("join", "join", lambda: Wait((), (), -1, Pass.FORWARD))
 
 
-GROUPS = {"tp": "tp", "etp": "tp", "cp": "cp", "ep": "ep", "ep_node": "ep", "ep_nodes": "ep", "dp": "dp", "edp": "dp", "replicas": "dp"}
+GROUPS = {
+    **dict.fromkeys(("tp", "etp"), "tp"),
+    "cp": "cp",
+    **dict.fromkeys(("ep", "ep_node", "ep_nodes"), "ep"),
+    **dict.fromkeys(("dp", "all_dp", "replicas", "edp", "all_edp", "expert_replicas"), "dp"),
+}
 """The parallelism to which the exchanges of an axis belong."""
 
 
@@ -76,6 +81,7 @@ class Compiler:
         dimensions_of: Callable[[str], tuple[int, ...]],
         detail: str,
         contention: float,
+        launch_ps: int = 0,
     ) -> None:
         self._kinds = kinds
         self._duration_ps = duration_ps
@@ -83,6 +89,7 @@ class Compiler:
         self._dimensions_of = dimensions_of
         self._detail = detail
         self._contention = contention
+        self._launch_ps = launch_ps
         self._group = "compute"
 
     def compile(self, steps: Sequence[Step], training_pass: Pass, name: str, group: str = "compute") -> Template:
@@ -131,8 +138,9 @@ class Compiler:
         return rows.template(self._joined(rows, current), free)
 
     def _one(self, steps: Sequence[Step], training_pass: Pass, name: str) -> Template:
-        """A pass as one operation, as long as its kernels and exchanges one after another or beside each other; free ones follow it."""
-        now, parts = 0, dict[str, int]()
+        """A pass as one operation, as long as its kernels and exchanges one after another or beside each other; a free one cuts it."""
+        now, cut, parts = 0, 0, dict[str, int]()
+        rows, current, free = _Rows(), [BEFORE], list[int]()
         beside: list[list[int]] = []  # exchanges that run: when they end, kernels left, place of the step
         for place, (step, duration) in enumerate(zip(steps, self._durations(steps), strict=True)):
             if isinstance(step, Run):
@@ -144,23 +152,24 @@ class Compiler:
                 beside = [one for one in beside if one[1]]
             elif step.beside == 0:
                 now = self._wait(now, now + self._exchange_ps(step), step, parts)
-            elif step.beside != FREE:
+            elif step.beside == FREE:
+                current, cut, parts = self._cut(rows, current, now - cut, name, training_pass, parts), now, {}
+                free.append(rows.add(self._communicate(step, training_pass), [*current, *free[-1:]]))
+            else:
                 began = max([now, *(one[0] for one in beside if GROUPS[_axis(steps[one[2]])] == GROUPS[step.axis])])
                 beside.append([began + self._exchange_ps(step), step.beside, place])
         for end, _, which in beside:
             now = self._wait(now, end, steps[which], parts)
-        rows = _Rows()
-        current = [BEFORE]
-        if now:
-            kind = self._compute(now, name, training_pass, tuple(sorted(parts.items())))
-            self._kinds.parts[kind] = parts
-            current = [rows.add(kind, current)]
-        free = [
-            rows.add(self._communicate(step, training_pass), current)
-            for step in steps
-            if isinstance(step, Exchange) and step.beside == FREE
-        ]
+        current = self._cut(rows, current, now - cut, name, training_pass, parts)
         return rows.template(self._joined(rows, current), free)
+
+    def _cut(self, rows: _Rows, current: list[int], duration: int, name: str, training_pass: Pass, parts: dict[str, int]) -> list[int]:
+        """One operation of a part of a pass, of which exchanges take `parts`; the row that what follows waits for."""
+        if not duration:
+            return current
+        kind = self._compute(duration, name, training_pass, tuple(sorted(parts.items())))
+        self._kinds.parts[kind] = parts
+        return [rows.add(kind, current)]
 
     @staticmethod
     def _wait(now: int, end: int, step: Step, parts: dict[str, int]) -> int:
@@ -172,9 +181,18 @@ class Compiler:
     def _durations(self, steps: Sequence[Step]) -> list[int]:
         """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
 
-        Exchanges run one after another: a kernel, or a part of it, is beside one of them.
+        The last of them waits until the host has launched all.
         """
-        times = [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps]
+        times = self._slowed(steps, [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps])
+        launches = sum(step.launches for step in steps if isinstance(step, Run))
+        if self._launch_ps and launches:
+            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.beside)
+            last = max(place for place, step in enumerate(steps) if isinstance(step, Run))
+            times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
+        return times
+
+    def _slowed(self, steps: Sequence[Step], times: list[int]) -> list[int]:
+        """Times with what exchanges beside kernels slow them by. Exchanges run one after another: a kernel, or a part, is beside one."""
         if not self._contention:
             return times
         alone = list(times)
@@ -269,10 +287,11 @@ class _Columns:
 
 
 class ProgramRows:
-    """A program that is written template by template."""
+    """A program that is written template by template. `in_turn`: rows that run on begin one after another, whatever pass they are of."""
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, in_turn: bool = False) -> None:
         self._kinds = kinds
+        self._in_turn = in_turn
         self._parts: list[tuple[Any, Any, Any]] = []
         self._columns: dict[tuple[Template, ...], _Columns] = {}
         self._rows = 0
@@ -292,6 +311,10 @@ class ProgramRows:
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)
         one = self._columns[key]
+        if times > 1 and len(one.free):
+            for _ in range(times):
+                self._write(templates, 1)
+            return
         length = len(one.kinds)
         bases = self._rows + length * np.arange(times, dtype=np.int64)
         waits = bases[:, None] + one.waits[None, :]
@@ -306,11 +329,21 @@ class ProgramRows:
             flat = flat[kept]
             rows = np.repeat(np.arange(len(one.counts)), one.counts)[one.before]
             np.subtract.at(counts, rows, 1)
-        self._parts.append((np.tile(one.kinds, times), flat, counts))
         if len(one.free):
-            self._free.append((bases[:, None] + one.free[None, :]).reshape(-1))
+            flat, counts = self._after_last(int(one.free[0]), flat, counts)
+            self._free.append(self._rows + one.free)
+        self._parts.append((np.tile(one.kinds, times), flat, counts))
         self._end = int(bases[-1]) + one.end
         self._rows += length * times
+
+    def _after_last(self, first: int, flat: Any, counts: Any) -> tuple[Any, Any]:
+        """Waits and their numbers, where the first row that runs on also waits for the last one before it: all ranks of a group then
+        begin them in one order, as a stream of NCCL does, also where passes that are out of step begin them.
+        """
+        if not (self._in_turn and self._free):
+            return flat, counts
+        counts[first] += 1
+        return np.insert(flat, int(counts[: first + 1].sum()) - 1, self._free[-1][-1]), counts
 
     def free(self) -> list[int]:
         """The rows that run on."""

@@ -37,6 +37,7 @@ class TrainingSetup:
     recompute_layers: int | None = option(None, minimum=0, help="first layers of each chunk that are computed again; none: all")
     attention: str = option("flash", choices=("flash", "unfused"), help="attention kernels")
     schedule: str = option("1f1b", choices=SCHEDULES, help="pipeline schedule")
+    extra_ahead: int = option(0, minimum=0, help="forward passes that go ahead beyond those of the schedule")
     mode: str = option("train", choices=("train", "prefill", "decode"), help="training or inference")
     kv_length: int = option(
         0, minimum=0, help="tokens of a sequence in the cache at its fullest; at least those of the pass", unit="tokens"

@@ -11,10 +11,10 @@ from astra_sim_llm.models import Model
 from astra_sim_llm.options import LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
-_OF_TRAINING = ("schedule", "zero", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
-_OF_TRAINING_OVERLAP = ("dp", "p2p", "ep", "contention")
+_OF_TRAINING = ("schedule", "zero", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
+_OF_TRAINING_OVERLAP = ("dp", "gathers", "p2p", "ep", "contention")
 _OF_DECODING = ("decode_tokens", "kv_length")
-_OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit")
+_OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "fused_experts")
 
 
 def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> None:
@@ -36,6 +36,8 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterato
         yield from ((f"overlap.{name}", why) for name in _OF_TRAINING_OVERLAP if name in overlap)
         if options.overlap.tp == "backward":
             yield "overlap.tp", why
+        if options.fused_loss:
+            yield "fused_loss", why
     if options.mode != "decode":
         yield from ((name, f"where mode is {options.mode}; expected mode = decode") for name in _OF_DECODING if name in given)
     elif options.sequence_parallel:
@@ -45,12 +47,24 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterato
         yield from ((name, why) for name in _OF_EXPERTS if name in given)
         if options.overlap.ep:
             yield "overlap.ep", why
+        if options.cuda_graphs == "router":
+            yield "cuda_graphs", why
+    if options.fp8_attention and options.precision not in ("fp8", "mxfp8"):
+        yield "fp8_attention", f"with precision {options.precision}; expected fp8 or mxfp8"
+    if options.fp8_attention and options.attention == "unfused":
+        yield "fp8_attention", "with attention unfused; expected flash"
     if options.node_limit is not None and parallel.expert == 1:
         yield "node_limit", "where expert_parallel is 1; expected several ranks"
+    if options.dispatch == "ranks" and parallel.expert == 1:
+        yield "dispatch", "where expert_parallel is 1; expected several ranks"
     if options.overlap.ep and parallel.expert == 1:
         yield "overlap.ep", "where expert_parallel is 1; expected several ranks"
     if options.capacity_factor is not None and "expert_skew" in given:
         yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
+    if options.reduction == "all" and options.zero not in (1, 2):
+        yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
+    if options.overlap.gathers is not None and options.zero not in (1, 2):
+        yield "overlap.gathers", f"where zero is {options.zero}; expected 1 or 2"
     if options.context == "ulysses" and parallel.context == 1:
         yield "context", "where context_parallel is 1; expected several ranks"
     if options.overlap.contention and not (options.overlap.dp or options.overlap.ep):

@@ -26,6 +26,8 @@ from astra_sim_llm.steps import Exchange, Run, Step
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.templates import Compiler, Kinds, communicate
 
+_PS_PER_US = 1_000_000
+
 
 def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     """Training or inference of a large language model. Raises InputError where options do not fit each other or the platform."""
@@ -41,11 +43,14 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     exchanges = ExchangeTimes(context, axes)
     kinds = [Kinds() for _ in range(parallel.pipeline)]
     iteration = iteration_of(plan, context.run.passes)
+    launch_ps = _launch_ps(options, context)
     order, block = order_of(plan), plan.block()
     programs = []
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
-        compiler = Compiler(kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention)
+        compiler = Compiler(
+            kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention, launch_ps
+        )
         if options.mode == "train":
             writer = StageWriter(iteration, stage, plan.chunks, block, compiler, kinds[stage])
             programs.append(NpuProgram(writer.write(order[stage]), npus))
@@ -137,7 +142,9 @@ def iteration_of(plan: Plan, passes: int) -> Iteration:
         plan.recompute_layers,
         4 if options.gradients == "fp32" else 2,
         options.optimizer_bytes or (58.0 if options.precision == "fp16" else 46.0),
+        options.reduction == "all",
         options.overlap.dp,
+        options.overlap.dp if options.overlap.gathers is None else options.overlap.gathers,
         options.overlap.p2p,
         options.overlap.ep,
         options.mode == "train",
@@ -145,6 +152,15 @@ def iteration_of(plan: Plan, passes: int) -> Iteration:
         layer_parameters,
         passes,
     )
+
+
+def _launch_ps(options: LlmOptions, context: Context) -> int:
+    """How long the host takes to launch a kernel that is launched by itself. Raises InputError for graphs where that takes no time."""
+    launch_us = context.compute.launch_us
+    if options.cuda_graphs != "none" and not launch_us:
+        raise InputError(f"cuda_graphs is {options.cuda_graphs}, which has no effect on a compute model without launch_us (its stack)")
+    launch_ps = picoseconds(launch_us * _PS_PER_US, "compute: launch_us")
+    return 0 if options.cuda_graphs == "iteration" else launch_ps // context.tick_ps * context.tick_ps
 
 
 def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: float | None) -> None:

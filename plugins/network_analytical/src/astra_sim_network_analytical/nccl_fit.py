@@ -235,7 +235,9 @@ class _Joint:
             latency = math.exp(point[number]) + count * math.exp(point[3 + number])
             found[name] = latency, math.exp(point[6 + number] + factor)
         if self.has_nvls and ranks >= _LEAST_RANKS_OF_NVLS:
-            found["nvls"] = math.exp(point[9]), math.exp(point[10] + factor)
+            # What a switch takes from a rank and gives to it does not depend on their number: the bus bandwidth does.
+            share = ring_share(self.operation, ranks) / ring_share(self.operation, self._ranks[0])
+            found["nvls"] = math.exp(point[9]), math.exp(point[10]) * share
         return found
 
     def step_us(self, point: Sequence[float]) -> dict[str, float]:
