@@ -54,9 +54,11 @@ def _summary(result: Result, screen: Screen) -> Table:
         rows.append(["network cost", f"{result.network['cost_usd']:.0f}", "USD"])
     rows.append(["NPUs", str(result.npus), f"({result.simulated_npus} simulated)"])
     rows.append(["messages", str(result.messages), f"(network: {result.network['plugin']})"])
-    for chosen in result.algorithms:
-        if ":" in chosen.reason:
-            rows.append(["algorithm", chosen.algorithm, f"(auto, {chosen.collective} in dimension {chosen.dimension})"])
+    rows += [
+        ["algorithm", chosen.algorithm, f"(auto, {chosen.collective} in dimension {chosen.dimension})"]
+        for chosen in result.algorithms
+        if ":" in chosen.reason
+    ]
     rows.append(["wall time", f"{result.wall_s * 1000:.1f}", "ms"])
     return Table((Column("", "word"), Column(""), Column("", "text")), rows, result.run_name, headed=False, indent=1)
 

@@ -62,7 +62,7 @@ class Reports:
     ) -> list[Path]:
         """Write them; see `write_reports`. Without `directory` only the timeline is written, of several runs one for each.
 
-        In result.json tables of all NPUs have few rows, or `every` one. `tables` are written beside it, as CSV, by the names of their files.
+        In result.json tables of all NPUs have few rows, or `every` one. `tables` are written beside it, as CSV, by their files' names.
         """
         from astra_sim.report.frames import write_csv
         from astra_sim.report.result import Result
