@@ -16,13 +16,19 @@ from astra_sim.schedule import Collective
 
 
 class Message(NamedTuple):
-    """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none)."""
+    """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none).
+
+    Messages of one `flow` belong together: those of a chunk of a collective in one of its phases, or those between two tasks with one tag
+    (0: it is not known). `traffic_class` is the one that is asked for (-1: the network chooses).
+    """
 
     number: int
     source: int
     destination: int
     bytes: int
     queue: int = -1
+    flow: int = 0
+    traffic_class: int = -1
 
 
 class DelayParts(NamedTuple):

@@ -34,6 +34,7 @@ BUILT_IN = frozenset(
         "memory",
         "network-analytical",
         "network-packet",
+        "network-roce",
         "platforms",
         "report",
         "reports-astra1",
