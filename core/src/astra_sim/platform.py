@@ -312,6 +312,53 @@ class Platform:
 
 
 @attrs.frozen
+class LogicalTopology:
+    """The NPUs of a logical dimension, `stride` apart on a physical dimension in which all NPUs lie: hops are those between them there."""
+
+    physical: Dimension
+    size: int
+    stride: int
+
+    @property
+    def name(self) -> str:
+        """The name of the physical topology."""
+        return self.physical.topology.name
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links between two NPUs of the first group."""
+        return self.physical.topology.hops(source * self.stride, destination * self.stride)
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Not known."""
+        return False
+
+    def links_per_message(self) -> int:
+        """As on the physical dimension."""
+        return self.physical.topology.links_per_message()
+
+    def links_per_npu(self) -> int:
+        """As on the physical dimension."""
+        return self.physical.topology.links_per_npu()
+
+
+def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platform:
+    """The platform with its one dimension cut into logical ones of these sizes, the first varying fastest.
+
+    Raises InputError where it has several dimensions, or the sizes do not multiply to its NPUs.
+    """
+    if len(platform.dimensions) != 1:
+        raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one in which all NPUs lie")
+    (whole,) = platform.dimensions
+    dimensions, stride = [], 1
+    for size in sizes:
+        if size < 1:
+            raise InputError(f"logical dimensions have the size {size}; expected at least 1")
+        dimensions.append(attrs.evolve(whole, topology=LogicalTopology(whole, size, stride), size=size))
+        stride *= size
+    return Platform(tuple(dimensions), platform.name, platform.device, physical=whole)
+
+
+@attrs.frozen
 class Preset:
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 

@@ -75,7 +75,8 @@ Settings settings_of(const nb::dict& table) {
   fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("payload_bytes", s.payload_bytes)("header_bytes", s.header_bytes);
   fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
   fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
-  fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap", s.thresholds_wrap);
+  fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap",
+                                                                                                                         s.thresholds_wrap);
   fields("pauses", s.pauses)("marking", s.marking)("windows", s.windows)("common_window", s.common_window);
   fields("variable_window", s.variable_window)("pacing", s.pacing)("acks_first", s.acks_first);
   fields("blocked_pairs_hold", s.blocked_pairs_hold)("chunk_bytes", s.chunk_bytes)("ack_interval_bytes", s.ack_interval_bytes);
@@ -119,9 +120,7 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   return plan;
 }
 
-std::int64_t picoseconds(const Network& network, Tick ticks) {
-  return ticks < 0 ? -1 : ticks * picoseconds_of_tick(network.settings());
-}
+std::int64_t picoseconds(const Network& network, Tick ticks) { return ticks < 0 ? -1 : ticks * picoseconds_of_tick(network.settings()); }
 
 nb::object capsule_of(astra_network_v2* table) {
   PyObject* capsule = PyCapsule_New(table, ASTRA_NETWORK_CAPSULE_V2, [](PyObject* self) {
@@ -209,28 +208,32 @@ NB_MODULE(_core, module) {
              self.inject(ticks_of(time, self.settings()), {number, source, destination, bytes, priority_group(traffic_class)});
            })
       .def("advance", &advance, "until"_a.none())
-      .def("keep", [](Network& self, bool flows, bool pauses) {
-        self.monitor().keeps_flows = flows;
-        self.monitor().keeps_pauses = pauses;
-      })
-      .def("watch",
-           [](Network& self, const nb::object& tell) {
-             if (tell.is_none()) return self.watch(nullptr);
-             self.watch([tell, tick = picoseconds_of_tick(self.settings())](std::int64_t time) {
-               PyObject* answer = PyObject_CallFunction(tell.ptr(), "L", static_cast<long long>(time * tick));
-               Py_XDECREF(answer);
-               return answer != nullptr;
-             });
-           }, "tell"_a.none())
+      .def("keep",
+           [](Network& self, bool flows, bool pauses) {
+             self.monitor().keeps_flows = flows;
+             self.monitor().keeps_pauses = pauses;
+           })
+      .def(
+          "watch",
+          [](Network& self, const nb::object& tell) {
+            if (tell.is_none()) return self.watch(nullptr);
+            self.watch([tell, tick = picoseconds_of_tick(self.settings())](std::int64_t time) {
+              PyObject* answer = PyObject_CallFunction(tell.ptr(), "L", static_cast<long long>(time * tick));
+              Py_XDECREF(answer);
+              return answer != nullptr;
+            });
+          },
+          "tell"_a.none())
       .def("statistics", &statistics)
       .def("flows", &flows)
       .def("pauses", &pauses)
       .def("link_loads", &link_loads)
       .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
-      .def("ways", [](const Network& self, NodeId node, NodeId npu) {
-        const auto ways = self.routes().ways(node, npu);
-        return std::vector<LinkId>(ways.begin(), ways.end());
-      })
+      .def("ways",
+           [](const Network& self, NodeId node, NodeId npu) {
+             const auto ways = self.routes().ways(node, npu);
+             return std::vector<LinkId>(ways.begin(), ways.end());
+           })
       .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
       .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.routes().longest_round_trip_ns(); })
       .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.routes().largest_product_bytes(); });

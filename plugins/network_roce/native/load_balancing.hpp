@@ -1,5 +1,5 @@
-// Which of several equal ways a packet takes: by a hash of its message (ECMP), anew for each packet (spraying), for each burst (flowlets), or
-// the one whose port has the fewest bytes.
+// Which of several equal ways a packet takes: by a hash of its message (ECMP), anew for each packet (spraying), for each burst (flowlets),
+// or the one whose port has the fewest bytes.
 #pragma once
 
 #include <cstdint>

@@ -106,7 +106,8 @@ class Network : public Interruptible {
   std::uint64_t idle_timeouts_ = 0;  // since something moved
 };
 
-// What waits for what in a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each message.
+// What waits for what in a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each
+// message.
 std::string why_stuck(const Network& network);
 
 }  // namespace astra::roce

@@ -1,7 +1,7 @@
 // Network interfaces of NPUs: each sends acknowledgements and the packets of its queue pairs, in turn, as windows and rates allow.
 //
-// An interface is the port of a link that leaves an NPU. A queue pair is a message. Where none may send, the interface sleeps until the next
-// one may.
+// An interface is the port of a link that leaves an NPU. A queue pair is a message. Where none may send, the interface sleeps until the
+// next one may.
 #pragma once
 
 #include <cstdint>

@@ -12,20 +12,20 @@ namespace astra::roce {
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
 struct Packet {
-  Tick arrival = 0;             // at the end of the link that it is on,
-  std::uint64_t order = 0;      // and its place among what happens then
-  std::int64_t sequence = 0;    // data: its first byte; else the byte that the receiver expects
-  Tick stamp = 0;               // when the data was sent
-  PacketId next = kNone;        // in its list
-  FlowId flow = kNone;          // its message
-  std::uint32_t bytes = 0;      // without preamble and gap
-  std::uint32_t payload = 0;    // data: bytes of the message; pause, resume: the queue that is meant
-  LinkId came_by = kNone;       // the link over which it came to the switch that it waits in
+  Tick arrival = 0;           // at the end of the link that it is on,
+  std::uint64_t order = 0;    // and its place among what happens then
+  std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
+  Tick stamp = 0;             // when the data was sent
+  PacketId next = kNone;      // in its list
+  FlowId flow = kNone;        // its message
+  std::uint32_t bytes = 0;    // without preamble and gap
+  std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
+  LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
   Kind kind = Kind::data;
-  std::uint8_t queue = 0;       // of the ports that it passes
-  bool marked = false;          // by a switch whose queue was long (ECN)
-  std::uint8_t hops = 0;        // of telemetry
-  std::uint16_t power = 0;      // PINT: the utilisation, as a power of a base
+  std::uint8_t queue = 0;   // of the ports that it passes
+  bool marked = false;      // by a switch whose queue was long (ECN)
+  std::uint8_t hops = 0;    // of telemetry
+  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
 };
 
 // What a switch writes into a packet of data (INT), quantised as on the wire.

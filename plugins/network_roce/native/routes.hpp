@@ -29,7 +29,8 @@ class Routes {
   }
   bool connected(NodeId source, NodeId target) const { return round_trip_ns(source, target) != 0; }
 
-  // Nanoseconds of a packet of payload alone and back over the first of the shortest ways: twice the delays, and the transmissions; 0: no way.
+  // Nanoseconds of a packet of payload alone and back over the first of the shortest ways: twice the delays, and the transmissions; 0: no
+  // way.
   std::int64_t round_trip_ns(NodeId source, NodeId target) const { return trip(source, target).ns; }
   // Bytes that the narrowest link of that way carries in that time.
   std::int64_t product_bytes(NodeId source, NodeId target) const { return trip(source, target).product; }

@@ -1,5 +1,5 @@
-// Swift (Kumar et al., SIGCOMM 2020): a window of packets that follows the delay of the fabric against a target. Below one packet it becomes
-// a pace. The target grows with hops, and with the inverse square root of the window.
+// Swift (Kumar et al., SIGCOMM 2020): a window of packets that follows the delay of the fabric against a target. Below one packet it
+// becomes a pace. The target grows with hops, and with the inverse square root of the window.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@ from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform, Preset
+from astra_sim.platform import Dimension, Platform, Preset, with_logical_dimensions
 from astra_sim.providers import options_of
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.experiment import DEFAULTS, Experiment
@@ -185,6 +185,9 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
+    logical = _sizes(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
+    if not table:
+        raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")
@@ -192,7 +195,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     else:
         parts = table.pop("dimensions", ())
         for key in table:
-            raise InputError(f"{where}: unknown key {key!r}; known: name, device, dimensions, or plugin and its options")
+            raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
     made = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
@@ -200,7 +203,13 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
     name = presets[0].preset.name if len(made) == len(presets) == 1 else ""
     device = next((part.preset.device for part in presets), "")
-    return Platform(tuple(dimensions), **{"name": name, "device": device, **told})
+    platform = Platform(tuple(dimensions), told.get("name", name), told.get("device", device))
+    if logical is None:
+        return platform
+    try:
+        return with_logical_dimensions(platform, logical)
+    except InputError as error:
+        raise located(error, where) from None
 
 
 def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:
@@ -227,6 +236,17 @@ class _Assembled:
 
     preset: Preset
     dimensions: Sequence[Dimension]
+
+
+def _sizes(value: Any, where: str) -> list[int]:
+    """Sizes of dimensions: a list of whole numbers, or of texts that are; or one text with commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not parts:
+        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
+    sizes: list[Any] = [int(part) if isinstance(part, str) and part.strip().isdecimal() else part for part in parts]
+    if any(type(size) is not int for size in sizes):
+        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
+    return sizes
 
 
 def _text(value: Any, where: str) -> str:

@@ -18,6 +18,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, Message
+from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
 
 from astra_sim_network_analytical.link_figures import LinkFigures, statistics
@@ -63,10 +64,11 @@ class FifoNetwork(EventNetwork):
 
     charged_dimension = "lowest"
 
-    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
-        super().__init__(link_map.platform)
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
+        super().__init__(platform or link_map.platform)
         self._options = options
         self._map = link_map
+        self._wired = link_map.platform
         self._rounding = options.rounding
         self._cut_through = options.switching == "cut_through"
         self.begin()
@@ -145,7 +147,7 @@ class FifoNetwork(EventNetwork):
 
     def _enter(self, message: _UnderWay) -> bool:
         """Let a message at an NPU enter the next dimension in which it differs from its destination; False if there is none."""
-        platform = self.platform
+        platform = self._wired
         for index in range(message.dimension + 1, len(platform.dimensions)):
             node, position = platform.coordinate(message.npu, index), platform.coordinate(message.destination, index)
             if node != position:
@@ -184,7 +186,7 @@ class FifoNetwork(EventNetwork):
         message.node = dimension.target(message.link)
         message.fresh = message.node == message.position
         if message.fresh:
-            message.npu += (message.position - self.platform.coordinate(message.npu, message.dimension)) * self.platform.strides[
+            message.npu += (message.position - self._wired.coordinate(message.npu, message.dimension)) * self._wired.strides[
                 message.dimension
             ]
 
@@ -194,10 +196,10 @@ class CompiledFifoNetwork(TableNetwork):
 
     charged_dimension = "lowest"
 
-    def __init__(self, options: AnalyticalOptions, link_map: LinkMap) -> None:
+    def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
         from astra_sim_network_analytical import _core
 
-        super().__init__(link_map.platform)
+        super().__init__(platform or link_map.platform)
         self._core = _core
         self._options = options
         self._map = link_map

@@ -147,7 +147,7 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
 def _table(listed: Iterable[Any], dimension: Dimension, where: str) -> DimensionLinks:
     """The links that a topology lists. A dimension of one NPU may have none."""
     size = dimension.size
-    links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency in listed]
+    links = [(int(source), int(target), float(bandwidth), float(latency)) for source, target, bandwidth, latency, *_ in listed]
     for source, target, bandwidth, latency in links:
         if min(source, target) < 0 or source == target or not bandwidth > 0 or not latency >= 0:
             raise InputError(

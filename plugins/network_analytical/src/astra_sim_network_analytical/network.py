@@ -32,11 +32,11 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
     from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
     from astra_sim_network_analytical.link_map import LinkMap
 
-    links = LinkMap(platform)
+    links = LinkMap(platform.wired())
     try:
-        return CompiledFifoNetwork(options, links)
+        return CompiledFifoNetwork(options, links, platform)
     except ImportError:
-        return FifoNetwork(options, links)
+        return FifoNetwork(options, links, platform)
 
 
 class AnalyticalNetwork(RouteDelayNetwork):

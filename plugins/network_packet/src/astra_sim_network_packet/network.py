@@ -33,7 +33,7 @@ class PacketNetwork(EventNetwork):
         super().__init__(platform)
         self.settings = options.settings()
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
-        self._build = _builder(self, platform)
+        self._build = _builder(self, platform.wired())
         self._core = self._build()
         self._is_new = True
 

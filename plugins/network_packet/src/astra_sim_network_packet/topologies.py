@@ -264,12 +264,12 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Link], bool]:
     raise InputError(f"topology {topology.name!r} is not known to the packet network; known: {known}")
 
 
-def _wires(dimension: Dimension, listed: Iterable[tuple[int, int, float, float]]) -> tuple[int, Sequence[Link], bool]:
+def _wires(dimension: Dimension, listed: Iterable[tuple[Any, ...]]) -> tuple[int, Sequence[Link], bool]:
     """Links of another package's topology: source, sink, bytes/ns, latency in ns. Nodes from the dimension's size on are switches."""
     nanoseconds = dimension.link_latency_ns
     links = [
         Link(source, sink, bandwidth / dimension.link_bandwidth, latency / nanoseconds if nanoseconds else 1.0)
-        for source, sink, bandwidth, latency in listed
+        for source, sink, bandwidth, latency, *_ in listed
     ]
     nodes = max((max(link.source, link.sink) + 1 for link in links), default=0)
     return max(0, nodes - dimension.size), links, False

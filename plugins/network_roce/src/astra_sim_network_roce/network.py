@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
 from astra_sim.fabric import NO_WAY, Fabric, FabricLink
-from astra_sim.network import EventNetwork, Message
+from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
 
-from astra_sim_network_roce import _core
+from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
 from astra_sim_network_roce.settings import LinkRows, addresses, failures_of, settings_of
 
@@ -21,12 +20,15 @@ class RoceNetwork(EventNetwork):
     """Messages as packets of queue pairs through switches with shared memory."""
 
     charged_dimension = "lowest"
+    tells_sent = True
 
     def __init__(self, options: RoceOptions, platform: Platform) -> None:
         super().__init__(platform)
         self.options = options
         self.fabric = fabric_for(options, platform)
         self._tell: Callable[[int], None] | None = None
+        self._keeps_flows = options.fct
+        self._sent: list[int] = []
         self._core = self._build()
         self._is_new = True
 
@@ -42,7 +44,7 @@ class RoceNetwork(EventNetwork):
             descending_ways=self.options.chosen("equal_ways") == "descending",
             failures=failures_of(self.options, fabric),
         )
-        made.keep(self.options.flow_records, self.options.pause_records)
+        made.keep(self._keeps_flows, self.options.pfc_log)
         made.watch(self._tell)
         return made
 
@@ -65,19 +67,34 @@ class RoceNetwork(EventNetwork):
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Go on to the next arrivals. Raises DeadlockError where none can come any more."""
-        while True:
-            try:
-                answer = self._core.advance(until)
-            except _core.Stuck as error:
-                raise self.failure(str(error)) from None
-            except _core.Impossible as error:
-                raise InputError(str(error)) from None
-            if answer is None:
-                return None
-            time, deliveries = answer
-            arrived = [number for number, sent in deliveries if not sent]
-            if arrived:
-                return time, arrived
+        try:
+            answer = self._core.advance(until)
+        except _core.Stuck as error:
+            raise self.failure(str(error)) from None
+        except _core.Impossible as error:
+            raise InputError(str(error)) from None
+        if answer is None:
+            return None
+        time, deliveries = answer
+        self._sent = [number for number, sent in deliveries if sent]
+        return time, [number for number, sent in deliveries if not sent]
+
+    def take_sent(self) -> list[int]:
+        """Messages whose last acknowledgement came with the last answer."""
+        return self._sent
+
+    def keep_message_figures(self) -> None:
+        """Keep figures of each message of the next run."""
+        self._keeps_flows = True
+        self._core.keep(True, self.options.pfc_log)
+
+    def message_figures(self) -> dict[int, MessageFigures]:
+        """The figures of messages that have ended."""
+        records = (FlowRecord(*row) for row in self._core.flows())
+        return {
+            each.number: MessageFigures(each.started, each.received, each.ended, each.packets, each.acks, each.nacks, each.marked_acks)
+            for each in records
+        }
 
     def watch(self, tell: Callable[[int], None] | None) -> None:
         """Call `tell` with the simulated time now and then, also within a long `advance`."""
@@ -103,9 +120,17 @@ class RoceNetwork(EventNetwork):
             warn(f"network roce: switches dropped {figures['drops']} packets for want of memory (buffer_mib, headroom_factor, pfc)")
         return figures
 
+    def reports(self) -> dict[str, str]:
+        """fct.txt and pfc.txt, where they were asked for, in the form of ASTRA-sim's ns-3 back end, and links.csv."""
+        files = {"links.csv": reports.links(self.fabric, self._core.link_loads())}
+        if self._keeps_flows:
+            files["fct.txt"] = reports.fct(self.options, self.fabric, self._core)
+        if self.options.pfc_log:
+            files["pfc.txt"] = reports.pauses(self.fabric, self._core.pauses())
+        return files
 
-@attrs.frozen
-class FlowFigures:
+
+class FlowRecord(NamedTuple):
     """A message that has ended; times in picoseconds. `ended`: when the sender had its last acknowledgement."""
 
     number: int
@@ -145,7 +170,10 @@ def with_switches_inside(fabric: Fabric) -> Fabric:
     """The fabric with a switch in each NPU, to which the NPU has one link, as fast as all its links together and without latency."""
     offset = fabric.npus + fabric.switches
     links = [
-        FabricLink(*[node if fabric.is_switch(node) else offset + node for node in link[:2]], *link[2:])  # type: ignore[arg-type]
+        link._replace(
+            source=link.source if fabric.is_switch(link.source) else offset + link.source,
+            target=link.target if fabric.is_switch(link.target) else offset + link.target,
+        )
         for link in fabric.links
     ]
     for npu, leaving in enumerate(fabric.ports()[: fabric.npus]):
@@ -182,5 +210,7 @@ def _reverses(fabric: Fabric) -> list[int]:
     reverse = fabric.reverses()
     for number, back in enumerate(reverse):
         if back == NO_WAY:
-            raise InputError(f"the link {fabric.link_name(number)} has no link back; expected links both ways, for acknowledgements and pauses")
+            raise InputError(
+                f"the link {fabric.link_name(number)} has no link back; expected links both ways, for acknowledgements and pauses"
+            )
     return reverse

@@ -169,5 +169,3 @@ def _beside(name: str, path: str, where: str) -> str:
         if os.path.exists(candidate):
             return candidate
     raise InputError(f"{where}: {_TOPOLOGY} is {name!r}, which is not there (relative to the file, or to the working directory)")
-
-

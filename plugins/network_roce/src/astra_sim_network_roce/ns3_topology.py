@@ -138,7 +138,9 @@ def parse(text: str, path: str) -> TopologyFile:
     nodes, links = counts[0], counts[-1]
     switches = counts[2] + counts[3] if simai else counts[1]
     if not 0 < nodes - switches or nodes > _MAX_NODES:
-        raise InputError(f"{path}:1: {nodes} nodes of which {switches} are switches; expected at least one NPU, and at most {_MAX_NODES} nodes")
+        raise InputError(
+            f"{path}:1: {nodes} nodes of which {switches} are switches; expected at least one NPU, and at most {_MAX_NODES} nodes"
+        )
     ids = _switches(lines[1] if len(lines) > 1 else "", switches, nodes, f"{path}:2")
     wired = _links(lines, links, nodes, path)
     npus = [node for node in range(nodes) if node not in set(ids)]
@@ -160,7 +162,7 @@ def _switches(line: str, switches: int, nodes: int, where: str) -> list[int]:
 
 
 def _links(lines: list[str], links: int, nodes: int, path: str) -> tuple[FileLink, ...]:
-    wired = []
+    wired: list[FileLink] = []
     for number, line in enumerate(lines[2:], 3):
         words = line.split()
         if not words:

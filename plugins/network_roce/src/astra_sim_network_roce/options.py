@@ -95,7 +95,7 @@ class RoceOptions:
 
     # Ways
     load_balancing: str = option("ecmp", choices=BALANCING, help="which of several equal ways a packet takes")
-    flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: a pause after which a message may change its way", unit="ns")
+    flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
     equal_ways: str | None = option(
         None, choices=("ascending", "descending"), help="order of equal ways by the number of the switch; reference descending"
     )
@@ -145,8 +145,8 @@ class RoceOptions:
     swift_largest_window: float = option(100.0, minimum=1, maximum=1e6, help="Swift: largest window", unit="packets")
 
     # Records
-    flow_records: bool = option(False, help="fct.txt among the reports, and figures of messages in astra flows")
-    pause_records: bool = option(False, help="pfc.txt among the reports: every pause and resume")
+    fct: bool = option(False, help="write fct.txt among the reports: times of every message (astra flows does)")
+    pfc_log: bool = option(False, help="write pfc.txt among the reports: every pause and resume")
 
     def chosen(self, name: str) -> Any:
         """The value of an option, or that of the preset."""

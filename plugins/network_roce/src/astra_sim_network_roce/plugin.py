@@ -17,7 +17,7 @@ def astra_networks() -> list[Provider]:
             options=f"{_HERE}.options:RoceOptions",
             examples=[
                 {},
-                {"preset": "reference", "ecn": False},
+                {"preset": "reference", "ecn": False, "npu_forwarding": True},
                 {"congestion_control": "dcqcn"},
                 {"congestion_control": "hpcc", "load_balancing": "spray_random"},
                 {"congestion_control": "swift"},
@@ -52,8 +52,15 @@ def astra_formats() -> list[FileFormat]:
         FileFormat(
             "ns3-topology",
             "Topology file of ASTRA-sim's ns-3 back end, or of SimAI",
-            kinds=("network", "platform"),
+            kinds=("platform",),
             recognises=f"{_HERE}.ns3_topology:recognises",
             read=f"{_HERE}.ns3_topology:read",
+        ),
+        FileFormat(
+            "logical-dims",
+            "Logical dimensions of ASTRA-sim's ns-3 back end (JSON)",
+            kinds=("platform",),
+            recognises=f"{_HERE}.logical_dims:recognises",
+            read=f"{_HERE}.logical_dims:read",
         ),
     ]

@@ -167,7 +167,9 @@ class LinkRows:
             values = (self._of(table, rate, name) for table, name in ((self._kmin, "ecn_kmin"), (self._kmax, "ecn_kmax")))
             kmin, kmax = (round(value * 1000) for value in values)
             if kmin > kmax:
-                raise InputError(f"ecn_kmin is {kmin / 1000:g} kB and ecn_kmax {kmax / 1000:g} kB at {rate / 1e9:g} Gbit/s; expected kmin <= kmax")
+                raise InputError(
+                    f"ecn_kmin is {kmin / 1000:g} and ecn_kmax {kmax / 1000:g} kB at {rate / 1e9:g} Gbit/s; expected kmin <= kmax"
+                )
             self._known[rate] = Thresholds(kmin, kmax, self._of(self._pmax, rate, "ecn_pmax", proportional=False))
         return self._known[rate]
 
