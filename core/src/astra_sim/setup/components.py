@@ -22,6 +22,7 @@ from astra_sim.setup.groups import check_groups
 from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
+from astra_sim.setup.specs import sizes_of
 from astra_sim.system import System
 
 
@@ -185,7 +186,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
-    logical = _sizes(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
+    logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
     if not table:
         raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
     if "plugin" in table:
@@ -236,17 +237,6 @@ class _Assembled:
 
     preset: Preset
     dimensions: Sequence[Dimension]
-
-
-def _sizes(value: Any, where: str) -> list[int]:
-    """Sizes of dimensions: a list of whole numbers, or of texts that are; or one text with commas."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not parts:
-        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
-    sizes: list[Any] = [int(part) if isinstance(part, str) and part.strip().isdecimal() else part for part in parts]
-    if any(type(size) is not int for size in sizes):
-        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
-    return sizes
 
 
 def _text(value: Any, where: str) -> str:

@@ -19,7 +19,7 @@ from astra_sim.options import Typed
 from astra_sim.providers import options_of
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.plugins import Plugins
-from astra_sim.setup.specs import PREFIX, parse_spec
+from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
 
 
 class Origin(NamedTuple):
@@ -113,7 +113,9 @@ class _Resolver:
 
     def platform(self, table: Mapping[str, Any]) -> Table:
         """The section `platform`: a component, or a list of dimensions."""
-        told = {key: str(table[key]) for key in ("name", "device") if key in table}
+        told: Table = {key: str(table[key]) for key in ("name", "device") if key in table}
+        if "logical_dims" in table:
+            told["logical_dims"] = sizes_of(table["logical_dims"], "platform: logical_dims")
         rest = {key: value for key, value in table.items() if key not in told}
         for key in ("plugin", "topology"):
             if key in rest:

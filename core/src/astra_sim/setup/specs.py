@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
@@ -71,6 +71,17 @@ def _position(current: list[Any], step: str, where: str, key: str) -> int:
     if not step.isdecimal() or int(step) >= len(current):
         raise InputError(f"{where}: {key!r}: {step!r} is not one of the positions 0 to {len(current) - 1}")
     return int(step)
+
+
+def sizes_of(value: Any, where: str) -> list[int]:
+    """Sizes of dimensions: a list of whole numbers, or of texts that are; or one text with commas. Raises InputError."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not parts:
+        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
+    sizes: list[Any] = [int(part) if isinstance(part, str) and part.strip().isdecimal() else part for part in parts]
+    if any(type(size) is not int for size in sizes):
+        raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
+    return sizes
 
 
 def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
