@@ -1,10 +1,9 @@
 // The clock, and what is to happen: a heap ordered by time, and within an instant by when it was scheduled.
 //
 // An order number may be taken before it is known whether an event is needed: a port is free at a moment that has its place in the order
-// even if nobody waits for it.
+// even if nobody waits for it. Behind the last event of the heap there are always some that never come, so that each has four children.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -19,80 +18,97 @@ struct Event {
   std::uint64_t order;
   std::uint32_t subject;  // a link, a flow, a start or a failure
   What what;
-
-  bool before(const Event& other) const { return time < other.time || (time == other.time && order < other.order); }
 };
 
 class Events {
  public:
+  Events() : heap_(kChildren + 1, kEnd) {}
+
   Tick now() const { return now_; }
   // The place of what happens now among all of this instant.
   std::uint64_t current() const { return current_; }
   std::uint64_t next_order() { return ++orders_; }
   std::uint64_t last_order() const { return orders_; }
-
-  bool empty() const { return heap_.empty(); }
-  const Event& first() const { return heap_.front(); }
   std::uint64_t count() const { return count_; }
 
-  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject) {
-    heap_.push_back({time, order, subject, what});
-    rise(heap_.size() - 1);
+  // Whether there is nothing more to happen; else `first` is next. The place of the event that happened last is filled before.
+  bool empty() {
+    if (open_) close();
+    return size_ == 0;
   }
-  void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
+  const Event& first() const { return heap_[0]; }
 
-  // Begin the first event: it is what happens now. It stays in the heap until `done` or `again`.
+  // The first event happens: it leaves the heap. What is scheduled next takes its place, so that the heap is put in order once for both.
   Event begin() {
-    const Event event = heap_.front();
+    const Event event = heap_[0];
     now_ = event.time;
     current_ = event.order;
     ++count_;
+    open_ = true;
     return event;
   }
-  void done() {
-    heap_.front() = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink();
+
+  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject) {
+    const Event event{time, order, subject, what};
+    if (open_) {
+      open_ = false;
+      return sink(event);
+    }
+    if (heap_.size() < size_ + kChildren + 2) heap_.resize(2 * heap_.size() + kChildren, kEnd);
+    rise(event, size_++);
   }
-  // Another event of the same subject takes the place of the first.
-  void again(Tick time, std::uint64_t order) {
-    heap_.front().time = time;
-    heap_.front().order = order;
-    sink();
-  }
+  void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
 
  private:
+  using Key = unsigned __int128;
   static constexpr std::size_t kChildren = 4;
+  static constexpr Event kEnd{kNever, ~std::uint64_t{0}, kNone, What::failure};  // behind the last: later than anything
 
-  void rise(std::size_t place) {
-    const Event event = heap_[place];
+  static Key key(const Event& event) { return static_cast<Key>(static_cast<std::uint64_t>(event.time)) << 64 | event.order; }
+
+  void rise(const Event& event, std::size_t place) {
+    const Key own = key(event);
     while (place > 0) {
       const std::size_t parent = (place - 1) / kChildren;
-      if (!event.before(heap_[parent])) break;
+      if (own >= key(heap_[parent])) break;
       heap_[place] = heap_[parent];
       place = parent;
     }
     heap_[place] = event;
   }
-  void sink() {
-    const Event event = heap_.front();
-    const std::size_t size = heap_.size();
+
+  // An event takes the place at the top. The earliest of four children is found without branches, which would be guessed wrongly.
+  void sink(const Event& event) {
+    const Key own = key(event);
     std::size_t place = 0;
     for (;;) {
       const std::size_t first = place * kChildren + 1;
-      if (first >= size) break;
+      if (first >= size_) break;
       std::size_t best = first;
-      for (std::size_t child = first + 1; child < std::min(first + kChildren, size); ++child) {
-        if (heap_[child].before(heap_[best])) best = child;
+      Key least = key(heap_[first]);
+      for (std::size_t child = first + 1; child < first + kChildren; ++child) {
+        const Key other = key(heap_[child]);
+        best = other < least ? child : best;
+        least = other < least ? other : least;
       }
-      if (!heap_[best].before(event)) break;
+      if (own <= least) break;
       heap_[place] = heap_[best];
       place = best;
     }
     heap_[place] = event;
   }
 
-  std::vector<Event> heap_;
+  // Nothing has taken the place of the event that happened last: the last of the heap does.
+  void close() {
+    open_ = false;
+    const Event last = heap_[--size_];
+    heap_[size_] = kEnd;
+    if (size_ > 0) sink(last);
+  }
+
+  std::vector<Event> heap_;  // and places that are free
+  std::size_t size_ = 0;
+  bool open_ = false;  // the place at the top is free
   Tick now_ = 0;
   std::uint64_t current_ = 0;
   std::uint64_t orders_ = 0;

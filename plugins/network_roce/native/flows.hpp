@@ -30,7 +30,9 @@ struct Flow {
   Tick round_trip_ns = 0;  // the longest of all pairs, or its own
   Tick progress = 0;       // when the last new acknowledgement came
   LinkId nic = kNone;
-  std::uint32_t last_bytes = 0;  // of the last packet
+  std::uint32_t last_bytes = 0;  // of the last packet, what it takes at a rate, and that rate
+  Tick last_time = 0;
+  std::int64_t last_rate = 0;
   bool timer = false;            // a timeout is scheduled
 
   // The receiver.

@@ -64,7 +64,6 @@ bool Network::advance(Tick until) {
 
 void Network::happen(const Event& event) {
   if (event.what == What::arrival) return arrive(event.subject);
-  events_.done();
   switch (event.what) {
     case What::port_free:
       wires_.told(event.subject);

@@ -64,7 +64,9 @@ bool Nics::is_blocked(const Nic& nic, const Flow& flow) const {
   if (flow.window == 0) return false;
   std::int64_t window = flow.window;
   if (settings_.variable_window) {
-    window = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<__int128>(window) * flow.rate / flow.line_rate));
+    if (flow.rate != flow.line_rate) {
+      window = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<__int128>(window) * flow.rate / flow.line_rate));
+    }
   }
   return flow.next_byte - flow.acknowledged >= window;
 }
@@ -138,9 +140,13 @@ PacketId Nics::packet_of(FlowId id) {
   }
   flow.next_byte += packet.payload;
   flow.packets += 1;
-  flow.last_bytes = packet.bytes;
   const std::int64_t rate = settings_.pacing ? flow.rate : flow.line_rate;
-  flow.next_time = events_.now() + transmission(packet.bytes + settings_.gap_bytes, rate, settings_.ticks_per_ns * 1'000'000'000);
+  if (flow.last_bytes != packet.bytes || flow.last_rate != rate) {
+    flow.last_bytes = packet.bytes;
+    flow.last_rate = rate;
+    flow.last_time = transmission(packet.bytes + settings_.gap_bytes, rate, settings_.ticks_per_ns * 1'000'000'000);
+  }
+  flow.next_time = events_.now() + flow.last_time;
   return number;
 }
 

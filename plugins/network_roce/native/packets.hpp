@@ -11,7 +11,7 @@ namespace astra::roce {
 
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
-struct Packet {
+struct alignas(64) Packet {
   Tick arrival = 0;           // at the end of the link that it is on,
   std::uint64_t order = 0;    // and its place among what happens then
   std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects

@@ -67,11 +67,9 @@ class Wires {
   PacketId arrive(LinkId link) {
     Wire& wire = wires_[link];
     const PacketId id = wire.flying.pop(packets_);
-    if (wire.flying.empty()) {
-      events_.done();
-    } else {
+    if (!wire.flying.empty()) {
       const Packet& next = packets_[wire.flying.first];
-      events_.again(next.arrival, next.order);
+      events_.at(next.arrival, next.order, What::arrival, link);
     }
     --on_the_way_;
     return id;
