@@ -100,7 +100,8 @@ Settings settings_of(const nb::dict& table) {
 using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t>;
 
 Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links,
-             std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
+             std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<NodeId>& preferred,
+             const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
   Plan plan;
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
@@ -117,6 +118,8 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   plan.addresses = std::move(addresses);
   plan.reverse = std::move(reverse);
   plan.descending_ways = descending_ways;
+  plan.preferred.assign(plan.nodes, false);
+  for (const NodeId node : preferred) plan.preferred.at(node) = true;
   return plan;
 }
 
@@ -197,11 +200,13 @@ NB_MODULE(_core, module) {
           "__init__",
           [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids,
              std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
-             bool descending_ways, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
+             bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
             new (self) Network(settings_of(settings),
-                               plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse), descending_ways, failures));
+                               plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse), descending_ways,
+                                       preferred, failures));
           },
-          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "failures"_a)
+          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a,
+          "failures"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
               std::int32_t traffic_class) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 
 namespace astra::roce {
 
@@ -72,6 +73,8 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
       const bool forwards = next == npu || next >= plan_.npus;
       if (up[link] && forwards && way[next].distance != kNone && way[next].distance + 1 == way[node].distance) nearer.push_back(link);
     }
+    const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
+    if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));
     const auto [found, fresh] = sets_.try_emplace(nearer, static_cast<std::uint32_t>(first_.size() - 1));
     if (fresh) {
       ports_.insert(ports_.end(), nearer.begin(), nearer.end());

@@ -125,6 +125,7 @@ struct Plan {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint32_t> addresses;  // of each NPU
   bool descending_ways = false;
+  std::vector<bool> preferred;  // nodes: of equal ways only those over such a node count, where there are any
   std::vector<Failure> failures;
 };
 

@@ -16,6 +16,7 @@ class Network:
         links: Sequence[tuple[int, int, int, int, float, int, int, float, int]],
         reverse: Sequence[int],
         descending_ways: bool,
+        preferred: Sequence[int],
         failures: Sequence[tuple[int, int, int]],
     ) -> None: ...
     def inject(self, time: int, number: int, source: int, destination: int, bytes: int, traffic_class: int, /) -> None: ...

@@ -33,15 +33,17 @@ class RoceNetwork(EventNetwork):
         self._is_new = True
 
     def _build(self) -> Any:
-        fabric = self.fabric
+        fabric, links = self.fabric, LinkRows(self.options, self.fabric)
+        links.check_memory()
         made = _core.Network(
             settings=settings_of(self.options),
             npus=fabric.npus,
             ids=list(fabric.ids),
             addresses=addresses(fabric.npus),
-            links=LinkRows(self.options, fabric).rows(),
+            links=links.rows(),
             reverse=_reverses(fabric),
             descending_ways=self.options.chosen("equal_ways") == "descending",
+            preferred=_within_servers(self.platform, fabric),
             failures=failures_of(self.options, fabric),
         )
         made.keep(self._keeps_flows, self.options.pfc_log)
@@ -204,6 +206,12 @@ def _one_side(fabric: Fabric) -> bool:
     distances = fabric.distances(0, through_npus=False)
     joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != NO_WAY}
     return all(npu in joined for npu in range(fabric.npus))
+
+
+def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
+    """Switches that join the NPUs of a server, which go before others with as many links (files of SimAI)."""
+    known = getattr(platform.wired().dimensions[0].topology, "within_server", ())
+    return [node for node, number in enumerate(fabric.ids) if fabric.is_switch(node) and number in known]
 
 
 def _reverses(fabric: Fabric) -> list[int]:

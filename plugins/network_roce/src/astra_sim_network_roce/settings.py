@@ -143,6 +143,21 @@ class LinkRows:
         """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, and the headroom at the switch that it enters."""
         return [self._row(link) for link in self._fabric.links]
 
+    def check_memory(self) -> None:
+        """Raise InputError where the ports of a switch reserve more than its memory: nothing would be left to share."""
+        if self._options.chosen("thresholds_wrap"):
+            return
+        memory = self._options.buffer_mib * 2**20
+        reserved = [0] * self._fabric.nodes
+        for link in self._fabric.links:
+            reserved[link.target] += _RESERVE_BYTES + self._headroom(link.bits_per_s, self._clock.ticks(self._latency(link)))
+        for node in range(self._fabric.npus, self._fabric.nodes):
+            if reserved[node] >= memory:
+                raise InputError(
+                    f"buffer_mib is {self._options.buffer_mib:g}; the ports of {self._fabric.name(node)} reserve"
+                    f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
+                )
+
     def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int]:
         rate = link.bits_per_s
         marks = self.thresholds(rate) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
