@@ -87,6 +87,7 @@ Settings settings_of(const nb::dict& table) {
   fields("tick_after_decrease", s.tick_after_decrease)("fast_recovery", s.fast_recovery)("clamp_target", s.clamp_target);
   fields("target_utilisation", s.target_utilisation)("stages", s.stages)("telemetry_unit", s.telemetry_unit);
   fields("fast_reaction", s.fast_reaction)("rate_of_hop", s.rate_of_hop)("sampled_feedback", s.sampled_feedback);
+  fields("divides_by_window", s.divides_by_window);
   fields("pint_base", s.pint_base)("pint_share", s.pint_share)("dctcp_step", s.dctcp_step)("timely_weight", s.timely_weight);
   fields("timely_decrease", s.timely_decrease)("timely_low", s.timely_low)("timely_high", s.timely_high)("timely_round", s.timely_round);
   fields("swift_base", s.swift_base)("swift_hop", s.swift_hop)("swift_range", s.swift_range);

@@ -66,6 +66,7 @@ void Endpoints::answer(PacketId id) {
   if (upto > flow.acknowledged) {
     flow.acknowledged = std::min(packet.sequence >= flow.bytes ? flow.bytes : upto, flow.bytes);
     flow.progress = events_.now();
+    flow.timeouts = 0;
   }
   flow.next_byte = std::max(flow.next_byte, flow.acknowledged);
   const LinkId nic = flow.nic;
@@ -93,8 +94,9 @@ void Endpoints::complete(FlowId id) {
   flows_.end(id);
 }
 
-void Endpoints::timeout(FlowId id) {
+bool Endpoints::timeout(FlowId id) {
   Flow& flow = flows_[id];
+  const bool hopeful = flow.timeouts < kMostTimeouts;
   flow.timer = false;
   if (flow.under_way && flow.next_byte > flow.acknowledged) {
     Tick next = flow.progress + settings_.retransmission;
@@ -103,6 +105,7 @@ void Endpoints::timeout(FlowId id) {
       flow.progress = events_.now();
       next = events_.now() + settings_.retransmission;
       ++monitor_.timeouts;
+      ++flow.timeouts;
     }
     flow.timer = true;
     flows_.hold(id);
@@ -110,6 +113,7 @@ void Endpoints::timeout(FlowId id) {
     nics_.serve(flow.nic);
   }
   flows_.drop(id);
+  return hopeful;
 }
 
 void Endpoints::discard(PacketId id) {

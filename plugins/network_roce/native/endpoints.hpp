@@ -37,13 +37,15 @@ class Endpoints {
 
   // A packet has come to an NPU.
   void take(PacketId id) { packets_[id].kind == Kind::data ? receive(id) : answer(id); }
-  // A message has waited for an acknowledgement as long as it may.
-  void timeout(FlowId flow);
+  // A message has waited for an acknowledgement as long as it may. Returns false where that has happened too often.
+  bool timeout(FlowId flow);
 
   // What has become of messages since this was emptied.
   std::vector<Delivery> delivered;
 
  private:
+  static constexpr std::uint32_t kMostTimeouts = 1000;  // of a message in a row
+
   enum class Answer : std::uint8_t { nothing, ack, nack };
 
   void receive(PacketId id);

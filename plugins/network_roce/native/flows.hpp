@@ -34,6 +34,7 @@ struct Flow {
   Tick last_time = 0;
   std::int64_t last_rate = 0;
   bool timer = false;            // a timeout is scheduled
+  std::uint32_t timeouts = 0;    // since the last new acknowledgement
 
   // The receiver.
   std::int64_t expected = 0;

@@ -121,7 +121,9 @@ class Hpcc final : public Congestion {
     const double bytes = real((now.bytes - before.bytes) & 0xfffff) * 128 * unit;
     const double queue = real(std::min(now.queue, before.queue)) * 80 * unit;
     const double sent = bytes * 8 / (time * 1e-9);
-    return sent / real(now.rate) + queue * real(flow.line_rate) / real(now.rate) / real(flow.window);
+    const bool as_it_is = flow.window > 0 || tools_.settings.divides_by_window;
+    const double window = as_it_is ? real(flow.window) : real(flow.line_rate) * real(flow.round_trip_ns) / 8e9;
+    return sent / real(now.rate) + queue * real(flow.line_rate) / real(now.rate) / window;
   }
 
   static double smoothed(double u, double fresh, double time, double trip) { return (u * (trip - time) + fresh * time) / trip; }

@@ -74,7 +74,8 @@ void Network::happen(const Event& event) {
     case What::start:
       return start(event.subject);
     case What::timeout:
-      return endpoints_.timeout(event.subject);
+      if (!endpoints_.timeout(event.subject)) give_up();
+      return;
     case What::failure:
       return fail(plan_.failures[event.subject]);
     default:

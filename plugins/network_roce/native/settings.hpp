@@ -74,6 +74,7 @@ struct Settings {
   bool fast_reaction = true;
   bool rate_of_hop = false;
   bool sampled_feedback = false;
+  bool divides_by_window = false;  // also where there is none: what comes of a division by 0 counts
   // HPCC-PINT
   double pint_base = 1.05;
   double pint_share = 1.0;

@@ -27,6 +27,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "npu_forwarding": True,
         "scale_ecn": True,
         "thresholds_wrap": False,
+        "divides_by_window": False,
     },
     "reference": {
         "time_resolution": "ns",
@@ -43,6 +44,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "npu_forwarding": False,
         "scale_ecn": False,
         "thresholds_wrap": True,
+        "divides_by_window": True,
     },
 }
 

@@ -98,6 +98,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "fast_reaction": options.fast_reaction,
         "rate_of_hop": options.rate_of_hop,
         "sampled_feedback": options.sampled_feedback,
+        "divides_by_window": options.chosen("divides_by_window"),
         "pint_base": options.pint_base,
         "pint_share": options.pint_share,
         "dctcp_step": rate["dctcp_rate_ai_mbps"],
