@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
 from astra_sim.errors import DeadlockError
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.run.flows import Flow
 from astra_sim.schedule import shift
+from astra_sim_network_roce.options import RoceOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import ROOT
 from support.roce import STAR, clos, network, run, topology
 
 ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
@@ -247,3 +250,9 @@ def test_flows_of_two_priority_groups_take_turns() -> None:
 def test_options_that_cannot_be_are_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(astra_sim.InputError, match=message):
         network(STAR.format(2), **options)
+
+
+def test_the_page_lists_every_option() -> None:
+    page = (ROOT / "docs" / "roce.md").read_text()
+    for field in attrs.fields(RoceOptions):
+        assert f"| `{field.name}` |" in page

@@ -120,11 +120,12 @@ def _whole(value: Any, where: str, largest: int) -> int:
 
 
 def _number(value: Any, where: str) -> float:
+    number = value
     if isinstance(value, str):
         try:
-            value = float(value)
+            number = float(value)
         except ValueError:
-            value = None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_NS:
+            number = -1.0
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST_NS:
         raise InputError(f"{where} is {value!r}; expected a number of at least 0, in ns")
-    return value
+    return number
