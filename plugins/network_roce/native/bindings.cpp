@@ -202,12 +202,10 @@ NB_MODULE(_core, module) {
           [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids,
              std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
              bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
-            new (self) Network(settings_of(settings),
-                               plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse), descending_ways,
-                                       preferred, failures));
+            new (self) Network(settings_of(settings), plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse),
+                                                              descending_ways, preferred, failures));
           },
-          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a,
-          "failures"_a)
+          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a, "failures"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
               std::int32_t traffic_class) {

@@ -33,8 +33,8 @@ struct Flow {
   std::uint32_t last_bytes = 0;  // of the last packet, what it takes at a rate, and that rate
   Tick last_time = 0;
   std::int64_t last_rate = 0;
-  bool timer = false;            // a timeout is scheduled
-  std::uint32_t timeouts = 0;    // since the last new acknowledgement
+  bool timer = false;          // a timeout is scheduled
+  std::uint32_t timeouts = 0;  // since the last new acknowledgement
 
   // The receiver.
   std::int64_t expected = 0;

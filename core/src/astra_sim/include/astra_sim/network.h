@@ -2,10 +2,10 @@
  *
  * There are two versions, and an engine runs both. A backend fills an `astra_network_v2` (or an `astra_network`, version 1) and hands it
  * over in a Python capsule whose name is ASTRA_NETWORK_CAPSULE_V2 (ASTRA_NETWORK_CAPSULE), and whose destructor frees the backend's state.
- * Version 2 says of a message which flow and traffic class it belongs to, and lets the sender know when its message has been acknowledged. An engine that gets the capsule calls the functions, from one thread at a time, without the interpreter
- * lock; so they may not touch Python. (A function that works for long should now and then take the lock and ask PyErr_CheckSignals; if that
- * fails, it lets go of the lock and returns an error, and the exception goes out.) A table serves one run: its state begins empty, at time
- * 0.
+ * Version 2 says of a message which flow and traffic class it belongs to, and lets the sender know when its message has been acknowledged.
+ * An engine that gets the capsule calls the functions, from one thread at a time, without the interpreter lock; so they may not touch
+ * Python. (A function that works for long should now and then take the lock and ask PyErr_CheckSignals; if that fails, it lets go of the
+ * lock and returns an error, and the exception goes out.) A table serves one run: its state begins empty, at time 0.
  *
  * No function may let a C++ exception out. The compiled engine makes an error of one; the Python engine calls the functions through
  * ctypes, where an exception ends the program.
