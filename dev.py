@@ -54,6 +54,7 @@ SANITIZED_TESTS = [
         "packet",
         "packet_table",
         "packet_traffic",
+        "roce",
         "chakra",
         "congestion",
         "flow",

@@ -12,11 +12,11 @@ import pytest
 from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
 from astra_sim.testing.deliveries import Batch, deliver
-from astra_sim_network_analytical.graph import Graph, GraphLink
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
-from astra_sim_network_packet.topologies import FatTreeOptions, fat_tree
+from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.topologies import FatTreeOptions, fat_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -134,3 +134,27 @@ def test_the_header_is_where_compilers_look() -> None:
     text = header.read_text()
     assert f"#define ASTRA_NETWORK_VERSION {VERSION}" in text
     assert f'"{CAPSULE.decode()}"' in text
+
+
+def test_both_versions_of_the_table_run() -> None:
+    """The packet network has a table of version 1, roce one of version 2, which alone tells what is sent."""
+    pytest.importorskip("astra_sim_network_roce")
+    from support.roce import STAR
+    from support.roce import network as roce
+
+    made = roce(STAR.format(2))
+    made.begin()
+    second = FunctionTable(made.function_table())
+    second.require("events")
+    second.inject(0, [Message(1, 0, 1, 1000, -1, 7, 4)])
+    answer = second.advance(None)
+    assert answer is not None
+    assert (second.tells_sent, answer[1], second.take_sent()) == (True, [1], [])
+    later = second.advance(None)
+    assert later is not None
+    assert (later[1], second.take_sent()) == ([], [1])
+    assert later[0] > answer[0]
+    assert second.advance(None) is None
+    first = table(network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500)))
+    first.inject(0, [Message(1, 0, 1, 1000, -1, 7, 4)])
+    assert (first.tells_sent, (first.advance(None) or (0, []))[1]) == (False, [1])

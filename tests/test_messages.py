@@ -139,7 +139,7 @@ def test_a_network_that_delivers_nothing_for_ever_is_refused(engine: str) -> Non
 def test_advance_of_one_message_is_taken() -> None:
     network = Nothing(None)  # type: ignore[arg-type]
     network.advance = lambda until: (7, [1])  # type: ignore[method-assign]
-    assert advance(network, 5, None) == (7, [1])
+    assert advance(network, 5, None) == (7, [1], ())
 
 
 def test_a_mesh_with_a_dimension_of_one_has_congestion_too() -> None:

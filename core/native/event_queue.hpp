@@ -67,6 +67,11 @@ struct PointToPointArrival {
   TaskId sender;
 };
 
+// The sender of a SEND knows that its message has arrived.
+struct PointToPointSent {
+  TaskId sender;
+};
+
 // The request of a RECEIVE has reached the sender (rendezvous).
 struct PointToPointRequest {
   MailboxId mailbox;
@@ -90,8 +95,8 @@ struct StepEnd {
 
 // What an event does. Where times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
 // own, where both kinds go together.
-using Happening =
-    std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointRequest, Meeting, TaskEnd, StepEnd>;
+using Happening = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
+                               PointToPointRequest, Meeting, TaskEnd, StepEnd>;
 
 // Something that happens, which `npu` scheduled as its `order`-th.
 struct Event {
@@ -102,7 +107,8 @@ struct Event {
   Happening what;
 
   std::size_t precedence() const {
-    constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 0, 0};
+    constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
+    static_assert(std::size(of) == std::variant_size_v<Happening>);
     return of[what.index()];
   }
 };

@@ -39,7 +39,7 @@ class Machine : private ChunkListener {
   std::size_t undelivered() const { return transport_.undelivered(); }  // messages that an event network has
 
   // These raise std::invalid_argument for what cannot be.
-  void set_table(const astra_network* table) { transport_.set_table(table); }
+  void set_table(const NetworkTable& table) { transport_.set_table(table); }
   void add_queues(const std::vector<QueuePlan>& plans);
   void add_ports(const std::vector<std::int64_t>& ports);
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }

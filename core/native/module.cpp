@@ -209,21 +209,26 @@ class Callbacks : public engine::Host {
     return nb::cast<Time>(functions_.delay(source, destination, bytes));
   }
 
-  void inject(Time now, const std::vector<astra_message>& messages) override {
+  void inject(Time now, const std::vector<astra_message_v2>& messages) override {
     nb::gil_scoped_acquire lock;
     nb::list given;
-    for (const astra_message& message : messages) {
-      given.append(nb::make_tuple(message.number, message.source, message.destination, message.bytes, message.queue));
+    for (const astra_message_v2& message : messages) {
+      given.append(nb::make_tuple(message.number, message.source, message.destination, message.bytes, message.queue, message.flow,
+                                  message.traffic_class));
     }
     functions_.inject(now, given);
   }
 
-  bool advance(Time now, Time until, Time& time, std::vector<std::uint64_t>& numbers) override {
+  bool advance(Time now, Time until, Time& time, std::vector<astra_delivery>& deliveries) override {
     nb::gil_scoped_acquire lock;
+    using Told = std::tuple<Time, std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
     const nb::object limit = until == ASTRA_NEVER ? nb::none() : nb::object(nb::int_(until));
-    const auto delivery = nb::cast<std::optional<std::tuple<Time, std::vector<std::uint64_t>>>>(functions_.advance(now, limit));
-    if (!delivery) return false;
-    std::tie(time, numbers) = *delivery;
+    const auto told = nb::cast<std::optional<Told>>(functions_.advance(now, limit));
+    if (!told) return false;
+    time = std::get<0>(*told);
+    deliveries.clear();
+    for (const std::uint64_t number : std::get<1>(*told)) deliveries.push_back({number, ASTRA_ARRIVED, 0});
+    for (const std::uint64_t number : std::get<2>(*told)) deliveries.push_back({number, ASTRA_SENT, 0});
     return true;
   }
 
@@ -231,18 +236,30 @@ class Callbacks : public engine::Host {
   Functions functions_;
 };
 
+// The function table of a version in a capsule.
+template <typename Table>
+engine::NetworkTable table_of(const nb::capsule& capsule, const char* name, std::uint32_t version) {
+  const auto* table = static_cast<const Table*>(capsule.data(name));
+  if (!table) nb::raise_python_error();
+  if (table->version != version || table->size < sizeof(Table)) {
+    invalid("the network function table has version " + std::to_string(table->version) + "; expected " + std::to_string(version));
+  }
+  return engine::NetworkTable(table);
+}
+
 // The fields of engine::BusOptions, in order.
 using BusOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::int64_t, double, std::int64_t, std::int64_t>;
 
 // A machine that one thread at a time may use. While it runs only its own callbacks may.
 class Machine {
  public:
-  Machine(std::int64_t npus, bool events, std::int64_t endpoint_ps, bool rendezvous, const std::optional<BusOf>& bus) {
+  Machine(std::int64_t npus, bool events, std::int64_t endpoint_ps, bool rendezvous, const std::optional<BusOf>& bus, bool tells_sent) {
     engine::Options options;
     options.npus = count(npus, "NPUs:");
     options.network = events ? engine::NetworkKind::events : engine::NetworkKind::delays;
     options.endpoint_ps = endpoint_ps;
     options.rendezvous = rendezvous;
+    options.tells_sent = tells_sent;
     if (bus) {
       options.bus = std::make_unique<engine::BusOptions>(std::make_from_tuple<engine::BusOptions>(*bus));
     }
@@ -255,13 +272,9 @@ class Machine {
   }
 
   void set_table(const nb::capsule& capsule) {
-    const auto* table = static_cast<const astra_network*>(capsule.data(ASTRA_NETWORK_CAPSULE));
-    if (!table) nb::raise_python_error();
-    if (table->version != ASTRA_NETWORK_VERSION || table->size < sizeof(astra_network)) {
-      invalid("the network function table has version " + std::to_string(table->version) + "; expected " +
-              std::to_string(ASTRA_NETWORK_VERSION));
-    }
-    own().set_table(table);
+    own().set_table(PyCapsule_IsValid(capsule.ptr(), ASTRA_NETWORK_CAPSULE_V2)
+                        ? table_of<astra_network_v2>(capsule, ASTRA_NETWORK_CAPSULE_V2, ASTRA_NETWORK_VERSION_2)
+                        : table_of<astra_network>(capsule, ASTRA_NETWORK_CAPSULE, ASTRA_NETWORK_VERSION));
     capsule_ = capsule;
   }
 
@@ -491,8 +504,8 @@ NB_MODULE(_compiled, module) {
   module.def("uses_of", &uses_of);
   nb::class_<Jobs>(module, "Jobs").def("__len__", [](const Jobs& self) { return self.own().size(); }).def("__getitem__", &job_at);
   nb::class_<Machine>(module, "Machine")
-      .def(nb::init<std::int64_t, bool, std::int64_t, bool, std::optional<BusOf>>(), "npus"_a, "events"_a, "endpoint_ps"_a, "rendezvous"_a,
-           "bus"_a.none())
+      .def(nb::init<std::int64_t, bool, std::int64_t, bool, std::optional<BusOf>, bool>(), "npus"_a, "events"_a, "endpoint_ps"_a,
+           "rendezvous"_a, "bus"_a.none(), "tells_sent"_a)
       .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
       .def_prop_ro("events", [](Machine& self) { return self.own().events(); })
       .def_prop_ro("ended", [](Machine& self) { return self.own().ended(); })

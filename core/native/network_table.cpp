@@ -22,31 +22,56 @@ auto called(const char* name, Function function, Arguments... arguments) {
 
 }  // namespace
 
+bool NetworkTable::is_whole(NetworkKind network) const {
+  if (network == NetworkKind::delays) return first_ ? first_->delay : second_->delay;
+  return first_ ? first_->inject && first_->advance : second_->inject && second_->advance;
+}
+
 Time NetworkTable::delay(NpuId source, NpuId destination, std::int64_t bytes) const {
-  return called("delay", table_->delay, table_->state, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), bytes);
+  const auto from = narrow<std::int32_t>(source);
+  const auto to = narrow<std::int32_t>(destination);
+  return first_ ? called("delay", first_->delay, first_->state, from, to, bytes)
+                : called("delay", second_->delay, second_->state, from, to, bytes);
 }
 
-void NetworkTable::inject(Time now, const std::vector<astra_message>& messages) const {
-  if (called("inject", table_->inject, table_->state, now, messages.data(), messages.size()) != 0) fail("inject");
+void NetworkTable::inject(Time now, const std::vector<astra_message_v2>& messages) const {
+  if (second_) {
+    if (called("inject", second_->inject, second_->state, now, messages.data(), messages.size()) != 0) fail("inject");
+    return;
+  }
+  std::vector<astra_message> plain;
+  plain.reserve(messages.size());
+  for (const astra_message_v2& each : messages) plain.push_back({each.number, each.bytes, each.source, each.destination, each.queue, 0});
+  if (called("inject", first_->inject, first_->state, now, plain.data(), plain.size()) != 0) fail("inject");
 }
 
-bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) const {
-  const std::uint64_t* answer = nullptr;
+bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<astra_delivery>& deliveries) const {
+  const std::uint64_t* numbers = nullptr;
+  const astra_delivery* told = nullptr;
   std::size_t count = 0;
-  if (called("advance", table_->advance, table_->state, until, &time, &answer, &count) != 0) fail("advance");
+  const int status = first_ ? called("advance", first_->advance, first_->state, until, &time, &numbers, &count)
+                            : called("advance", second_->advance, second_->state, until, &time, &told, &count);
+  if (status != 0) fail("advance");
   if (count == 0) return false;
-  if (!answer) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
+  if (!numbers && !told) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
   if (time < since || time > until) {
     const std::string right = until == ASTRA_NEVER ? "expected " + std::to_string(since) + " or later"
                                                    : "expected " + std::to_string(since) + " to " + std::to_string(until);
     throw NetworkFailure("advance returned the time " + std::to_string(time) + "; " + right);
   }
-  numbers.assign(answer, answer + count);
+  if (told) {
+    deliveries.assign(told, told + count);
+  } else {
+    deliveries.clear();
+    for (std::size_t place = 0; place < count; ++place) deliveries.push_back({numbers[place], ASTRA_ARRIVED, 0});
+  }
   return true;
 }
 
 void NetworkTable::fail(const char* function) const {
-  const char* why = table_->error ? called("error", table_->error, table_->state) : nullptr;
+  const char* why = nullptr;
+  if (first_ && first_->error) why = called("error", first_->error, first_->state);
+  if (second_ && second_->error) why = called("error", second_->error, second_->state);
   throw NetworkFailure(why ? why : std::string(function) + " failed");
 }
 

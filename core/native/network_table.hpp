@@ -9,23 +9,30 @@
 
 #include "astra_sim/network.h"
 #include "ids.hpp"
+#include "interface.hpp"
 
 namespace astra::engine {
 
 class NetworkTable {
  public:
-  explicit NetworkTable(const astra_network* table) : table_(table) {}
+  explicit NetworkTable(const astra_network* table) : first_(table) {}
+  explicit NetworkTable(const astra_network_v2* table) : second_(table) {}
+
+  // Whether there are the functions that a kind of network needs.
+  bool is_whole(NetworkKind network) const;
+  bool tells_sent() const { return second_ && second_->tells_sent != 0; }
 
   // Picoseconds of a message; negative where the network reports an error.
   Time delay(NpuId source, NpuId destination, std::int64_t bytes) const;
-  void inject(Time now, const std::vector<astra_message>& messages) const;
-  // The next delivery between two times; false where there is none.
-  bool advance(Time since, Time until, Time& time, std::vector<std::uint64_t>& numbers) const;
+  void inject(Time now, const std::vector<astra_message_v2>& messages) const;
+  // The next deliveries between two times; false where there are none.
+  bool advance(Time since, Time until, Time& time, std::vector<astra_delivery>& deliveries) const;
   // Raise what the network says of its last error, or that a function failed.
   [[noreturn]] void fail(const char* function) const;
 
  private:
-  const astra_network* table_;
+  const astra_network* first_ = nullptr;      // of version 1,
+  const astra_network_v2* second_ = nullptr;  // or of version 2
 };
 
 }  // namespace astra::engine

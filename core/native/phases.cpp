@@ -121,6 +121,7 @@ void Phases::fill(RankState& state, PhaseId number, NpuId npu) const {
 PhaseId Phases::happen(PhaseKindId kind) {
   Phase phase;
   phase.kind = &kinds_[kind];
+  phase.flow = transport_.new_flow();
   const Groups& groups = phase.groups();
   phase.everywhere.open = phase.ending = groups.ranks();
   if (phase.kind->barrier && !groups.loop_back) phase.in_groups.assign(groups.ranks() / groups.size, {groups.size});
@@ -186,7 +187,8 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
   const auto found = phase.offers.find(pair_key(id.place, receipt));
   const Offer offer = found->second;
   phase.offers.erase(found);
-  transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.kind->queue, offer.delay);
+  transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.flow, phase.kind->queue,
+                      offer.delay);
 }
 
 // -- steps of a rank --------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ void Phases::send(RankId id, const Rank& rank, const Action& action) {
   const RankId target{id.phase, groups.loop_back ? id.place : peer};
   if (!rendezvous_) {
     const MessageArrival arrival{target, action.receipt};
-    return transport_.transmit(rank.npu, destination, action.bytes, arrival, phase.kind->queue, action.delay);
+    return transport_.transmit(rank.npu, destination, action.bytes, arrival, phase.flow, phase.kind->queue, action.delay);
   }
   Receipt& state = rank_of(target).receipts.at(action.receipt);
   state.state |= kOffered;
@@ -249,7 +251,7 @@ void Phases::post(RankId id, Rank& rank, const Action& action) {
   if (rendezvous_) {
     const Phase& phase = phases_[id.phase];
     const NpuId sender = phase.groups().members[place_of(action.from, id, rank, phase.groups())];
-    transport_.transmit(rank.npu, sender, kControlBytes, RequestArrival{id, receipt}, phase.kind->queue, action.request_delay);
+    transport_.transmit(rank.npu, sender, kControlBytes, RequestArrival{id, receipt}, phase.flow, phase.kind->queue, action.request_delay);
   }
 }
 

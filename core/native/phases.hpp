@@ -87,6 +87,7 @@ struct Offer {
 // A phase that happens: its ranks, and those that end together. Its ranks are made when something happens to one of them.
 struct Phase {
   PhaseKind* kind = nullptr;
+  std::uint64_t flow = 0;    // of its messages
   std::uint32_t ending = 0;  // steps that have not ended with it
   Ending everywhere;
   std::vector<Ending> in_groups;  // of a barrier

@@ -18,7 +18,7 @@ void PointToPoint::begin(TaskId task, const Task& kind, std::uint32_t order) {
 
 void PointToPoint::on_arrival(MailboxId id, TaskId sender) {
   Mailbox& mailbox = mailboxes_[id];
-  end(sender);
+  if (!transport_.tells_sent()) end(sender);
   if (mailbox.posted.empty()) {
     ++mailbox.arrived;
     return;
@@ -59,12 +59,13 @@ void PointToPoint::begin_receive(TaskId task, const Task& kind, std::uint32_t or
   } else {
     mailbox.posted.push_back(task);
   }
-  if (rendezvous_) transport_.transmit(task.npu, source, kControlBytes, PointToPointRequest{id});
+  if (rendezvous_) transport_.transmit(task.npu, source, kControlBytes, PointToPointRequest{id}, mailbox.flow);
 }
 
 void PointToPoint::send(MailboxId id, TaskId task) {
   const Key& key = mailboxes_[id].key;
-  transport_.transmit(key.source, key.destination, key.bytes, PointToPointArrival{id, task});
+  transport_.transmit(key.source, key.destination, key.bytes, PointToPointArrival{id, task}, mailboxes_[id].flow);
+  if (transport_.tells_sent()) transport_.await_sent(key.source, key.destination, key.bytes, PointToPointSent{task});
 }
 
 void PointToPoint::end(TaskId task) {
@@ -75,7 +76,7 @@ void PointToPoint::end(TaskId task) {
 MailboxId PointToPoint::mailbox(NpuId source, NpuId destination, const Task& kind) {
   const Key key{source, destination, kind.tag, kind.bytes};
   const auto [place, added] = numbers_.try_emplace(key, next_id(mailboxes_));
-  if (added) mailboxes_.push_back({key, 0, 0, {}, {}});
+  if (added) mailboxes_.push_back({key, transport_.new_flow(), 0, 0, {}, {}});
   return place->second;
 }
 

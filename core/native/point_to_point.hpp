@@ -2,7 +2,8 @@
 //
 // NPUs are pipeline stages that hand on activations, or ranks of a traced program that speak to each other outside of collectives. Both
 // meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send ends
-// when its message has arrived, a receive when it has its message. Under rendezvous a send waits for the request of its receive.
+// when its message has arrived (on some networks later: when its sender knows that), a receive when it has its message. Under rendezvous a
+// send waits for the request of its receive.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,10 @@ class PointToPoint {
   std::vector<Unreceived> unreceived() const;
   // A SEND or RECEIVE begins, as the `order`-th thing that its NPU does.
   void begin(TaskId task, const Task& kind, std::uint32_t order);
-  // The message of a send has arrived: the send ends, and so does the receive that waits for it.
+  // The message of a send has arrived: the send ends, unless its sender does not know yet, and so does the receive that waits for it.
   void on_arrival(MailboxId mailbox, TaskId sender);
+  // The sender of a message knows that it has arrived: the send ends.
+  void on_sent(TaskId sender) { end(sender); }
   // The request of a receive has reached the sender.
   void on_request(MailboxId mailbox);
   // To or from which NPU a task of an NPU moves a message.
@@ -45,9 +48,11 @@ class PointToPoint {
     std::size_t operator()(const Key& key) const;
   };
 
-  // Messages of one kind between two NPUs: how many have arrived, receives that wait, requests, and sends that wait for one.
+  // Messages of one kind between two NPUs, which are a flow: how many have arrived, receives that wait, requests, and sends that wait for
+  // one.
   struct Mailbox {
     Key key;
+    std::uint64_t flow;
     std::uint64_t arrived = 0, requests = 0;
     std::deque<TaskId> posted, offered;
   };

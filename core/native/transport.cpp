@@ -4,14 +4,14 @@
 
 namespace astra::engine {
 
-void Transport::set_table(const astra_network* table) {
-  if (network_ == NetworkKind::delays ? !table->delay : !table->inject || !table->advance) {
-    invalid("the network function table lacks functions");
-  }
+void Transport::set_table(const NetworkTable& table) {
+  if (!table.is_whole(network_)) invalid("the network function table lacks functions");
   table_.emplace(table);
+  tells_sent_ = table.tells_sent();
 }
 
-void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::int32_t queue, Time delay) {
+void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow,
+                         std::int32_t queue, Time delay) {
   ++messages_;
   if (network_ == NetworkKind::delays) {
     if (delay == kUnknown) delay = delay_of(source, destination, bytes);
@@ -19,11 +19,18 @@ void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, co
     if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
     return;
   }
-  outbox_.push_back({messages_, bytes, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, 0});
+  outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, -1});
   if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
   under_way_.emplace(messages_, UnderWay{source, arrival, history});
+}
+
+void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
+  if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
+  const HistoryId history = events_.next_history();
+  events_.histories().hold(history);
+  unconfirmed_.emplace(messages_, UnderWay{source, sent, history});
 }
 
 void Transport::exchange() {
@@ -48,15 +55,25 @@ void Transport::exchange() {
 }
 
 void Transport::deliver(Time time) {
-  for (const std::uint64_t number : delivered_) {
-    const auto found = under_way_.find(number);
-    if (found == under_way_.end()) throw NotUnderWay(number);
-    const UnderWay message = found->second;
-    under_way_.erase(found);
-    if (Causes* causes = events_.causes()) causes->deliver(number);
-    events_.push_with(time, message.source, message.arrival, message.history, message.history);
-    events_.histories().drop(message.history);
+  for (const astra_delivery& told : delivered_) {
+    if (told.kind == ASTRA_SENT) {
+      // Of a message that belongs to a collective nobody waits for this.
+      const auto found = unconfirmed_.find(told.number);
+      if (found != unconfirmed_.end()) happen(time, unconfirmed_, found, sent_cause(told.number));
+      continue;
+    }
+    const auto found = under_way_.find(told.number);
+    if (found == under_way_.end()) throw NotUnderWay(told.number);
+    happen(time, under_way_, found, told.number);
   }
+}
+
+void Transport::happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause) {
+  const UnderWay message = found->second;
+  waiting.erase(found);
+  if (Causes* causes = events_.causes()) causes->deliver(cause);
+  events_.push_with(time, message.source, message.arrival, message.history, message.history);
+  events_.histories().drop(message.history);
 }
 
 Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {

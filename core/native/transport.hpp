@@ -2,7 +2,8 @@
 //
 // On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 // that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. A network
-// that has a function table is called through it, others through the host.
+// that has a function table is called through it, others through the host. Some tell of a message, too, when its sender knows that it has
+// arrived.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +21,24 @@ namespace astra::engine {
 
 class Transport {
  public:
-  Transport(Events& events, Host& host, NetworkKind network) : events_(events), host_(host), network_(network) {}
+  Transport(Events& events, Host& host, NetworkKind network, bool tells_sent)
+      : events_(events), host_(host), network_(network), tells_sent_(tells_sent) {}
 
   // Call the network through its functions. Raises std::invalid_argument where some are missing.
-  void set_table(const astra_network* table);
+  void set_table(const NetworkTable& table);
 
   std::uint64_t messages() const { return messages_; }           // that were sent
   std::size_t undelivered() const { return under_way_.size(); }  // that an event network was given and has not delivered
+  // Whether the network says when senders know that their messages have arrived.
+  bool tells_sent() const { return tells_sent_; }
+  // A number for messages that belong together.
+  std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
-  // message where it is known.
-  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::int32_t queue = -1,
+  // message where it is known, `flow` the number of those that it belongs to.
+  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow, std::int32_t queue = -1,
                 Time delay = kUnknown);
+  // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
+  void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent);
   // Hand new messages to the network, and take all that arrive before anything else happens.
   void exchange();
 
@@ -41,8 +49,13 @@ class Transport {
     HistoryId history;
   };
 
+  using Waiting = std::unordered_map<std::uint64_t, UnderWay>;
+
   // What the messages in delivered_ bring about happens at a time.
   void deliver(Time time);
+  void happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause);
+  // How causes know that the sender of a message waits.
+  static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
   // What a message takes on a network without contention.
   Time delay_of(NpuId source, NpuId destination, std::int64_t bytes);
   // Hand the messages of the outbox to an event network.
@@ -53,12 +66,15 @@ class Transport {
   Events& events_;
   Host& host_;
   NetworkKind network_;
+  bool tells_sent_;
   std::optional<NetworkTable> table_;
   std::uint64_t messages_ = 0;
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination
-  std::vector<astra_message> outbox_;                                                     // that the network has not seen
-  std::unordered_map<std::uint64_t, UnderWay> under_way_;                                 // that it has not delivered
-  std::vector<std::uint64_t> delivered_;
+  std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
+  Waiting under_way_;                                                                     // that it has not delivered
+  Waiting unconfirmed_;                                                                   // whose senders wait
+  std::vector<astra_delivery> delivered_;
+  std::uint64_t flows_ = 0;
   Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
 };
 

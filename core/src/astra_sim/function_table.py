@@ -1,4 +1,7 @@
-"""The network function table of `astra_sim/network.h`, called from Python: so the Python engine can use compiled networks too."""
+"""The network function table of `astra_sim/network.h`, called from Python: so the Python engine can use compiled networks too.
+
+Version 2 has flows and traffic classes of messages, and tells when senders know that a message has arrived. Version 1 still runs.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import abc
 import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from astra_sim.errors import AstraError, PluginError, warn
 from astra_sim.network import EventNetwork, Message
 
-VERSION = 1
-CAPSULE = b"astra_sim.network.v1"
+VERSION, VERSION_2 = 1, 2
+CAPSULE, CAPSULE_2 = b"astra_sim.network.v1", b"astra_sim.network.v2"
 NEVER = 2**63 - 1
+_SENT = 1
 
 
 def get_include() -> str:
@@ -30,6 +34,22 @@ class _Message(ctypes.Structure):
         ("queue", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
     )
+
+
+class _Message2(ctypes.Structure):
+    _fields_ = (
+        ("number", ctypes.c_uint64),
+        ("bytes", ctypes.c_int64),
+        ("flow", ctypes.c_uint64),
+        ("source", ctypes.c_int32),
+        ("destination", ctypes.c_int32),
+        ("queue", ctypes.c_int32),
+        ("traffic_class", ctypes.c_int32),
+    )
+
+
+class _Delivery(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_uint64), ("kind", ctypes.c_int32), ("reserved", ctypes.c_int32))
 
 
 class _Statistic(ctypes.Structure):
@@ -63,27 +83,65 @@ class _Table(ctypes.Structure):
     )
 
 
-class FunctionTable:
-    """A table in a capsule. Errors in it, and those that its functions report, are raised as what `failure` returns for the text.
+_INJECT_2 = ctypes.CFUNCTYPE(ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(_Message2), ctypes.c_size_t)
+_DELIVERIES = ctypes.POINTER(_Delivery)
+_ADVANCE_2 = ctypes.CFUNCTYPE(
+    ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(_DELIVERIES), ctypes.POINTER(ctypes.c_size_t)
+)
 
-    Raises such an error if this is not a capsule of a table of this version, or if a function in `needed` is NULL.
+
+class _Table2(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("state", _STATE),
+        ("tells_sent", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("delay", _DELAY),
+        ("inject", _INJECT_2),
+        ("advance", _ADVANCE_2),
+        ("statistics", _STATISTICS),
+        ("error", _ERROR),
+    )
+
+
+_NEEDED = {
+    VERSION: {"delay": ("delay",), "events": ("inject", "advance", "next_event")},
+    VERSION_2: {"delay": ("delay",), "events": ("inject", "advance")},
+}
+
+
+class FunctionTable:
+    """A table in a capsule, of version 1 or 2. Errors in it, and those that its functions report, are raised as `failure` makes them.
+
+    Raises such an error if this is not a capsule of a table of the version that its name says. `tells_sent`: the network says when senders
+    know that their messages have arrived.
     """
 
-    def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
-        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError) -> None:
+        pointer_of, is_valid = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_IsValid
         pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        is_valid.restype, is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+        self._version = VERSION_2 if is_valid(capsule, CAPSULE_2) else VERSION
         try:
-            pointer = pointer_of(capsule, CAPSULE)
+            pointer = pointer_of(capsule, CAPSULE_2 if self._version == VERSION_2 else CAPSULE)
         except ValueError:
-            raise failure(f"{capsule!r} is no capsule named {CAPSULE.decode()}, in which a network function table comes") from None
+            names = f"{CAPSULE_2.decode()} or {CAPSULE.decode()}"
+            raise failure(f"{capsule!r} is no capsule named {names}, in which a network function table comes") from None
         self._capsule = capsule
         self._failure = failure
-        self._table = _Table.from_address(pointer)
-        if self._table.version != VERSION:
-            raise failure(f"the network function table has version {self._table.version}; expected {VERSION}")
-        if self._table.size < ctypes.sizeof(_Table):
-            raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(_Table)}")
-        for name in needed:
+        layout: Any = _Table2 if self._version == VERSION_2 else _Table
+        self._table = layout.from_address(pointer)
+        if self._table.version != self._version:
+            raise failure(f"the network function table has version {self._table.version}; expected {self._version}")
+        if self._table.size < ctypes.sizeof(layout):
+            raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(layout)}")
+        self.tells_sent = self._version == VERSION_2 and self._table.tells_sent != 0
+        self._sent: list[int] = []
+
+    def require(self, what: Literal["delay", "events"]) -> None:
+        """Raise an error if a function is NULL that delays need, or events."""
+        for name in _NEEDED[self._version][what]:
             self._function(name)
 
     def _check(self, failed: bool, what: str) -> None:
@@ -105,21 +163,36 @@ class FunctionTable:
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """See `EventNetwork.inject`."""
-        array = (_Message * len(messages))(*(_Message(m.number, m.bytes, m.source, m.destination, m.queue, 0) for m in messages))
+        array: Any
+        if self._version == VERSION_2:
+            rows = ((m.number, m.bytes, m.flow, m.source, m.destination, m.queue, m.traffic_class) for m in messages)
+            array = (_Message2 * len(messages))(*(_Message2(*row) for row in rows))
+        else:
+            array = (_Message * len(messages))(*(_Message(m.number, m.bytes, m.source, m.destination, m.queue, 0) for m in messages))
         self._check(self._function("inject")(self._table.state, time, array, len(messages)) != 0, "inject")
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """See `EventNetwork.advance`."""
-        time, numbers, count = ctypes.c_int64(), _NUMBERS(), ctypes.c_size_t()
+        time, count = ctypes.c_int64(), ctypes.c_size_t()
+        told: Any = _DELIVERIES() if self._version == VERSION_2 else _NUMBERS()
         limit = NEVER if until is None else until
-        status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(numbers), ctypes.byref(count))
+        status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(told), ctypes.byref(count))
         self._check(status != 0, "advance")
-        if count.value and not numbers:
+        if count.value and not told:
             raise self._failure(f"advance returned {count.value} messages without their numbers (NULL)")
-        return (time.value, numbers[: count.value]) if count.value else None
+        if not count.value:
+            return None
+        if self._version == VERSION:
+            return time.value, told[: count.value]
+        self._sent = [each.number for each in told[: count.value] if each.kind == _SENT]
+        return time.value, [each.number for each in told[: count.value] if each.kind != _SENT]
+
+    def take_sent(self) -> list[int]:
+        """See `EventNetwork.take_sent`."""
+        return self._sent
 
     def next_event(self) -> int | None:
-        """A time before which no message arrives, or None if none is under way."""
+        """A time before which no message arrives, or None if none is under way; of a table of version 1."""
         time = self._function("next_event")(self._table.state)
         return None if time == NEVER else int(time)
 
@@ -159,8 +232,11 @@ class TableNetwork(EventNetwork):
 
     def begin(self) -> int:
         """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
+        self._table = self._capsule = None  # frees the last run first
         self._capsule = self.make_table()
-        self._table = FunctionTable(self._capsule, self.failure, ("inject", "advance", "next_event"))
+        self._table = FunctionTable(self._capsule, self.failure)
+        self._table.require("events")
+        self.tells_sent = self._table.tells_sent
         return 0
 
     def _own(self) -> FunctionTable:
@@ -181,6 +257,10 @@ class TableNetwork(EventNetwork):
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Take the next delivery from the table."""
         return self._own().advance(until)
+
+    def take_sent(self) -> list[int]:
+        """What the table has told of senders."""
+        return self._own().take_sent()
 
     def statistics(self) -> dict[str, object]:
         """The figures of the last run."""

@@ -6,7 +6,7 @@ Messages of a `RouteDelayNetwork` never wait for each other; those of an `EventN
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from astra_sim._boundary import Lazily, call, picoseconds
@@ -16,13 +16,35 @@ from astra_sim.schedule import Collective
 
 
 class Message(NamedTuple):
-    """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none)."""
+    """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none).
+
+    Messages of one `flow` belong together: those of a chunk of a collective in one of its phases, or those between two tasks with one tag
+    (0: it is not known). `traffic_class` is the one that is asked for (-1: the network chooses).
+    """
 
     number: int
     source: int
     destination: int
     bytes: int
     queue: int = -1
+    flow: int = 0
+    traffic_class: int = -1
+
+
+class MessageFigures(NamedTuple):
+    """What a network says of a message when it has ended. Times in picoseconds.
+
+    `started` is when its first packet could be sent, `received` when its last byte arrived, `ended` when the sender knew. Of packets and of
+    what answered them: how many there were, refusals (NACK) and acknowledgements of marked packets (ECN).
+    """
+
+    started: int
+    received: int
+    ended: int
+    packets: int
+    acks: int
+    nacks: int
+    marked_acks: int
 
 
 class DelayParts(NamedTuple):
@@ -136,8 +158,10 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
-    one that it enters first.
+    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived.
     """
+
+    tells_sent: bool = False
 
     def begin(self) -> int:
         """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""
@@ -165,8 +189,23 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """Advance to the next instant at which messages arrive, if that is not after `until`.
 
         Returns that time and the numbers of the messages that arrive then, at least one; or None if none arrives by `until`. If `until` is
-        None there is no limit, and the result None means that no message is under way.
+        None there is no limit, and the result None means that no message is under way. A network that `tells_sent` stops, too, where
+        nothing but that is to be told: then there may be no number.
         """
+
+    def take_sent(self) -> Sequence[int]:
+        """The numbers of messages whose senders know, since the last answer of `advance`, that they have arrived.
+
+        Asked of a network that `tells_sent`, after each such answer.
+        """
+        return ()
+
+    def keep_message_figures(self) -> None:
+        """Keep figures of each message of the next run, where this network can. Called before `begin`."""
+
+    def message_figures(self) -> Mapping[int, MessageFigures]:
+        """The figures of messages that have ended, by number; none where the network keeps none."""
+        return {}
 
     def function_table(self) -> object | None:
         """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
 from astra_sim.errors import InputError
 
-__all__ = ["GIB", "MAX_PICOSECONDS", "MIB", "PS_PER_NS", "picoseconds", "scaled_float32"]
+__all__ = ["GIB", "MAX_PICOSECONDS", "MIB", "PS_PER_NS", "parse_size", "picoseconds", "scaled_float32"]
 
 PS_PER_NS = 1000
 """Picoseconds of a nanosecond."""
@@ -15,6 +16,18 @@ MIB = 2**20
 """Bytes of a mebibyte, which ASTRA-sim calls MB."""
 GIB = 2**30
 """Bytes of a gibibyte, which ASTRA-sim calls GB."""
+
+
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_size(text: str, where: str) -> int:
+    """A size in bytes, such as 8B, 64KiB, 1M, 8 GiB, where K, M, G and T are powers of 1024. Raises InputError, naming `where`."""
+    match = re.fullmatch(r"\s*(\d{1,18})\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE | re.ASCII)
+    size = int(match[1]) * _SIZES[match[2].upper()] if match else 0
+    if not 1 <= size < 1 << 60:
+        raise InputError(f"{where}: {text.strip()!r} is no size; expected at least 1 byte, such as 8B, 64KiB or 1GiB")
+    return size
 
 
 def scaled_float32(value: float, factor: float) -> int:

@@ -41,6 +41,7 @@ class Commands(click.Group):
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
+        "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
         "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
 

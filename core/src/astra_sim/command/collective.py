@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -25,8 +24,8 @@ from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim.units import parse_size
 
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _MOST_SIZES = 1000
 DEFAULT_SIZES = "8B..8GiB"
 
@@ -48,7 +47,7 @@ def parse_sizes(text: str) -> list[int]:
     sizes: list[int] = []
     for part in text.split(","):
         first, dots, last = part.partition("..")
-        low, high = parse_size(first), parse_size(last if dots else first)
+        low, high = (parse_size(end, "--sizes") for end in (first, last if dots else first))
         if low > high:
             raise InputError(f"--sizes: {part.strip()} falls; expected SMALLEST..LARGEST")
         while low <= high:
@@ -57,15 +56,6 @@ def parse_sizes(text: str) -> list[int]:
     if len(sizes) > _MOST_SIZES:
         raise InputError(f"--sizes: {len(sizes)} sizes; at most {_MOST_SIZES} can be simulated")
     return sizes
-
-
-def parse_size(text: str) -> int:
-    """A size in bytes, such as 8B, 64KiB, 1M, 8 GiB. Raises InputError."""
-    match = re.fullmatch(r"\s*(\d{1,18})\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE | re.ASCII)
-    size = int(match[1]) * _UNITS[match[2].upper()] if match else 0
-    if not 1 <= size < 1 << 60:
-        raise InputError(f"--sizes: {text.strip()!r} is no size; expected at least 1 byte, such as 8B, 64KiB or 1GiB")
-    return size
 
 
 def rows_of(components: Components, operation: Collective, ranks: int, sizes: Sequence[int], progress: Progress | None = None) -> list[Row]:

@@ -22,7 +22,13 @@ class Jobs:
 
 class Machine:
     def __init__(
-        self, npus: int, events: bool, endpoint_ps: int, rendezvous: bool, bus: tuple[int, int, int, float, int, float, int, int] | None
+        self,
+        npus: int,
+        events: bool,
+        endpoint_ps: int,
+        rendezvous: bool,
+        bus: tuple[int, int, int, float, int, float, int, int] | None,
+        tells_sent: bool,
     ) -> None: ...
     @property
     def now(self) -> int: ...
@@ -54,8 +60,8 @@ class Machine:
         standing: Callable[[int, int], tuple[int, Sequence[int], Sequence[int]]],
         place: Callable[[int, Jobs, int, tuple[int, int]], int],
         delay: Callable[[int, int, int], int],
-        inject: Callable[[int, list[tuple[int, int, int, int, int]]], None],
-        advance: Callable[[int, int | None], tuple[int, list[int]] | None],
+        inject: Callable[[int, list[tuple[int, ...]]], None],
+        advance: Callable[[int, int | None], tuple[int, list[int], list[int]] | None],
     ) -> bool: ...
     def times(self, npu: int) -> tuple[bytes, bytes]: ...
     def sends(self, npu: int) -> tuple[bytes, bytes]: ...

@@ -312,22 +312,28 @@ def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None
     call(f"network {type(network).__name__}: inject", network.inject, now, messages)
 
 
-def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int]] | None:
-    """Take the next delivery from a network, not before `since`. Raises PluginError for any other answer."""
+def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
+    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
+
+    Raises PluginError for any other answer.
+    """
     what = f"network {type(network).__name__}"
     delivery = call(f"{what}: advance", network.advance, until)
     if delivery is None:
         return None
-    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)) or not delivery[1]:
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
         raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
         raise PluginError(f"{what}: advance returned the time {time!r}; {right}")
-    for number in numbers:
+    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
+    if not numbers and not sent:
+        raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
+    for number in (*numbers, *sent):
         if type(number) is not int:
             raise not_under_way(network, number)
-    return time, numbers
+    return time, numbers, sent
 
 
 def not_under_way(network: object, number: object) -> PluginError:

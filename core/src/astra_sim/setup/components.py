@@ -187,6 +187,8 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
     told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
     logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
+    if not table:
+        raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
     if "plugin" in table:
         if "topology" in table:
             raise InputError(f"{where}: plugin and topology are given; expected one of the two")

@@ -67,11 +67,18 @@ class Experiment:
             if "platform" in found:
                 self.left_out = found.get("network") if kind == "platform" else None
             for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
+                if section == "platform" and set(table) == {"logical_dims"}:
+                    table = {**self._platform(), **table}  # of the platform that the network's file has named
                 self.sections[section] = table
                 self.origin[section] = os.fspath(value) if not isinstance(value, Mapping) else where or kind
         else:
             self.sections[kind] = value
             self.origin[kind] = f"{kind} object"
+
+    def _platform(self) -> Mapping[str, Any]:
+        """The table of the platform so far."""
+        table = self.sections.get("platform", {})
+        return table if isinstance(table, Mapping) else {}
 
     def choose(self, key: str, value: Any, base: str = "") -> None:
         """Set an option of the section `run`; groups may be the path of their file. Raises InputError."""

@@ -35,6 +35,7 @@ BUILT_IN = frozenset(
         "network-analytical",
         "network-flow",
         "network-packet",
+        "network-roce",
         "platforms",
         "report",
         "reports-astra1",

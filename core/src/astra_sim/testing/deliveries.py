@@ -35,6 +35,7 @@ class TableDeliveries(EventNetwork):
     def __init__(self, network: EventNetwork | RouteDelayNetwork, table: FunctionTable) -> None:
         super().__init__(network.platform)
         self._table = table
+        self.tells_sent = table.tells_sent
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """Hand messages to the table."""
@@ -43,6 +44,10 @@ class TableDeliveries(EventNetwork):
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Take the next delivery from the table."""
         return self._table.advance(until)
+
+    def take_sent(self) -> list[int]:
+        """What the table has told of senders."""
+        return self._table.take_sent()
 
 
 def pairs(platform: Platform) -> list[tuple[int, int]]:
@@ -93,8 +98,8 @@ class _Run:
         """Take what arrives up to a time."""
         empty = 0
         while (delivery := advance(self._network, 0, until)) is not None:
-            time, numbers = delivery
-            empty += not numbers
+            time, numbers, sent = delivery
+            empty += not numbers and not sent
             require(empty <= _MOST_EMPTY, f"advance delivers nothing at {time} ps, over and over; expected None where nothing arrives")
             for number in numbers:
                 self._take(time, number)
@@ -132,7 +137,9 @@ def check_delays(network: RouteDelayNetwork) -> None:
     Raises PluginError where one is no time.
     """
     table = network.function_table()
-    functions = None if table is None else FunctionTable(table, needed=("delay",))
+    functions = None if table is None else FunctionTable(table)
+    if functions is not None:
+        functions.require("delay")
     for source, destination in pairs(network.platform):
         delays = [network.message_delay(source, destination, size) for size in (0, *SIZES, 10**9)]
         way = f"from NPU {source} to NPU {destination}"

@@ -68,8 +68,8 @@ def check_links(dimension: Dimension) -> None:
         return
     leaves: dict[int, set[int]] = {}
     for link in listed():
-        require(isinstance(link, tuple) and len(link) == 4, f"links() gives {link!r}; expected source, target, bytes/ns and latency in ns")
-        source, target, bandwidth, latency = link
+        require(isinstance(link, tuple) and len(link) in (4, 5), f"links() gives {link!r}; expected source, target, bytes/ns, ns[, loss]")
+        source, target, bandwidth, latency, *_ = link
         for end in (source, target):
             require(type(end) is int and end >= 0, f"link {link!r} has the end {end!r}; expected a number of at least 0")
         require(bandwidth > 0 and latency >= 0, f"link {link!r} has {bandwidth} bytes/ns and a latency of {latency} ns")

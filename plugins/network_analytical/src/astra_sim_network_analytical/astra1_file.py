@@ -32,7 +32,8 @@ _ONLY_NAME = "Hierarchical"
 
 def recognises(text: str) -> bool:
     """Whether a text is a JSON object, or begins like one and mentions dimensions."""
-    return text.lstrip().startswith("{") and '"all-reduce-implementation"' not in text and '"memory-type"' not in text
+    others = '"all-reduce-implementation"', '"memory-type"', '"logical-dims"'
+    return text.lstrip().startswith("{") and not any(key in text for key in others)
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:

@@ -59,7 +59,9 @@ class CompiledEngine:
         for time in (endpoint_ps, *(options or ())):
             if time > MAX_PICOSECONDS:
                 raise too_long(0)
-        self._machine = _compiled.Machine(npus, isinstance(network, EventNetwork), endpoint_ps, rendezvous, options)
+        events = isinstance(network, EventNetwork)
+        tells_sent = isinstance(network, EventNetwork) and network.tells_sent
+        self._machine = _compiled.Machine(npus, events, endpoint_ps, rendezvous, options, tells_sent)
         self._machine.observe(0)
         self._npus = npus
         self._network = network
@@ -154,8 +156,7 @@ class CompiledEngine:
         self._has_table = True
         table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
         if table is not None:
-            needed = ("delay",) if isinstance(self._network, RouteDelayNetwork) else ("inject", "advance", "next_event")
-            FunctionTable(table, self._failure, needed)
+            FunctionTable(table, self._failure).require("delay" if isinstance(self._network, RouteDelayNetwork) else "events")
             self._machine.set_table(table)
 
     def _failure(self, why: str) -> AstraError:
@@ -243,16 +244,16 @@ class CompiledEngine:
         assert isinstance(self._network, RouteDelayNetwork)
         return self._network.message_delay(source, destination, size)
 
-    def _inject(self, now: int, messages: list[tuple[int, int, int, int, int]]) -> None:
+    def _inject(self, now: int, messages: list[tuple[int, ...]]) -> None:
         assert isinstance(self._network, EventNetwork)
         inject(self._network, now, [Message(*message) for message in messages])
 
-    def _advance(self, since: int, until: int | None) -> tuple[int, list[int]] | None:
+    def _advance(self, since: int, until: int | None) -> tuple[int, list[int], list[int]] | None:
         assert isinstance(self._network, EventNetwork)
         delivery = advance(self._network, since, until)
         if delivery is None:
             return None
-        for number in delivery[1]:
+        for number in (*delivery[1], *delivery[2]):
             if not 0 <= number <= self.messages:
                 raise not_under_way(self._network, number)
-        return delivery[0], list(delivery[1])
+        return delivery[0], list(delivery[1]), list(delivery[2])

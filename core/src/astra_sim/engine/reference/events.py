@@ -75,6 +75,12 @@ class PointToPointArrival(NamedTuple):
     sender: TaskRun
 
 
+class PointToPointSent(NamedTuple):
+    """The sender of a SEND knows that its message has arrived."""
+
+    sender: TaskRun
+
+
 class PointToPointRequest(NamedTuple):
     """The request of a RECEIVE has reached the sender (rendezvous)."""
 
@@ -100,7 +106,18 @@ class StepEnd(NamedTuple):
     step: StepRun
 
 
-Happening = MessageArrival | RequestArrival | TokenReady | BusCall | PointToPointArrival | PointToPointRequest | Meeting | TaskEnd | StepEnd
+Happening = (
+    MessageArrival
+    | RequestArrival
+    | TokenReady
+    | BusCall
+    | PointToPointArrival
+    | PointToPointSent
+    | PointToPointRequest
+    | Meeting
+    | TaskEnd
+    | StepEnd
+)
 """What an event does."""
 
 _PRECEDENCE: dict[type, int] = {
@@ -109,8 +126,9 @@ _PRECEDENCE: dict[type, int] = {
     TokenReady: 2,
     BusCall: 3,
     PointToPointArrival: 4,
-    PointToPointRequest: 5,
-    Meeting: 6,
+    PointToPointSent: 5,
+    PointToPointRequest: 6,
+    Meeting: 7,
     TaskEnd: 0,
     StepEnd: 0,
 }

@@ -17,6 +17,7 @@ from astra_sim.engine.reference.events import (
     MessageArrival,
     PointToPointArrival,
     PointToPointRequest,
+    PointToPointSent,
     RequestArrival,
     StepEnd,
     TaskEnd,
@@ -71,6 +72,7 @@ class ReferenceEngine:
             Meeting: self._phases.on_meeting,
             BusCall: lambda call: call(),
             PointToPointArrival: self._point_to_point.on_arrival,
+            PointToPointSent: self._point_to_point.on_sent,
             PointToPointRequest: self._point_to_point.on_request,
             StepEnd: self._chunks.finish,
             TaskEnd: self._tasks.finish,
@@ -205,7 +207,7 @@ class ReferenceEngine:
                 return self._chunks.label(_OF_RANK[type(what)], rank.step)
             case BusCall():
                 return Label(LinkKind.BUS)
-            case PointToPointArrival(_, sender):
+            case PointToPointArrival(_, sender) | PointToPointSent(sender):
                 return Label(LinkKind.POINT_TO_POINT, sender.number)
             case PointToPointRequest():
                 return Label(LinkKind.POINT_TO_POINT_REQUEST)

@@ -73,12 +73,13 @@ class Ending:
 
 
 class Phase:
-    """A phase that happens: the rank that receives for each NPU."""
+    """A phase that happens: the rank that receives for each NPU, and the flow of its messages."""
 
-    __slots__ = ("by_npu", "kind")
+    __slots__ = ("by_npu", "flow", "kind")
 
-    def __init__(self, kind: PhaseKind) -> None:
+    def __init__(self, kind: PhaseKind, flow: int) -> None:
         self.kind = kind
+        self.flow = flow
         self.by_npu: dict[int, Rank] = {}
 
 
@@ -196,7 +197,7 @@ class Phases:
         """A phase that happens now, on all its NPUs."""
         kind = self._kinds[number]
         programs, groups = self._schedules[kind.schedule]
-        phase, ending = Phase(kind), Ending()
+        phase, ending = Phase(kind, self._transport.new_flow()), Ending()
         for group in self._groups[groups].groups:
             if kind.barrier:
                 ending = Ending()
@@ -245,7 +246,7 @@ class Phases:
         rank.requests.add(receipt)
         if receipt in rank.offers:
             offer = rank.offers.pop(receipt)
-            self._transport.transmit(*offer, MessageArrival(rank, receipt), rank.phase.kind.queue)
+            self._transport.transmit(*offer, MessageArrival(rank, receipt), rank.phase.flow, rank.phase.kind.queue)
 
     # -- steps of a rank -----------------------------------------------------------------------------------------------
 
@@ -269,7 +270,7 @@ class Phases:
         target = rank.phase.by_npu[destination]
         if not self._rendezvous:
             arrival = MessageArrival(target, action.receipt)
-            self._transport.transmit(rank.npu, destination, action.bytes, arrival, rank.phase.kind.queue)
+            self._transport.transmit(rank.npu, destination, action.bytes, arrival, rank.phase.flow, rank.phase.kind.queue)
             return
         target.offers[action.receipt] = Offer(rank.npu, destination, action.bytes)
         if action.receipt in target.requests:
@@ -287,7 +288,7 @@ class Phases:
         if self._rendezvous:
             sender = rank.members[action.receive_from.of(rank.rank, len(rank.members))]  # type: ignore[union-attr]
             request = RequestArrival(rank, receipt)
-            self._transport.transmit(rank.npu, sender, CONTROL_BYTES, request, rank.phase.kind.queue)
+            self._transport.transmit(rank.npu, sender, CONTROL_BYTES, request, rank.phase.flow, rank.phase.kind.queue)
 
     def _receive(self, rank: Rank, receipt: int) -> None:
         """A message has met its receive: the endpoint makes a token of it."""

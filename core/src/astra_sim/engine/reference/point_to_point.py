@@ -1,7 +1,8 @@
 """Messages between two tasks: a SEND of one NPU and the RECEIVE of another.
 
 Both meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send ends
-when its message has arrived, a receive when it has its message. Under rendezvous a send waits for the request of its receive.
+when its message has arrived (on some networks later: when its sender knows that), a receive when it has its message. Under rendezvous a
+send waits for the request of its receive.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from astra_sim.engine.interface import CONTROL_BYTES, SEND, Task
-from astra_sim.engine.reference.events import Events, PointToPointArrival, PointToPointRequest, TaskEnd
+from astra_sim.engine.reference.events import Events, PointToPointArrival, PointToPointRequest, PointToPointSent, TaskEnd
 from astra_sim.engine.reference.transport import Transport
 
 if TYPE_CHECKING:
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 
 
 class Mailbox:
-    """Messages of one kind between two NPUs: how many have `arrived`, receives that wait, requests, and sends that wait for one."""
+    """Messages of one kind between two NPUs, which are a flow.
 
-    __slots__ = ("arrived", "offered", "posted", "requests")
+    Of them counts how many have `arrived`, and requests; and lists receives that wait, and sends that wait for a request.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("arrived", "flow", "offered", "posted", "requests")
+
+    def __init__(self, flow: int) -> None:
+        self.flow = flow
         self.arrived = 0
         self.requests = 0
         self.posted: deque[TaskRun] = deque()
@@ -51,12 +56,17 @@ class PointToPoint:
             self._begin_receive(task, order)
 
     def on_arrival(self, mailbox: Mailbox, sender: TaskRun) -> None:
-        """The message of a send has arrived: the send ends, and so does the receive that waits for it."""
-        self._end(sender)
+        """The message of a send has arrived: the send ends, unless its sender does not know yet, and so does the receive that waits."""
+        if not self._transport.tells_sent:
+            self._end(sender)
         if mailbox.posted:
             self._end(mailbox.posted.popleft())
         else:
             mailbox.arrived += 1
+
+    def on_sent(self, sender: TaskRun) -> None:
+        """The sender of a message knows that it has arrived: the send ends."""
+        self._end(sender)
 
     def on_request(self, mailbox: Mailbox) -> None:
         """The request of a receive has reached the sender."""
@@ -84,10 +94,13 @@ class PointToPoint:
         else:
             mailbox.posted.append(task)
         if self._rendezvous:
-            self._transport.transmit(task.npu, source, CONTROL_BYTES, PointToPointRequest(mailbox))
+            self._transport.transmit(task.npu, source, CONTROL_BYTES, PointToPointRequest(mailbox), mailbox.flow)
 
     def _send(self, mailbox: Mailbox, task: TaskRun) -> None:
-        self._transport.transmit(task.npu, self._peer(task), task.task.bytes, PointToPointArrival(mailbox, task))
+        ends = task.npu, self._peer(task), task.task.bytes
+        self._transport.transmit(*ends, PointToPointArrival(mailbox, task), mailbox.flow)
+        if self._transport.tells_sent:
+            self._transport.await_sent(*ends, PointToPointSent(task))
 
     def _end(self, task: TaskRun) -> None:
         order = self._events.next_end_order(task.npu)
@@ -98,4 +111,7 @@ class PointToPoint:
         return task.task.peer.of(task.npu, self._npus)
 
     def _mailbox(self, source: int, destination: int, task: Task) -> Mailbox:
-        return self._mailboxes.setdefault((source, destination, task.tag, task.bytes), Mailbox())
+        key = source, destination, task.tag, task.bytes
+        if key not in self._mailboxes:
+            self._mailboxes[key] = Mailbox(self._transport.new_flow())
+        return self._mailboxes[key]

@@ -1,12 +1,11 @@
 """Messages on their way: what sends a message hands it over here, and what it brings about happens when it has arrived.
 
 On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
-that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens.
+that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. Some networks
+tell of a message, too, when its sender knows that it has arrived.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from astra_sim.engine.interface import History, advance, inject, not_under_way
 from astra_sim.engine.reference.events import Events, Happening
@@ -24,6 +23,8 @@ class Transport:
         # Messages that the network has not seen, and those that it has not delivered, with what their arrival brings about.
         self._outbox: list[Message] = []
         self._under_way: dict[int, tuple[int, Happening, History]] = {}
+        self._unconfirmed: dict[int, tuple[int, Happening, History]] = {}
+        self._flows = 0
         # A time up to which the network has nothing more to deliver (None: for ever).
         self._quiet_until: int | None = -1
 
@@ -32,8 +33,18 @@ class Transport:
         """Messages that an event network was given and has not delivered."""
         return len(self._under_way)
 
-    def transmit(self, source: int, destination: int, size: int, arrival: Happening, queue: int = -1) -> None:
-        """Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it."""
+    @property
+    def tells_sent(self) -> bool:
+        """Whether the network says when senders know that their messages have arrived."""
+        return self._network is not None and self._network.tells_sent
+
+    def new_flow(self) -> int:
+        """A number for messages that belong together."""
+        self._flows += 1
+        return self._flows
+
+    def transmit(self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int = -1) -> None:
+        """Send a message now; `arrival` happens when it is there. It bears its `flow`, and the `queue` of the system layer."""
         self.messages += 1
         if self._message_delay is not None:
             self._events.push(self._events.now + self._message_delay(source, destination, size), source, arrival)
@@ -42,8 +53,14 @@ class Transport:
         else:
             if self._events.causes is not None:
                 self._events.causes.send(self.messages, destination, size)
-            self._outbox.append(Message(self.messages, source, destination, size, queue))
+            self._outbox.append(Message(self.messages, source, destination, size, queue, flow))
             self._under_way[self.messages] = source, arrival, self._events.next_history()
+
+    def await_sent(self, source: int, destination: int, size: int, sent: Happening) -> None:
+        """The message handed over last has a sender that waits: `sent` happens when it knows that the message has arrived."""
+        if self._events.causes is not None:
+            self._events.causes.send(-self.messages, destination, size)
+        self._unconfirmed[self.messages] = source, sent, self._events.next_history()
 
     def exchange(self) -> None:
         """Hand new messages to the network, and take all that arrive before anything else happens."""
@@ -63,15 +80,18 @@ class Transport:
             if delivery is None:
                 self._quiet_until = until
                 return
-            since, numbers = delivery
-            self._deliver(network, since, numbers)
+            since, arrived, sent = delivery
+            for number in arrived:
+                if number not in self._under_way:
+                    raise not_under_way(network, number)
+                self._happen(since, number, self._under_way.pop(number))
+            for number in sent:
+                # Of a message that belongs to a collective nobody waits for this.
+                if number in self._unconfirmed:
+                    self._happen(since, -number, self._unconfirmed.pop(number))
 
-    def _deliver(self, network: EventNetwork, time: int, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            message = self._under_way.pop(number, None)
-            if message is None:
-                raise not_under_way(network, number)
-            source, arrival, history = message
-            if self._events.causes is not None:
-                self._events.causes.deliver(number)
-            self._events.push_with(time, source, arrival, history, history)
+    def _happen(self, time: int, cause: int, message: tuple[int, Happening, History]) -> None:
+        source, what, history = message
+        if self._events.causes is not None:
+            self._events.causes.deliver(cause)
+        self._events.push_with(time, source, what, history, history)

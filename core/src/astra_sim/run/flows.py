@@ -1,0 +1,212 @@
+"""Messages without a workload: flows that start at a time, or when others have ended, on any network."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from astra_sim.engine.interface import inject
+from astra_sim.errors import InputError, RunError
+from astra_sim.fabric import NO_WAY, Fabric
+from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork
+
+
+@attrs.frozen
+class Flow:
+    """A message: it starts `start_ps` picoseconds after the last of the flows `after` has ended, or after the start of the run.
+
+    `after` are places in the list of flows.
+    """
+
+    source: int
+    destination: int
+    bytes: int
+    start_ps: int = 0
+    after: tuple[int, ...] = ()
+    traffic_class: int = -1
+
+
+@attrs.frozen
+class FlowTimes:
+    """What became of a flow, in picoseconds. It ends when its sender knows that it has arrived; on most networks when it arrives."""
+
+    started: int
+    received: int
+    ended: int
+    figures: MessageFigures | None
+
+
+def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
+    """Let flows run, and say what became of each.
+
+    Raises InputError where flows wait for each other in a circle, and what the network raises.
+    """
+    check_order(flows)
+    moved = _Delays(network) if isinstance(network, RouteDelayNetwork) else network
+    moved.keep_message_figures()
+    moved.begin()
+    run = _Run(moved, flows)
+    run.go()
+    figures = moved.message_figures()
+    return [run.times(place, figures) for place in range(len(flows))]
+
+
+def check_order(flows: Sequence[Flow]) -> None:
+    """Raise InputError where flows wait for each other in a circle."""
+    waits = [len(flow.after) for flow in flows]
+    ready = deque(place for place, count in enumerate(waits) if not count)
+    then = _followers(flows)
+    while ready:
+        for place in then[ready.popleft()]:
+            waits[place] -= 1
+            if not waits[place]:
+                ready.append(place)
+    stuck = [place for place, count in enumerate(waits) if count]
+    if stuck:
+        raise InputError(f"{len(stuck)} flows wait for each other in a circle, among them number {stuck[0] + 1} of the list")
+
+
+class _Run:
+    """One run: flows that wait for a time, and those that are under way."""
+
+    def __init__(self, network: EventNetwork, flows: Sequence[Flow]) -> None:
+        self._network = network
+        self._flows = flows
+        self._waits = [len(flow.after) for flow in flows]
+        self._then = _followers(flows)
+        self._later: list[tuple[int, int, int]] = []  # time, order, place
+        self._order = 0
+        self._sent = [-1] * len(flows)
+        self._received = [-1] * len(flows)
+        self._ended = [-1] * len(flows)
+        self._left = len(flows)
+
+    def go(self) -> None:
+        """Let all flows end."""
+        for place, flow in enumerate(self._flows):
+            if not flow.after:
+                self._start(place, flow.start_ps)
+        while self._left:
+            until = self._later[0][0] - 1 if self._later else None
+            answer = self._network.advance(until)
+            if answer is not None:
+                self._take(*answer)
+            elif not self._later:
+                waiting = self._received.index(-1)
+                raise RunError(f"the network has nothing under way, and flow number {waiting + 1} of the list has not arrived")
+            else:
+                self._inject_next()
+
+    def times(self, place: int, figures: Mapping[int, MessageFigures]) -> FlowTimes:
+        """What became of a flow."""
+        own = figures.get(place)
+        if own is not None:
+            return FlowTimes(own.started, own.received, own.ended, own)
+        return FlowTimes(self._sent[place], self._received[place], self._ended[place], None)
+
+    def _start(self, place: int, time: int) -> None:
+        heapq.heappush(self._later, (time, self._order, place))
+        self._order += 1
+
+    def _inject_next(self) -> None:
+        """Hand over the flows that start next: before anything else happens at that time."""
+        time = self._later[0][0]
+        batch = []
+        while self._later and self._later[0][0] == time:
+            batch.append(heapq.heappop(self._later)[2])
+        self._inject(time, batch)
+
+    def _inject(self, time: int, places: Sequence[int]) -> None:
+        messages = []
+        for place in places:
+            flow = self._flows[place]
+            self._sent[place] = time
+            messages.append(Message(place, flow.source, flow.destination, flow.bytes, -1, place + 1, flow.traffic_class))
+        inject(self._network, time, messages)
+
+    def _take(self, time: int, arrived: Sequence[int]) -> None:
+        for place in arrived:
+            self._received[place] = time
+        for place in self._network.take_sent() if self._network.tells_sent else arrived:
+            self._end(place, time)
+
+    def _end(self, place: int, time: int) -> None:
+        self._ended[place] = time
+        self._left -= 1
+        for follower in self._then[place]:
+            self._waits[follower] -= 1
+            if self._waits[follower]:
+                continue
+            if self._flows[follower].start_ps:
+                self._start(follower, time + self._flows[follower].start_ps)
+            else:
+                self._inject(time, [follower])  # at once: the network has not gone on since
+
+
+class _Delays(EventNetwork):
+    """A network without contention as one with events."""
+
+    def __init__(self, network: RouteDelayNetwork) -> None:
+        super().__init__(network.platform)
+        self._network = network
+        self._under_way: list[tuple[int, int]] = []
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Every message has its delay."""
+        for message in messages:
+            delay = self._network.message_delay(message.source, message.destination, message.bytes)
+            heapq.heappush(self._under_way, (time + delay, message.number))
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """The next arrivals."""
+        if not self._under_way or (until is not None and self._under_way[0][0] > until):
+            return None
+        time = self._under_way[0][0]
+        numbers = []
+        while self._under_way and self._under_way[0][0] == time:
+            numbers.append(heapq.heappop(self._under_way)[1])
+        return time, numbers
+
+
+def _followers(flows: Sequence[Flow]) -> list[list[int]]:
+    then: list[list[int]] = [[] for _ in flows]
+    for place, flow in enumerate(flows):
+        for before in flow.after:
+            then[before].append(place)
+    return then
+
+
+class IdealTimes:
+    """What flows would take alone, without headers: latencies of the shortest way, and the bytes over its narrowest link."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._entering: list[list[int]] = [[] for _ in range(fabric.nodes)]
+        for number, link in enumerate(fabric.links):
+            self._entering[link.target].append(number)
+        self._rows: dict[int, list[tuple[int, float, float]]] = {}
+
+    def ns(self, source: int, destination: int, size: int) -> float | None:
+        """Nanoseconds of a flow; None where there is no way."""
+        if destination not in self._rows:
+            self._rows[destination] = self._to(destination)
+        distance, latency, bandwidth = self._rows[destination][source]
+        return None if distance == NO_WAY else latency + size / bandwidth
+
+    def _to(self, destination: int) -> list[tuple[int, float, float]]:
+        """Of each node: links to a destination, their latencies in ns, and the smallest bandwidth in bytes/ns. NPUs may forward."""
+        row = [(NO_WAY, 0.0, float("inf"))] * self._fabric.nodes
+        row[destination] = (0, 0.0, float("inf"))
+        waiting = deque([destination])
+        while waiting:
+            node = waiting.popleft()
+            distance, latency, bandwidth = row[node]
+            for number in self._entering[node]:
+                link = self._fabric.links[number]
+                if row[link.source][0] == NO_WAY:
+                    row[link.source] = (distance + 1, latency + link.latency_ns, min(bandwidth, link.bandwidth))
+                    waiting.append(link.source)
+        return row

@@ -1,0 +1,131 @@
+"""Files of flows: CSV with a heading, or a JSON object a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim.errors import InputError, suggestion
+from astra_sim.run.flows import Flow
+
+_COLUMNS = ("id", "src", "dst", "bytes", "start_ns", "after", "pg")
+_NEEDED = ("src", "dst", "bytes")
+_MOST_NS = 2.0**52
+
+Id = int | str
+
+
+@attrs.frozen
+class NamedFlows:
+    """Flows, and the id of each."""
+
+    ids: tuple[Id, ...]
+    flows: tuple[Flow, ...]
+
+
+def parse_flows(text: str, path: str, npus: int) -> NamedFlows:
+    """The flows in a text, for a platform of so many NPUs. Raises InputError naming file, line and value."""
+    rows = list(_json_rows(text, path) if text.lstrip().startswith("{") else _csv_rows(text, path))
+    if not rows:
+        raise InputError(f"{path}: there is no flow; expected CSV with a heading of {', '.join(_COLUMNS)}, or a JSON object a line")
+    ids: dict[Id, int] = {}
+    for where, row in rows:
+        number = _id(row.get("id", len(ids)), f"{where}: id")
+        if number in ids:
+            raise InputError(f"{where}: id {number!r} is given again")
+        ids[number] = len(ids)
+    return NamedFlows(tuple(ids), tuple(_flow(row, where, ids, npus) for where, row in rows))
+
+
+def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    reader = csv.reader(text.split("\n"))
+    heading: list[str] = []
+    for cells in reader:
+        where = f"{path}:{reader.line_num}"
+        cells = [cell.strip() for cell in cells]
+        if not any(cells) or cells[0].startswith("#"):
+            continue
+        if not heading:
+            heading = cells
+            _check_keys(heading, where)
+        elif len(cells) != len(heading):
+            raise InputError(f"{where}: {len(cells)} cells under {len(heading)} headings")
+        else:
+            row: dict[str, Any] = {key: cell for key, cell in zip(heading, cells, strict=True) if cell}
+            row["after"] = row.get("after", "").split()
+            yield where, row
+
+
+def _json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: {line.strip()!r:.80}; expected a JSON object with {', '.join(_COLUMNS)}")
+        _check_keys(list(row), where)
+        if not isinstance(row.get("after", []), list):
+            raise InputError(f"{where}: after is {row['after']!r}; expected a list of ids")
+        yield where, row
+
+
+def _check_keys(keys: Sequence[str], where: str) -> None:
+    for key in keys:
+        if key not in _COLUMNS:
+            raise InputError(f"{where}: unknown column {key!r:.80}; {suggestion(key, _COLUMNS)}")
+    if len(set(keys)) < len(keys):
+        raise InputError(f"{where}: a column is given twice")
+    for key in _NEEDED:
+        if key not in keys:
+            raise InputError(f"{where}: {key} is missing; expected {', '.join(_NEEDED)}, and of {', '.join(_COLUMNS)} what is wanted")
+
+
+def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) -> Flow:
+    source, destination = (_whole(row.get(key), f"{where}: {key}", npus - 1) for key in ("src", "dst"))
+    if source == destination:
+        raise InputError(f"{where}: src and dst are both {source}; expected two NPUs")
+    after = []
+    for name in row.get("after", ()):
+        before = _id(name, f"{where}: after")
+        if before not in ids:
+            raise InputError(f"{where}: after names {before!r}, which is no id of a flow")
+        after.append(ids[before])
+    start = _number(row.get("start_ns", 0), f"{where}: start_ns")
+    group = _whole(row["pg"], f"{where}: pg", 7) if "pg" in row else -1
+    return Flow(source, destination, _whole(row.get("bytes"), f"{where}: bytes", 2**60), round(start * 1000), tuple(after), group)
+
+
+def _id(value: Any, where: str) -> Id:
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) < 19 else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{where} has {value!r}; expected a number or a name")
+    return value
+
+
+def _whole(value: Any, where: str, largest: int) -> int:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
+        raise InputError(f"{where} is {value!r}; expected a whole number from 0 to {largest}")
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST_NS:
+        raise InputError(f"{where} is {value!r}; expected a number of at least 0, in ns")
+    return number

@@ -1,0 +1,246 @@
+// The Python module.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <tuple>
+
+#include "function_table.hpp"
+#include "network.hpp"
+#include "time.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace astra::roce;
+
+namespace {
+
+// Fields of a record by the keys of a table. Every key must be taken.
+class Fields {
+ public:
+  explicit Fields(const nb::dict& table) : table_(table), left_(nb::len(table)) {}
+
+  template <class Field>
+  Fields& operator()(const char* key, Field& field) {
+    if (table_.contains(key)) {
+      field = nb::cast<Field>(table_[key]);
+      --left_;
+    }
+    return *this;
+  }
+  template <class Enum>
+  Fields& choice(const char* key, Enum& field, std::initializer_list<std::pair<const char*, Enum>> known) {
+    if (!table_.contains(key)) return *this;
+    const auto name = nb::cast<std::string>(table_[key]);
+    for (const auto& [word, value] : known) {
+      if (name != word) continue;
+      field = value;
+      --left_;
+      return *this;
+    }
+    throw std::invalid_argument(std::string(key) + ": unknown choice " + name);
+  }
+  void finish() const {
+    if (left_ != 0) throw std::invalid_argument("a table has keys that are not known");
+  }
+
+ private:
+  const nb::dict& table_;
+  std::size_t left_;
+};
+
+Settings settings_of(const nb::dict& table) {
+  Settings s;
+  Fields fields(table);
+  fields.choice<Algorithm>("algorithm", s.algorithm,
+                           {{"none", Algorithm::none},
+                            {"dcqcn", Algorithm::dcqcn},
+                            {"hpcc", Algorithm::hpcc},
+                            {"timely", Algorithm::timely},
+                            {"dctcp", Algorithm::dctcp},
+                            {"pint", Algorithm::pint},
+                            {"swift", Algorithm::swift}});
+  fields.choice<Balancing>("balancing", s.balancing,
+                           {{"ecmp", Balancing::ecmp},
+                            {"spray_random", Balancing::spray_random},
+                            {"spray_round_robin", Balancing::spray_round_robin},
+                            {"flowlet", Balancing::flowlet},
+                            {"adaptive", Balancing::adaptive}});
+  fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("payload_bytes", s.payload_bytes)("header_bytes", s.header_bytes);
+  fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
+  fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
+  fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap",
+                                                                                                                         s.thresholds_wrap);
+  fields("pauses", s.pauses)("marking", s.marking)("windows", s.windows)("common_window", s.common_window);
+  fields("variable_window", s.variable_window)("pacing", s.pacing)("acks_first", s.acks_first);
+  fields("blocked_pairs_hold", s.blocked_pairs_hold)("chunk_bytes", s.chunk_bytes)("ack_interval_bytes", s.ack_interval_bytes);
+  fields("back_to_chunk", s.back_to_chunk)("nack_gap", s.nack_gap)("retransmission", s.retransmission);
+  fields("out_of_order", s.out_of_order)("flowlet_gap", s.flowlet_gap)("least_rate", s.least_rate)("rate_step", s.rate_step);
+  fields("large_rate_step", s.large_rate_step)("gain", s.gain)("alpha_interval", s.alpha_interval);
+  fields("decrease_interval", s.decrease_interval)("increase_interval", s.increase_interval);
+  fields("tick_after_decrease", s.tick_after_decrease)("fast_recovery", s.fast_recovery)("clamp_target", s.clamp_target);
+  fields("target_utilisation", s.target_utilisation)("stages", s.stages)("telemetry_unit", s.telemetry_unit);
+  fields("fast_reaction", s.fast_reaction)("rate_of_hop", s.rate_of_hop)("sampled_feedback", s.sampled_feedback);
+  fields("divides_by_window", s.divides_by_window);
+  fields("pint_base", s.pint_base)("pint_share", s.pint_share)("dctcp_step", s.dctcp_step)("timely_weight", s.timely_weight);
+  fields("timely_decrease", s.timely_decrease)("timely_low", s.timely_low)("timely_high", s.timely_high)("timely_round", s.timely_round);
+  fields("swift_base", s.swift_base)("swift_hop", s.swift_hop)("swift_range", s.swift_range);
+  fields("swift_smallest_window", s.swift_smallest_window)("swift_largest_window", s.swift_largest_window);
+  fields("swift_increase", s.swift_increase)("swift_decrease", s.swift_decrease);
+  fields("swift_largest_decrease", s.swift_largest_decrease);
+  fields.finish();
+  return s;
+}
+
+using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t>;
+
+Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links,
+             std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<NodeId>& preferred,
+             const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
+  Plan plan;
+  plan.npus = npus;
+  plan.nodes = static_cast<std::uint32_t>(ids.size());
+  for (const auto& [source, target, rate, delay, error, from, all, share, headroom] : links) {
+    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0) throw std::invalid_argument("a link that cannot be");
+    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom});
+  }
+  for (const auto& [time, one, other] : failures) plan.failures.push_back({time, one, other});
+  if (npus > plan.nodes || addresses.size() != npus || reverse.size() != links.size()) throw std::invalid_argument("a plan that cannot be");
+  for (const std::uint32_t link : reverse) {
+    if (link >= links.size()) throw std::invalid_argument("a link without one back");
+  }
+  plan.ids = std::move(ids);
+  plan.addresses = std::move(addresses);
+  plan.reverse = std::move(reverse);
+  plan.descending_ways = descending_ways;
+  plan.preferred.assign(plan.nodes, false);
+  for (const NodeId node : preferred) plan.preferred.at(node) = true;
+  return plan;
+}
+
+std::int64_t picoseconds(const Network& network, Tick ticks) { return ticks < 0 ? -1 : ticks * picoseconds_of_tick(network.settings()); }
+
+nb::object capsule_of(astra_network_v2* table) {
+  PyObject* capsule = PyCapsule_New(table, ASTRA_NETWORK_CAPSULE_V2, [](PyObject* self) {
+    destroy_table(static_cast<astra_network_v2*>(PyCapsule_GetPointer(self, ASTRA_NETWORK_CAPSULE_V2)));
+  });
+  if (!capsule) nb::raise_python_error();
+  return nb::steal(capsule);
+}
+
+nb::object advance(Network& network, std::optional<std::int64_t> until) {
+  bool found = false;
+  try {
+    nb::gil_scoped_release release;
+    found = network.advance(until ? *until / picoseconds_of_tick(network.settings()) : kNever);
+  } catch (const Interrupted&) {
+    nb::raise_python_error();
+  }
+  if (!found) return nb::none();
+  nb::list deliveries;
+  for (const Delivery& each : network.delivered()) deliveries.append(nb::make_tuple(each.number, each.sent));
+  return nb::make_tuple(picoseconds(network, network.now()), deliveries);
+}
+
+nb::dict statistics(const Network& network) {
+  const Monitor& monitor = network.monitor();
+  nb::dict table;
+  table["packets"] = monitor.packets;
+  table["messages"] = monitor.messages;
+  table["drops"] = monitor.drops;
+  table["losses"] = monitor.losses;
+  table["pfc_frames"] = monitor.pause_frames;
+  table["marks"] = monitor.marks;
+  table["nacks"] = monitor.refusals;
+  table["timeouts"] = monitor.timeouts;
+  table["events"] = network.events();
+  return table;
+}
+
+nb::list flows(const Network& network) {
+  nb::list rows;
+  for (const FlowRecord& flow : network.monitor().flows) {
+    rows.append(nb::make_tuple(flow.number, flow.source, flow.destination, flow.source_port, flow.bytes, picoseconds(network, flow.sent),
+                               picoseconds(network, flow.started), picoseconds(network, flow.received), picoseconds(network, flow.ended),
+                               flow.packets, flow.acks, flow.nacks, flow.marked_acks));
+  }
+  return rows;
+}
+
+nb::list pauses(const Network& network) {
+  nb::list rows;
+  for (const PauseRecord& each : network.monitor().pauses) {
+    rows.append(nb::make_tuple(picoseconds(network, each.time), each.node, each.port, each.pause));
+  }
+  return rows;
+}
+
+nb::list link_loads(const Network& network) {
+  nb::list rows;
+  for (LinkId link = 0; link < network.plan().links.size(); ++link) {
+    rows.append(nb::make_tuple(network.wires().bytes_sent(link), picoseconds(network, network.wires().busy(link)),
+                               network.switches().queues().highest(link)));
+  }
+  return rows;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  nb::exception<Stuck>(module, "Stuck", PyExc_RuntimeError);
+  nb::exception<Impossible>(module, "Impossible", PyExc_ValueError);
+
+  nb::class_<Network>(module, "Network")
+      .def(
+          "__init__",
+          [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids,
+             std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
+             bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
+            new (self) Network(settings_of(settings), plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse),
+                                                              descending_ways, preferred, failures));
+          },
+          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a, "failures"_a)
+      .def("inject",
+           [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
+              std::int32_t traffic_class) {
+             self.inject(ticks_of(time, self.settings()), {number, source, destination, bytes, priority_group(traffic_class)});
+           })
+      .def("advance", &advance, "until"_a.none())
+      .def("keep",
+           [](Network& self, bool flows, bool pauses) {
+             self.monitor().keeps_flows = flows;
+             self.monitor().keeps_pauses = pauses;
+           })
+      .def(
+          "watch",
+          [](Network& self, const nb::object& tell) {
+            if (tell.is_none()) return self.watch(nullptr);
+            self.watch([tell, tick = picoseconds_of_tick(self.settings())](std::int64_t time) {
+              PyObject* answer = PyObject_CallFunction(tell.ptr(), "L", static_cast<long long>(time * tick));
+              Py_XDECREF(answer);
+              return answer != nullptr;
+            });
+          },
+          "tell"_a.none())
+      .def("statistics", &statistics)
+      .def("flows", &flows)
+      .def("pauses", &pauses)
+      .def("link_loads", &link_loads)
+      .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
+      .def("ways",
+           [](const Network& self, NodeId node, NodeId npu) {
+             const auto ways = self.routes().ways(node, npu);
+             return std::vector<LinkId>(ways.begin(), ways.end());
+           })
+      .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
+      .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.routes().longest_round_trip_ns(); })
+      .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.routes().largest_product_bytes(); });
+
+  module.def("function_table", [](std::shared_ptr<Network> network) { return capsule_of(make_table(std::move(network))); });
+}

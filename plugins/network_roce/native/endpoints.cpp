@@ -1,0 +1,124 @@
+#include "endpoints.hpp"
+
+#include <algorithm>
+
+namespace astra::roce {
+
+void Endpoints::receive(PacketId id) {
+  Packet& packet = packets_[id];
+  Flow& flow = flows_[packet.flow];
+  if (!flow.under_way) return discard(id);
+  const Answer answer = settings_.out_of_order ? in_any_order(packet.flow, packet) : in_order(flow, packet);
+  if (flow.received < 0 && flow.expected >= flow.bytes) {
+    flow.received = events_.now();
+    if (settings_.complete_at_arrival) delivered.push_back({flow.number, false});
+  }
+  if (answer == Answer::nothing) return discard(id);
+  packet.kind = answer == Answer::ack ? Kind::ack : Kind::nack;
+  if (answer == Answer::nack) ++monitor_.refusals;
+  packet.sequence = flow.expected;
+  packet.bytes = std::max(settings_.shortest_ack_bytes, settings_.ack_bytes + settings_.telemetry_bytes);
+  const LinkId nic = ways_.interface(flow, true);
+  if (nic == kNone) return discard(id);
+  nics_.acknowledge(nic, id);
+}
+
+Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
+  if (packet.sequence == flow.expected) {
+    flow.expected += packet.payload;
+    return acknowledges(flow) ? Answer::ack : Answer::nothing;
+  }
+  if (packet.sequence < flow.expected) return settings_.retransmission > 0 ? Answer::ack : Answer::nothing;
+  if (events_.now() < flow.refuse_again && flow.last_refused == flow.expected) return Answer::nothing;
+  flow.refuse_again = events_.now() + settings_.nack_gap;
+  flow.last_refused = flow.expected;
+  if (settings_.back_to_chunk) flow.expected -= flow.expected % settings_.chunk_bytes;
+  return Answer::nack;
+}
+
+Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
+  Flow& flow = flows_[id];
+  if (early_.size() <= id) early_.resize(id + 1);
+  std::set<std::int64_t>& early = early_[id];
+  if (packet.sequence > flow.expected) {
+    early.insert(packet.sequence);
+  } else if (packet.sequence == flow.expected) {
+    flow.expected += packet.payload;
+    while (!early.empty() && *early.begin() <= flow.expected) {
+      if (*early.begin() == flow.expected) flow.expected += std::min<std::int64_t>(settings_.payload_bytes, flow.bytes - flow.expected);
+      early.erase(early.begin());
+    }
+  }
+  return Answer::ack;
+}
+
+bool Endpoints::acknowledges(const Flow& flow) const {
+  return flow.expected >= std::min(settings_.ack_interval_bytes, flow.bytes) || flow.expected % settings_.chunk_bytes == 0;
+}
+
+void Endpoints::answer(PacketId id) {
+  const Packet packet = packets_[id];
+  Flow& flow = flows_[packet.flow];
+  if (!flow.under_way) return discard(id);
+  ++(packet.kind == Kind::nack ? flow.nacks : flow.acks);
+  if (packet.marked) ++flow.marked_acks;
+  const std::int64_t upto = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
+  if (upto > flow.acknowledged) {
+    flow.acknowledged = std::min(packet.sequence >= flow.bytes ? flow.bytes : upto, flow.bytes);
+    flow.progress = events_.now();
+    flow.timeouts = 0;
+  }
+  flow.next_byte = std::max(flow.next_byte, flow.acknowledged);
+  const LinkId nic = flow.nic;
+  if (flow.finished()) {
+    complete(packet.flow);
+  } else {
+    if (packet.kind == Kind::nack) flow.next_byte = flow.acknowledged;
+    congestion_.acknowledged(packet.flow, id);
+  }
+  discard(id);
+  nics_.serve(nic);
+}
+
+void Endpoints::complete(FlowId id) {
+  const Flow& flow = flows_[id];
+  if (!settings_.complete_at_arrival) delivered.push_back({flow.number, false});
+  delivered.push_back({flow.number, true});
+  ++monitor_.messages;
+  if (monitor_.keeps_flows) {
+    monitor_.flows.push_back({flow.number, flow.source, flow.destination, flow.source_port, flow.bytes, flow.sent, flow.started,
+                              flow.received, events_.now(), flow.packets, flow.acks, flow.nacks, flow.marked_acks});
+  }
+  monitor_.packets += flow.packets;
+  if (id < early_.size()) early_[id].clear();
+  flows_.end(id);
+}
+
+bool Endpoints::timeout(FlowId id) {
+  Flow& flow = flows_[id];
+  const bool hopeful = flow.timeouts < kMostTimeouts;
+  flow.timer = false;
+  if (flow.under_way && flow.next_byte > flow.acknowledged) {
+    Tick next = flow.progress + settings_.retransmission;
+    if (next <= events_.now()) {
+      flow.next_byte = flow.acknowledged;
+      flow.progress = events_.now();
+      next = events_.now() + settings_.retransmission;
+      ++monitor_.timeouts;
+      ++flow.timeouts;
+    }
+    flow.timer = true;
+    flows_.hold(id);
+    events_.at(next, What::timeout, id);
+    nics_.serve(flow.nic);
+  }
+  flows_.drop(id);
+  return hopeful;
+}
+
+void Endpoints::discard(PacketId id) {
+  flows_.drop(packets_[id].flow);
+  packets_.give_back(id);
+}
+
+}  // namespace astra::roce

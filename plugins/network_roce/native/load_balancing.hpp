@@ -1,0 +1,104 @@
+// Which of several equal ways a packet takes: by a hash of its message (ECMP), anew for each packet (spraying), for each burst (flowlets),
+// or the one whose port has the fewest bytes.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "events.hpp"
+#include "flows.hpp"
+#include "murmur.hpp"
+#include "output_queues.hpp"
+#include "packets.hpp"
+#include "random.hpp"
+#include "routes.hpp"
+#include "settings.hpp"
+
+namespace astra::roce {
+
+class Ways {
+ public:
+  Ways(const Settings& settings, const Plan& plan, const Routes& routes, Events& events, Flows& flows, Random& random)
+      : settings_(settings), plan_(plan), routes_(routes), events_(events), flows_(flows), random_(random), turns_(plan.nodes) {}
+
+  // The queues that an adaptive choice looks at.
+  void look_at(const OutputQueues& queues) { queues_ = &queues; }
+
+  // The port on which a packet leaves a switch; kNone where there is no way.
+  LinkId choose(NodeId node, const Packet& packet) {
+    const Flow& flow = flows_[packet.flow];
+    const bool back = packet.kind != Kind::data;
+    const auto ways = routes_.ways(node, back ? flow.source : flow.destination);
+    const auto count = static_cast<std::uint32_t>(ways.size());
+    if (count == 0) return kNone;
+    if (count == 1) return ways[0];
+    switch (back ? Balancing::ecmp : settings_.balancing) {
+      case Balancing::spray_random:
+        return ways[random_.below(count)];
+      case Balancing::spray_round_robin:
+        return ways[turns_[node]++ % count];
+      case Balancing::flowlet:
+        return ways[flowlet(node, packet.flow, flow.number) % count];
+      case Balancing::adaptive:
+        return emptiest(ways);
+      default:
+        return ways[hash(flow, back, plan_.ids[node]) % count];
+    }
+  }
+
+  // The interface of an NPU for the packets of a message, or for its acknowledgements.
+  LinkId interface(const Flow& flow, bool back) const {
+    const auto ways = routes_.ways(back ? flow.destination : flow.source, back ? flow.source : flow.destination);
+    return ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, 0) % ways.size()];
+  }
+
+ private:
+  struct Burst {
+    std::uint64_t number = 0;  // of the message
+    Tick last = 0;
+    std::uint32_t way = 0;
+  };
+  static constexpr std::uint32_t kDestinationPort = 100;
+
+  std::uint32_t hash(const Flow& flow, bool back, std::uint32_t seed) const {
+    const std::uint32_t from = plan_.addresses[flow.source];
+    const std::uint32_t to = plan_.addresses[flow.destination];
+    const std::uint32_t port = flow.source_port;
+    if (back) return murmur3<3>({to, from, kDestinationPort | port << 16}, seed);
+    return murmur3<3>({from, to, port | kDestinationPort << 16}, seed);
+  }
+
+  std::uint32_t flowlet(NodeId node, FlowId id, std::uint64_t number) {
+    Burst& burst = bursts_[static_cast<std::uint64_t>(node) << 32 | id];
+    if (burst.number != number + 1 || events_.now() - burst.last > settings_.flowlet_gap) {
+      burst.number = number + 1;
+      burst.way = random_.below(1U << 16);
+    }
+    burst.last = events_.now();
+    return burst.way;
+  }
+
+  LinkId emptiest(std::span<const LinkId> ways) {
+    LinkId best = kNone;
+    std::uint32_t equal = 0;
+    for (const LinkId port : ways) {
+      if (best != kNone && queues_->bytes(port) > queues_->bytes(best)) continue;
+      equal = best != kNone && queues_->bytes(port) == queues_->bytes(best) ? equal + 1 : 1;
+      if (equal == 1 || random_.below(equal) == 0) best = port;
+    }
+    return best;
+  }
+
+  const Settings& settings_;
+  const Plan& plan_;
+  const Routes& routes_;
+  Events& events_;
+  Flows& flows_;
+  Random& random_;
+  const OutputQueues* queues_ = nullptr;
+  std::vector<std::uint32_t> turns_;                 // of each switch
+  std::unordered_map<std::uint64_t, Burst> bursts_;  // of switch and message
+};
+
+}  // namespace astra::roce

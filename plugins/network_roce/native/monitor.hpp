@@ -1,0 +1,52 @@
+// What a network counts, and, where it is asked to, remembers: pauses and messages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flows.hpp"
+#include "types.hpp"
+
+namespace astra::roce {
+
+// A pause or resume that has come to a node.
+struct PauseRecord {
+  Tick time;
+  NodeId node;
+  LinkId port;
+  bool pause;
+};
+
+// A message that has ended: its figures.
+struct FlowRecord {
+  std::uint64_t number;
+  NodeId source;
+  NodeId destination;
+  std::uint16_t source_port;
+  std::int64_t bytes;
+  Tick sent;
+  Tick started;
+  Tick received;
+  Tick ended;
+  std::uint64_t packets;
+  std::uint64_t acks;
+  std::uint64_t nacks;
+  std::uint64_t marked_acks;
+};
+
+struct Monitor {
+  bool keeps_flows = false;
+  bool keeps_pauses = false;
+  std::uint64_t drops = 0;         // for want of memory
+  std::uint64_t losses = 0;        // on links: errors, and links that failed
+  std::uint64_t pause_frames = 0;  // pauses and resumes
+  std::uint64_t marks = 0;
+  std::uint64_t packets = 0;  // of data, sent; those that were sent again count again
+  std::uint64_t timeouts = 0;
+  std::uint64_t refusals = 0;  // NACKs
+  std::uint64_t messages = 0;  // that have ended
+  std::vector<PauseRecord> pauses;
+  std::vector<FlowRecord> flows;
+};
+
+}  // namespace astra::roce

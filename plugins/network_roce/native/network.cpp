@@ -1,0 +1,202 @@
+#include "network.hpp"
+
+#include <utility>
+
+namespace astra::roce {
+
+Network::Network(Settings settings, Plan plan)
+    : settings_(std::move(settings)),
+      plan_(std::move(plan)),
+      random_(settings_.seed),
+      packets_(settings_.algorithm == Algorithm::hpcc),
+      routes_(settings_, plan_),
+      wires_(settings_, plan_, events_, packets_),
+      nics_(settings_, events_, packets_, flows_, wires_, plan_.links.size()),
+      ways_(settings_, plan_, routes_, events_, flows_, random_),
+      switches_(settings_, plan_, events_, packets_, flows_, wires_, ways_, random_, monitor_),
+      congestion_(make_congestion({settings_, events_, packets_, flows_, nics_, random_})),
+      endpoints_(settings_, events_, packets_, flows_, nics_, ways_, *congestion_, monitor_) {
+  ways_.look_at(switches_.queues());
+  settings_.pint_rtt_ns = static_cast<std::uint64_t>(routes_.longest_round_trip_ns());
+  for (std::uint32_t number = 0; number < plan_.failures.size(); ++number) {
+    events_.at(plan_.failures[number].time, What::failure, number);
+    ++failures_left_;
+  }
+}
+
+void Network::inject(Tick time, const MessageSpec& message) {
+  if (message.source >= plan_.npus || message.destination >= plan_.npus || message.bytes < 0) {
+    throw Impossible("a message of " + std::to_string(message.bytes) + " bytes from NPU " + std::to_string(message.source) + " to NPU " +
+                     std::to_string(message.destination) + " cannot be sent; expected two of " + std::to_string(plan_.npus) + " NPUs");
+  }
+  if (message.source == message.destination) {
+    throw Impossible("a message from NPU " + std::to_string(message.source) + " to itself has no route");
+  }
+  std::uint32_t number = free_start_;
+  if (number == kNone) {
+    number = static_cast<std::uint32_t>(starts_.size());
+    starts_.emplace_back();
+  } else {
+    free_start_ = starts_[number].next_free;
+  }
+  const auto port = static_cast<std::uint16_t>(10'000 + flows_.count(message.source, message.destination));
+  starts_[number] = {message, time, port, settings_.start_rounds, kNone};
+  starts_[number].message.bytes = std::max<std::int64_t>(1, message.bytes);
+  events_.at(time, What::start, number);
+  ++starting_;
+  ++undelivered_;
+}
+
+bool Network::advance(Tick until) {
+  endpoints_.delivered.clear();
+  while (!events_.empty() && events_.first().time <= until) {
+    if (until == kNever && !moves()) look_for_an_end(events_.first());
+    happen(events_.begin());
+    step(events_.now());
+    if (!endpoints_.delivered.empty()) {
+      for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
+      return true;
+    }
+  }
+  if (until == kNever && undelivered_ > 0) give_up();
+  return false;
+}
+
+void Network::happen(const Event& event) {
+  if (event.what == What::arrival) return arrive(event.subject);
+  switch (event.what) {
+    case What::port_free:
+      wires_.told(event.subject);
+      plan_.links[event.subject].source < plan_.npus ? nics_.serve(event.subject) : switches_.serve(event.subject);
+      return;
+    case What::wake:
+      return nics_.woken(event.subject);
+    case What::start:
+      return start(event.subject);
+    case What::timeout:
+      if (!endpoints_.timeout(event.subject)) give_up();
+      return;
+    case What::failure:
+      return fail(plan_.failures[event.subject]);
+    default:
+      if (flows_[event.subject].under_way) congestion_->timer(event.subject, event.what);
+      flows_.drop(event.subject);
+  }
+}
+
+void Network::arrive(LinkId link) {
+  const PacketId id = wires_.arrive(link);
+  const Packet& packet = packets_[id];
+  idle_timeouts_ = 0;
+  if (packet.flow == kNone) {
+    if (wires_.is_up(link)) take_pause(link, packet);
+    return packets_.give_back(id);
+  }
+  if (!wires_.is_up(link) || (wires_.error_rate(link) > 0 && random_.share() < wires_.error_rate(link))) {
+    ++monitor_.losses;
+    flows_.drop(packet.flow);
+    return packets_.give_back(id);
+  }
+  plan_.links[link].target < plan_.npus ? endpoints_.take(id) : switches_.take(link, id);
+}
+
+void Network::take_pause(LinkId link, const Packet& packet) {
+  const LinkId port = plan_.reverse[link];
+  const NodeId node = plan_.links[link].target;
+  const bool pause = packet.kind == Kind::pause;
+  const std::uint32_t queue = packet.payload;
+  ++monitor_.pause_frames;
+  if (monitor_.keeps_pauses) monitor_.pauses.push_back({events_.now(), node, port, pause});
+  if (node < plan_.npus) {
+    pause ? nics_.pause(port, queue) : nics_.resume(port, queue);
+  } else {
+    pause ? switches_.pause(port, queue) : switches_.resume(port, queue);
+  }
+}
+
+void Network::start(std::uint32_t number) {
+  Start& begun = starts_[number];
+  if (begun.rounds > 0) {
+    --begun.rounds;
+    return events_.at(events_.now(), What::start, number);
+  }
+  const MessageSpec message = begun.message;
+  const FlowId id = flows_.take();
+  Flow& flow = flows_[id];
+  flow.number = message.number;
+  flow.bytes = message.bytes;
+  flow.source = message.source;
+  flow.destination = message.destination;
+  flow.source_port = begun.port;
+  flow.queue = message.queue;
+  flow.sent = begun.sent;
+  flow.started = flow.next_time = flow.progress = events_.now();
+  begun.next_free = free_start_;
+  free_start_ = number;
+  --starting_;
+  flow.nic = ways_.interface(flow, false);
+  if (flow.nic == kNone) {
+    throw Impossible("there is no way from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
+  }
+  flow.rate = flow.line_rate = wires_.rate(flow.nic);
+  const bool common = settings_.common_window;
+  flow.round_trip_ns = common ? routes_.longest_round_trip_ns() : routes_.round_trip_ns(flow.source, flow.destination);
+  if (settings_.windows) {
+    flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.source, flow.destination);
+    flow.window = std::max<std::int64_t>(1, flow.window);
+  }
+  congestion_->begin(id);
+  nics_.add(id);
+}
+
+void Network::fail(const Failure& failure) {
+  --failures_left_;
+  std::vector<bool> up(plan_.links.size(), true);
+  std::vector<FlowId> pairs;
+  std::vector<PacketId> acks;
+  for (LinkId link = 0; link < plan_.links.size(); ++link) {
+    const NodeId source = plan_.links[link].source;
+    const NodeId target = plan_.links[link].target;
+    const bool failed = (source == failure.one && target == failure.other) || (source == failure.other && target == failure.one);
+    if (failed) wires_.fail(link);
+    up[link] = wires_.is_up(link);
+  }
+  routes_.find(up);
+  for (LinkId link = 0; link < plan_.links.size(); ++link) {
+    if (up[link]) continue;
+    plan_.links[link].source < plan_.npus ? nics_.fail(link, pairs, acks) : switches_.fail(link);
+  }
+  for (const FlowId id : pairs) {
+    Flow& flow = flows_[id];
+    const LinkId nic = ways_.interface(flow, false);
+    if (flow.under_way && nic == kNone) {
+      throw Stuck("NPU " + std::to_string(flow.source) + " has lost its last way to NPU " + std::to_string(flow.destination) +
+                  ", while a message was under way");
+    }
+    if (flow.under_way) {
+      flow.nic = nic;
+      nics_.add(id);
+    }
+    flows_.drop(id);
+  }
+  for (const PacketId id : acks) {
+    const LinkId nic = ways_.interface(flows_[packets_[id].flow], true);
+    if (nic != kNone) {
+      nics_.acknowledge(nic, id);
+    } else {
+      ++monitor_.losses;
+      flows_.drop(packets_[id].flow);
+      packets_.give_back(id);
+    }
+  }
+}
+
+void Network::look_for_an_end(const Event& event) {
+  if (undelivered_ == 0 || failures_left_ > 0) return;
+  if (settings_.retransmission == 0) give_up();
+  if (event.what == What::timeout && ++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
+}
+
+void Network::give_up() const { throw Stuck(why_stuck(*this)); }
+
+}  // namespace astra::roce

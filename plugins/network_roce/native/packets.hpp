@@ -1,0 +1,99 @@
+// Packets, in a pool: those that have gone are used again. A packet that waits or is on a wire is in one list, by `next`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "types.hpp"
+
+namespace astra::roce {
+
+enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
+
+struct alignas(64) Packet {
+  Tick arrival = 0;           // at the end of the link that it is on,
+  std::uint64_t order = 0;    // and its place among what happens then
+  std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
+  Tick stamp = 0;             // when the data was sent
+  PacketId next = kNone;      // in its list
+  FlowId flow = kNone;        // its message
+  std::uint32_t bytes = 0;    // without preamble and gap
+  std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
+  LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
+  Kind kind = Kind::data;
+  std::uint8_t queue = 0;   // of the ports that it passes
+  bool marked = false;      // by a switch whose queue was long (ECN)
+  std::uint8_t hops = 0;    // of telemetry
+  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
+};
+
+// What a switch writes into a packet of data (INT), quantised as on the wire.
+struct Hop {
+  std::uint32_t time = 0;   // ns mod 2^24
+  std::uint32_t bytes = 0;  // that the port has sent, in units of 128, mod 2^20
+  std::uint32_t queue = 0;  // bytes that wait in the port, in units of 80, mod 2^17
+  std::int64_t rate = 0;
+};
+constexpr std::uint32_t kMostHops = 5;
+using Hops = std::array<Hop, kMostHops>;
+
+class Packets {
+ public:
+  explicit Packets(bool telemetry) : telemetry_(telemetry) {}
+
+  Packet& operator[](PacketId id) { return packets_[id]; }
+  const Packet& operator[](PacketId id) const { return packets_[id]; }
+  Hops& hops(PacketId id) { return hops_[id]; }
+
+  PacketId take() {
+    ++used_;
+    if (free_ != kNone) {
+      const PacketId id = free_;
+      free_ = packets_[id].next;
+      packets_[id] = Packet{};
+      return id;
+    }
+    packets_.emplace_back();
+    if (telemetry_) hops_.emplace_back();
+    return static_cast<PacketId>(packets_.size() - 1);
+  }
+
+  void give_back(PacketId id) {
+    --used_;
+    packets_[id].next = free_;
+    free_ = id;
+  }
+
+  std::size_t used() const { return used_; }
+  std::size_t room() const { return packets_.size(); }
+
+ private:
+  bool telemetry_;
+  std::vector<Packet> packets_;
+  std::vector<Hops> hops_;
+  PacketId free_ = kNone;
+  std::size_t used_ = 0;
+};
+
+// A list of packets, first in, first out.
+struct Fifo {
+  PacketId first = kNone;
+  PacketId last = kNone;
+
+  bool empty() const { return first == kNone; }
+
+  void push(Packets& packets, PacketId id) {
+    packets[id].next = kNone;
+    (empty() ? first : packets[last].next) = id;
+    last = id;
+  }
+
+  PacketId pop(Packets& packets) {
+    const PacketId id = first;
+    first = packets[id].next;
+    return id;
+  }
+};
+
+}  // namespace astra::roce

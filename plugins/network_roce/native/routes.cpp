@@ -1,0 +1,99 @@
+#include "routes.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+
+namespace astra::roce {
+
+Routes::Routes(const Settings& settings, const Plan& plan) : settings_(settings), plan_(plan), leaving_(plan.nodes) {
+  for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);
+  order_ports();
+  find(std::vector<bool>(plan.links.size(), true));
+}
+
+void Routes::order_ports() {
+  // Equal ways go by the number of the next node; of several links to one node, by the order in which they are listed.
+  for (auto& ports : leaving_) {
+    std::stable_sort(ports.begin(), ports.end(), [this](LinkId one, LinkId other) {
+      const NodeId a = plan_.links[one].target;
+      const NodeId b = plan_.links[other].target;
+      return plan_.descending_ways ? plan_.ids[a] > plan_.ids[b] : plan_.ids[a] < plan_.ids[b];
+    });
+  }
+}
+
+void Routes::find(const std::vector<bool>& up) {
+  const std::size_t npus = plan_.npus;
+  set_of_.assign(npus * plan_.nodes, 0);
+  trip_of_.assign(npus * npus, 0);
+  trips_.assign(1, {});
+  trip_numbers_.clear();
+  ports_.clear();
+  first_.assign(2, 0);
+  sets_.clear();
+  sets_[{}] = 0;
+  longest_round_trip_ = largest_product_ = 0;
+  for (NodeId npu = 0; npu < plan_.npus; ++npu) find_to(npu, up);
+}
+
+void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
+  struct Way {
+    std::uint32_t distance = kNone;
+    std::int64_t delay = 0;  // ns
+    std::int64_t sending = 0;
+    std::int64_t rate = 0;
+  };
+  std::vector<Way> way(plan_.nodes);
+  way[npu].distance = 0;
+  std::deque<NodeId> waiting{npu};
+  std::vector<LinkId> nearer;
+  while (!waiting.empty()) {
+    const NodeId node = waiting.front();
+    waiting.pop_front();
+    if (node != npu && node < plan_.npus) continue;
+    for (const LinkId back : leaving_[node]) {
+      const LinkId link = plan_.reverse[back];
+      if (link == kNone || !up[link]) continue;
+      Way& before = way[plan_.links[link].source];
+      if (before.distance != kNone) continue;
+      const LinkSpec& spec = plan_.links[link];
+      before.distance = way[node].distance + 1;
+      before.delay = way[node].delay + spec.delay / settings_.ticks_per_ns;
+      before.sending = way[node].sending + static_cast<std::int64_t>(settings_.payload_bytes) * 8'000'000'000 / spec.rate;
+      before.rate = node == npu ? spec.rate : std::min(way[node].rate, spec.rate);
+      waiting.push_back(spec.source);
+    }
+  }
+  for (NodeId node = 0; node < plan_.nodes; ++node) {
+    if (way[node].distance == kNone || node == npu) continue;
+    nearer.clear();
+    for (const LinkId link : leaving_[node]) {
+      const NodeId next = plan_.links[link].target;
+      const bool forwards = next == npu || next >= plan_.npus;
+      if (up[link] && forwards && way[next].distance != kNone && way[next].distance + 1 == way[node].distance) nearer.push_back(link);
+    }
+    const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
+    if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));
+    const auto [found, fresh] = sets_.try_emplace(nearer, static_cast<std::uint32_t>(first_.size() - 1));
+    if (fresh) {
+      ports_.insert(ports_.end(), nearer.begin(), nearer.end());
+      first_.push_back(static_cast<std::uint32_t>(ports_.size()));
+    }
+    set_of_[static_cast<std::size_t>(node) * plan_.npus + npu] = found->second;
+    if (node < plan_.npus) {
+      const std::int64_t trip = 2 * way[node].delay + way[node].sending;
+      note_trip(node, npu, {trip, static_cast<std::int64_t>(static_cast<__int128>(trip) * way[node].rate / 8'000'000'000)});
+    }
+  }
+}
+
+void Routes::note_trip(NodeId source, NodeId target, Trip trip) {
+  const auto [found, fresh] = trip_numbers_.try_emplace({trip.ns, trip.product}, static_cast<std::uint32_t>(trips_.size()));
+  if (fresh) trips_.push_back(trip);
+  trip_of_[pair(source, target)] = found->second;
+  longest_round_trip_ = std::max(longest_round_trip_, trip.ns);
+  largest_product_ = std::max(largest_product_, trip.product);
+}
+
+}  // namespace astra::roce

@@ -1,0 +1,67 @@
+// Shortest ways over switches: for each node and NPU the ports that lead one step nearer, and what a round trip takes.
+//
+// NPUs do not forward. Nodes and destinations with the same ports share one set of them, and pairs with the same round trip its figures, so
+// memory goes with nodes times NPUs, some bytes each.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "settings.hpp"
+#include "types.hpp"
+
+namespace astra::roce {
+
+class Routes {
+ public:
+  Routes(const Settings& settings, const Plan& plan);
+
+  // Find all ways again, over links that are up.
+  void find(const std::vector<bool>& up);
+
+  // The ports of a node on shortest ways to an NPU; none where there is no way.
+  std::span<const LinkId> ways(NodeId node, NodeId npu) const {
+    const std::uint32_t set = set_of_[static_cast<std::size_t>(node) * plan_.npus + npu];
+    return {ports_.data() + first_[set], ports_.data() + first_[set + 1]};
+  }
+  bool connected(NodeId source, NodeId target) const { return round_trip_ns(source, target) != 0; }
+
+  // Nanoseconds of a packet of payload alone and back over the first of the shortest ways: twice the delays, and the transmissions; 0: no
+  // way.
+  std::int64_t round_trip_ns(NodeId source, NodeId target) const { return trip(source, target).ns; }
+  // Bytes that the narrowest link of that way carries in that time.
+  std::int64_t product_bytes(NodeId source, NodeId target) const { return trip(source, target).product; }
+  std::int64_t longest_round_trip_ns() const { return longest_round_trip_; }
+  std::int64_t largest_product_bytes() const { return largest_product_; }
+
+ private:
+  struct Trip {
+    std::int64_t ns = 0;
+    std::int64_t product = 0;
+  };
+
+  std::size_t pair(NodeId source, NodeId target) const { return static_cast<std::size_t>(source) * plan_.npus + target; }
+  const Trip& trip(NodeId source, NodeId target) const { return trips_[trip_of_[pair(source, target)]]; }
+  void note_trip(NodeId source, NodeId target, Trip trip);
+  // The ways to an NPU, and the figures of round trips to it.
+  void find_to(NodeId npu, const std::vector<bool>& up);
+  void order_ports();
+
+  const Settings& settings_;
+  const Plan& plan_;
+  std::vector<std::vector<LinkId>> leaving_;  // of each node, in the order of ways
+  std::vector<std::uint32_t> set_of_;         // of node and NPU
+  std::vector<LinkId> ports_;                 // of the sets, one after another
+  std::vector<std::uint32_t> first_;
+  std::map<std::vector<LinkId>, std::uint32_t> sets_;
+  std::vector<Trip> trips_;  // that differ; the first is that of NPUs without a way
+  std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> trip_numbers_;
+  std::vector<std::uint32_t> trip_of_;  // of source and target
+  std::int64_t longest_round_trip_ = 0;
+  std::int64_t largest_product_ = 0;
+};
+
+}  // namespace astra::roce

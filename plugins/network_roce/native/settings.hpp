@@ -1,0 +1,133 @@
+// What a network is told of its rules. Times in ticks unless they say otherwise, sizes in bytes, rates in bits per second.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "types.hpp"
+
+namespace astra::roce {
+
+enum class Algorithm : std::uint8_t { none, dcqcn, hpcc, timely, dctcp, pint, swift };
+enum class Balancing : std::uint8_t { ecmp, spray_random, spray_round_robin, flowlet, adaptive };
+
+struct Settings {
+  Tick ticks_per_ns = 1000;
+  std::uint64_t seed = 1;
+
+  // Packets. `gap_bytes` are on the wire only: preamble and gap between frames.
+  std::uint32_t payload_bytes = 1000;
+  std::uint32_t header_bytes = 58;
+  std::uint32_t ack_bytes = 62;
+  std::uint32_t shortest_ack_bytes = 64;
+  std::uint32_t pause_bytes = 64;
+  std::uint32_t gap_bytes = 20;
+  std::uint32_t telemetry_bytes = 0;  // of INT, a time stamp, or PINT
+
+  // Messages.
+  std::uint32_t start_rounds = 0;   // rounds of its instant after which a message starts
+  bool complete_at_arrival = true;  // else when the sender has its last acknowledgement
+
+  // Switches.
+  std::int64_t buffer_bytes = 32 << 20;
+  std::int64_t reserve_bytes = 4096;
+  std::int64_t resume_margin_bytes = 3072;
+  bool thresholds_wrap = false;  // where headrooms and reserves are more than the memory: thresholds mod 2^32, so that nothing is paused
+  bool pauses = true;
+  bool marking = true;
+  std::uint64_t pint_rtt_ns = 0;
+
+  // Network interfaces.
+  bool windows = true;
+  bool common_window = true;    // the longest bandwidth-delay product of all pairs, else that of the pair
+  bool variable_window = true;  // in proportion to the rate
+  bool pacing = true;
+  bool acks_first = false;
+  bool blocked_pairs_hold = false;  // a pair that cannot send counts where the interface sleeps until the next one may
+  std::int64_t chunk_bytes = 4000;
+  std::int64_t ack_interval_bytes = 1;
+  bool back_to_chunk = false;
+  Tick nack_gap = 500'000'000;
+  Tick retransmission = 0;  // 0: there is no timeout
+  bool out_of_order = false;
+
+  Balancing balancing = Balancing::ecmp;
+  Tick flowlet_gap = 0;
+
+  // Congestion control.
+  Algorithm algorithm = Algorithm::none;
+  std::int64_t least_rate = 100'000'000;
+  std::int64_t rate_step = 0;        // additive increase
+  std::int64_t large_rate_step = 0;  // hyper increase
+  double gain = 1.0 / 256;
+  // DCQCN
+  Tick alpha_interval = 0;
+  Tick decrease_interval = 0;
+  Tick increase_interval = 0;
+  Tick tick_after_decrease = 0;  // one nanosecond: a decrease comes after the update of alpha of its instant
+  std::uint32_t fast_recovery = 1;
+  bool clamp_target = false;
+  // HPCC
+  double target_utilisation = 0.95;
+  std::uint32_t stages = 0;
+  std::uint32_t telemetry_unit = 1;
+  bool fast_reaction = true;
+  bool rate_of_hop = false;
+  bool sampled_feedback = false;
+  bool divides_by_window = false;  // also where there is none: what comes of a division by 0 counts
+  // HPCC-PINT
+  double pint_base = 1.05;
+  double pint_share = 1.0;
+  // DCTCP
+  std::int64_t dctcp_step = 1'000'000'000;
+  // TIMELY
+  double timely_weight = 0.875;
+  double timely_decrease = 0.8;
+  Tick timely_low = 0;
+  Tick timely_high = 0;
+  Tick timely_round = 0;
+  // Swift
+  Tick swift_base = 0;
+  Tick swift_hop = 0;
+  Tick swift_range = 0;
+  double swift_smallest_window = 0.1;
+  double swift_largest_window = 100;
+  double swift_increase = 1.0;
+  double swift_decrease = 0.8;
+  double swift_largest_decrease = 0.5;
+};
+
+// A link, one way, as it is told.
+struct LinkSpec {
+  NodeId source;
+  NodeId target;
+  std::int64_t rate;
+  Tick delay;
+  double error_rate;
+  std::int64_t mark_from = 0;  // bytes in a queue: kmin and kmax of the port, and the probability at kmax
+  std::int64_t mark_all = 0;
+  double mark_share = 0;
+  std::int64_t headroom = 0;  // bytes that the node it enters keeps for what is on the wire
+};
+
+// Two nodes whose links fail at a time.
+struct Failure {
+  Tick time;
+  NodeId one;
+  NodeId other;
+};
+
+// Nodes 0 to npus - 1 are NPUs, the others switches. `ids` seed the hashes of routes; equal ways go by `way_order`.
+struct Plan {
+  std::uint32_t npus = 0;
+  std::uint32_t nodes = 0;
+  std::vector<LinkSpec> links;
+  std::vector<std::uint32_t> reverse;  // of each link the one back
+  std::vector<std::uint32_t> ids;
+  std::vector<std::uint32_t> addresses;  // of each NPU
+  bool descending_ways = false;
+  std::vector<bool> preferred;  // nodes: of equal ways only those over such a node count, where there are any
+  std::vector<Failure> failures;
+};
+
+}  // namespace astra::roce

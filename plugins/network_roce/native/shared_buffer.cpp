@@ -1,0 +1,74 @@
+#include "shared_buffer.hpp"
+
+namespace astra::roce {
+namespace {
+
+constexpr std::uint32_t kShift = 3;  // a port may use an eighth of what is free
+
+}  // namespace
+
+SharedBuffers::SharedBuffers(const Settings& settings, const Plan& plan)
+    : reserve_(settings.reserve_bytes),
+      margin_(settings.resume_margin_bytes),
+      wraps_(settings.thresholds_wrap),
+      counts_(plan.links.size() * kQueues),
+      switches_(plan.nodes) {
+  std::int64_t first_nic = 0;
+  for (const LinkSpec& link : plan.links) {
+    if (first_nic == 0 && link.source == 0) first_nic = link.rate;
+  }
+  for (Switch& each : switches_) each.free = settings.buffer_bytes;
+  for (const LinkSpec& link : plan.links) {
+    // Twice as fast as the interface of the first NPU: twice the share.
+    std::uint32_t shift = kShift;
+    for (std::int64_t rate = link.rate; first_nic > 0 && rate > first_nic && shift > 0; rate /= 2) --shift;
+    ingress_.push_back({link.target, link.headroom, shift});
+    switches_[link.target].free -= link.headroom + reserve_;
+  }
+}
+
+bool SharedBuffers::admit(LinkId link, std::uint32_t queue, std::int64_t bytes) {
+  Count& count = counts_[link * kQueues + queue];
+  Switch& at = switches_[ingress_[link].node];
+  const std::int64_t xoff = threshold(link);
+  if (count.headroom + bytes > ingress_[link].headroom && used(count) + bytes > xoff) return false;
+  const std::int64_t next = count.in + bytes;
+  if (next <= reserve_) {
+    count.in = next;
+  } else if (next - reserve_ > xoff) {
+    count.headroom += bytes;
+  } else {
+    count.in = next;
+    at.shared += std::min(bytes, next - reserve_);
+  }
+  at.held += bytes;
+  at.highest = std::max(at.highest, at.held);
+  return true;
+}
+
+void SharedBuffers::remove(LinkId link, std::uint32_t queue, std::int64_t bytes) {
+  Count& count = counts_[link * kQueues + queue];
+  Switch& at = switches_[ingress_[link].node];
+  const std::int64_t of_headroom = std::min(count.headroom, bytes);
+  const std::int64_t of_shared = std::min(bytes - of_headroom, used(count));
+  count.headroom -= of_headroom;
+  count.in -= bytes - of_headroom;
+  at.shared -= of_shared;
+  at.held -= bytes;
+}
+
+bool SharedBuffers::must_pause(LinkId link, std::uint32_t queue) {
+  Count& count = counts_[link * kQueues + queue];
+  if (count.paused || (count.headroom == 0 && used(count) < threshold(link))) return false;
+  return count.paused = true;
+}
+
+bool SharedBuffers::may_resume(LinkId link, std::uint32_t queue) {
+  Count& count = counts_[link * kQueues + queue];
+  if (!count.paused || count.headroom > 0) return false;
+  if (used(count) > 0 && used(count) + margin_ > threshold(link)) return false;
+  count.paused = false;
+  return true;
+}
+
+}  // namespace astra::roce

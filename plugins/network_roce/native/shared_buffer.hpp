@@ -1,0 +1,69 @@
+// The memory of a switch that its ports share, and when a port must pause its peer (IEEE 802.1Qbb, with a threshold that falls as the
+// memory fills).
+//
+// Bytes are counted where they came in: by link and queue. Each has a reserve; what goes beyond takes of the shared part, up to the
+// threshold, and then of the headroom, which is for what is on the wire when a pause is sent.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "settings.hpp"
+#include "types.hpp"
+
+namespace astra::roce {
+
+class SharedBuffers {
+ public:
+  SharedBuffers(const Settings& settings, const Plan& plan);
+
+  // Whether bytes that come by a link have room; if so they are counted.
+  bool admit(LinkId link, std::uint32_t queue, std::int64_t bytes);
+  // Bytes that came by a link leave their switch.
+  void remove(LinkId link, std::uint32_t queue, std::int64_t bytes);
+
+  // Whether the peer at the other end of a link must pause a queue now, or may resume; each says so once.
+  bool must_pause(LinkId link, std::uint32_t queue);
+  bool may_resume(LinkId link, std::uint32_t queue);
+  bool has_paused(LinkId link, std::uint32_t queue) const { return counts_[link * kQueues + queue].paused; }
+  bool holds(LinkId link, std::uint32_t queue) const { return held(counts_[link * kQueues + queue]) > 0; }
+
+  std::int64_t highest(NodeId node) const { return switches_[node].highest; }
+
+ private:
+  struct Count {
+    std::int64_t in = 0;  // but for what is in the headroom
+    std::int64_t headroom = 0;
+    bool paused = false;
+  };
+  struct Ingress {
+    NodeId node;
+    std::int64_t headroom;
+    std::uint32_t shift;
+  };
+  struct Switch {
+    std::int64_t free = 0;  // of the part that is shared, when the switch is empty
+    std::int64_t shared = 0;
+    std::int64_t held = 0;
+    std::int64_t highest = 0;
+  };
+
+  static std::int64_t held(const Count& count) { return count.in + count.headroom; }
+  std::int64_t used(const Count& count) const { return std::max<std::int64_t>(0, count.in - reserve_); }
+  // The threshold of a link (XOFF).
+  std::int64_t threshold(LinkId link) const {
+    const Ingress& port = ingress_[link];
+    const std::int64_t left = switches_[port.node].free - switches_[port.node].shared;
+    return (wraps_ ? left & 0xffffffff : left) >> port.shift;
+  }
+
+  std::int64_t reserve_;
+  std::int64_t margin_;
+  bool wraps_;
+  std::vector<Ingress> ingress_;  // of each link, where it enters a switch
+  std::vector<Count> counts_;     // of each link and queue
+  std::vector<Switch> switches_;  // by node
+};
+
+}  // namespace astra::roce

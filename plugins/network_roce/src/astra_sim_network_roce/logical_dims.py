@@ -1,0 +1,28 @@
+"""The JSON file with the logical dimensions of ASTRA-sim's ns-3 back end: `{"logical-dims": ["8", "2"]}`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from astra_sim import InputError
+from astra_sim.errors import suggestion
+from astra_sim.files import parse_json
+
+_KEY = "logical-dims"
+
+
+def recognises(text: str) -> bool:
+    """Whether a text begins like a JSON object and names the key."""
+    return text.lstrip().startswith("{") and f'"{_KEY}"' in text
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `platform`: how collectives see the platform that another file describes. Raises InputError."""
+    table = parse_json(text, path)
+    for key in table:
+        if key != _KEY:
+            raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, [_KEY])}")
+    sizes = table[_KEY]
+    if not isinstance(sizes, list) or not sizes or not all(str(size).isdecimal() and int(size) > 0 for size in sizes):
+        raise InputError(f'{path}: {_KEY} is {sizes!r}; expected a list of sizes, such as ["8", "2"]')
+    return {"platform": {"logical_dims": [int(size) for size in sizes]}}

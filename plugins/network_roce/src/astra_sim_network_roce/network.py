@@ -1,0 +1,224 @@
+"""The network as a backend: builds the core for a platform, and passes messages to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from astra_sim import InputError
+from astra_sim.errors import AstraError, DeadlockError, warn
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink
+from astra_sim.network import EventNetwork, Message, MessageFigures
+from astra_sim.platform import Platform
+
+from astra_sim_network_roce import _core, reports
+from astra_sim_network_roce.options import RoceOptions
+from astra_sim_network_roce.settings import LinkRows, addresses, failures_of, settings_of
+
+
+class RoceNetwork(EventNetwork):
+    """Messages as packets of queue pairs through switches with shared memory."""
+
+    charged_dimension = "lowest"
+    tells_sent = True
+
+    def __init__(self, options: RoceOptions, platform: Platform) -> None:
+        super().__init__(platform)
+        self.options = options
+        self.fabric = fabric_for(options, platform)
+        self._tell: Callable[[int], None] | None = None
+        self._keeps_flows = options.fct
+        self._sent: list[int] = []
+        self._core = self._build()
+        self._is_new = True
+
+    def _build(self) -> Any:
+        fabric, links = self.fabric, LinkRows(self.options, self.fabric)
+        links.check_memory()
+        made = _core.Network(
+            settings=settings_of(self.options),
+            npus=fabric.npus,
+            ids=list(fabric.ids),
+            addresses=addresses(fabric.npus),
+            links=links.rows(),
+            reverse=_reverses(fabric),
+            descending_ways=self.options.chosen("equal_ways") == "descending",
+            preferred=_within_servers(self.platform, fabric),
+            failures=failures_of(self.options, fabric),
+        )
+        made.keep(self._keeps_flows, self.options.pfc_log)
+        made.watch(self._tell)
+        return made
+
+    def begin(self) -> int:
+        """Begin a run at time 0."""
+        if not self._is_new:
+            self._core = None  # frees the last run first
+            self._core = self._build()
+        self._is_new = False
+        return 0
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages that are sent at `time` (picoseconds). Raises InputError where one cannot be sent."""
+        self._is_new = False
+        for message in messages:
+            try:
+                self._core.inject(time, message.number, message.source, message.destination, message.bytes, message.traffic_class)
+            except (_core.Impossible, TypeError) as error:
+                raise InputError(str(error)) from None
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next arrivals. Raises DeadlockError where none can come any more."""
+        try:
+            answer = self._core.advance(until)
+        except _core.Stuck as error:
+            raise self.failure(str(error)) from None
+        except _core.Impossible as error:
+            raise InputError(str(error)) from None
+        if answer is None:
+            return None
+        time, deliveries = answer
+        self._sent = [number for number, sent in deliveries if sent]
+        return time, [number for number, sent in deliveries if not sent]
+
+    def take_sent(self) -> list[int]:
+        """Messages whose last acknowledgement came with the last answer."""
+        return self._sent
+
+    def keep_message_figures(self) -> None:
+        """Keep figures of each message of the next run."""
+        self._keeps_flows = True
+        self._core.keep(True, self.options.pfc_log)
+
+    def message_figures(self) -> dict[int, MessageFigures]:
+        """The figures of messages that have ended."""
+        records = (FlowRecord(*row) for row in self._core.flows())
+        return {
+            each.number: MessageFigures(each.started, each.received, each.ended, each.packets, each.acks, each.nacks, each.marked_acks)
+            for each in records
+        }
+
+    def watch(self, tell: Callable[[int], None] | None) -> None:
+        """Call `tell` with the simulated time now and then, also within a long `advance`."""
+        self._tell = tell
+        self._core.watch(tell)
+
+    def failure(self, why: str) -> AstraError:
+        """The error that the core reports: nothing moves any more, with a line for each link or message that waits; or no way."""
+        first, *waiting = why.split("\n")
+        stuck = "deadlocked" in first or "nothing moves" in first or "lost its last way" in first
+        return DeadlockError(why, [line.strip() for line in waiting]) if stuck else InputError(why)
+
+    def function_table(self) -> Any:
+        """A capsule with the network function table of the kernel's header, for the run that has begun."""
+        return _core.function_table(self._core)
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the run so far. `highest_queue_bytes`: of a port of a switch."""
+        figures: dict[str, object] = dict(self._core.statistics())
+        loads = self._core.link_loads()
+        figures["highest_queue_bytes"] = max((highest for _, _, highest in loads), default=0)
+        if figures["drops"]:
+            warn(f"network roce: switches dropped {figures['drops']} packets for want of memory (buffer_mib, headroom_factor, pfc)")
+        return figures
+
+    def reports(self) -> dict[str, str]:
+        """fct.txt and pfc.txt, where they were asked for, in the form of ASTRA-sim's ns-3 back end, and links.csv."""
+        files = {"links.csv": reports.links(self.fabric, self._core.link_loads())}
+        if self._keeps_flows:
+            files["fct.txt"] = reports.fct(self.options, self.fabric, self._core)
+        if self.options.pfc_log:
+            files["pfc.txt"] = reports.pauses(self.fabric, self._core.pauses())
+        return files
+
+
+class FlowRecord(NamedTuple):
+    """A message that has ended; times in picoseconds. `ended`: when the sender had its last acknowledgement."""
+
+    number: int
+    source: int
+    destination: int
+    source_port: int
+    bytes: int
+    sent: int
+    started: int
+    received: int
+    ended: int
+    packets: int
+    acks: int
+    nacks: int
+    marked_acks: int
+
+
+def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
+    """The fabric on which packets move. Raises InputError where some NPU has no way to another, and NPUs do not forward."""
+    fabric = platform.fabric()
+    unreachable = _unreachable(fabric)
+    if unreachable is None:
+        return fabric
+    if not options.chosen("npu_forwarding"):
+        source, target = unreachable
+        raise InputError(
+            f"there is no way from NPU {source} to NPU {target} over switches; expected npu_forwarding = true, or links to a switch"
+        )
+    inside = with_switches_inside(fabric)
+    unreachable = _unreachable(inside)
+    if unreachable is not None:
+        raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}")
+    return inside
+
+
+def with_switches_inside(fabric: Fabric) -> Fabric:
+    """The fabric with a switch in each NPU, to which the NPU has one link, as fast as all its links together and without latency."""
+    offset = fabric.npus + fabric.switches
+    links = [
+        link._replace(
+            source=link.source if fabric.is_switch(link.source) else offset + link.source,
+            target=link.target if fabric.is_switch(link.target) else offset + link.target,
+        )
+        for link in fabric.links
+    ]
+    for npu, leaving in enumerate(fabric.ports()[: fabric.npus]):
+        bandwidth = sum(fabric.links[number].bandwidth for number in leaving)
+        links += [FabricLink(npu, offset + npu, bandwidth, 0.0), FabricLink(offset + npu, npu, bandwidth, 0.0)]
+    first = max(fabric.ids, default=0) + 1
+    latency = (*fabric.switch_latency_ns, *[0.0] * fabric.npus)
+    ids = (*fabric.ids, *range(first, first + fabric.npus))
+    return Fabric(fabric.npus, fabric.switches + fabric.npus, tuple(links), latency, ids)
+
+
+def _unreachable(fabric: Fabric) -> tuple[int, int] | None:
+    """Two NPUs without a way over switches, or None."""
+    if _one_side(fabric):
+        return None
+    for target in range(fabric.npus):
+        distances = fabric.distances(target, through_npus=False)
+        for source in range(fabric.npus):
+            if distances[source] == NO_WAY:
+                return source, target
+    return None
+
+
+def _one_side(fabric: Fabric) -> bool:
+    """Whether the switches that some NPU reaches over switches alone are neighbours of all NPUs."""
+    if not fabric.switches or not fabric.npus:
+        return False
+    distances = fabric.distances(0, through_npus=False)
+    joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != NO_WAY}
+    return all(npu in joined for npu in range(fabric.npus))
+
+
+def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
+    """Switches that join the NPUs of a server, which go before others with as many links (files of SimAI)."""
+    known = getattr(platform.wired().dimensions[0].topology, "within_server", ())
+    return [node for node, number in enumerate(fabric.ids) if fabric.is_switch(node) and number in known]
+
+
+def _reverses(fabric: Fabric) -> list[int]:
+    reverse = fabric.reverses()
+    for number, back in enumerate(reverse):
+        if back == NO_WAY:
+            raise InputError(
+                f"the link {fabric.link_name(number)} has no link back; expected links both ways, for acknowledgements and pauses"
+            )
+    return reverse

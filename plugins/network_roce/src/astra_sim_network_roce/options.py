@@ -1,0 +1,156 @@
+"""Options of the network `roce`, and the presets that give their defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from astra_sim import option
+
+ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
+BALANCING = ("ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
+
+# `reference` is what ASTRA-sim's ns-3 back end does; `default` the same without what that program alone has.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        "time_resolution": "ps",
+        "header_bytes": 58,
+        "gap_bytes": 20,
+        "ack_bytes": 62,
+        "least_ack_bytes": 64,
+        "pfc_bytes": 64,
+        "completion": "arrival",
+        "start_rounds": 0,
+        "blocked_pairs_hold": False,
+        "rto_us": 1000.0,
+        "equal_ways": "ascending",
+        "npu_forwarding": True,
+        "scale_ecn": True,
+        "thresholds_wrap": False,
+        "divides_by_window": False,
+    },
+    "reference": {
+        "time_resolution": "ns",
+        "header_bytes": 36,
+        "gap_bytes": 0,
+        "ack_bytes": 34,
+        "least_ack_bytes": 48,
+        "pfc_bytes": 31,
+        "completion": "ack",
+        "start_rounds": 2,
+        "blocked_pairs_hold": True,
+        "rto_us": 0.0,
+        "equal_ways": "descending",
+        "npu_forwarding": False,
+        "scale_ecn": False,
+        "thresholds_wrap": True,
+        "divides_by_window": True,
+    },
+}
+
+_KMIN = ("25:100", "40:160", "50:200", "100:400", "200:800", "400:1600")
+_KMAX = ("25:400", "40:640", "50:800", "100:1600", "200:3200", "400:6400")
+_PMAX = ("25:0.2", "40:0.2", "50:0.2", "100:0.2", "200:0.2", "400:0.2")
+
+
+@attrs.frozen
+class RoceOptions:
+    """Options of the network. Those that are not given are of the preset, or as docs/roce.md says."""
+
+    preset: str = option("default", choices=tuple(PRESETS), help="reference: ASTRA-sim's ns-3 back end to the nanosecond")
+    seed: int = option(1, minimum=0, maximum=2**62, help="seed of marking at random, of loss, PINT, spraying and flowlets")
+    time_resolution: str | None = option(None, choices=("ps", "ns"), help="tick of the clock; default ps, reference ns")
+
+    # Packets
+    payload_bytes: int = option(1000, minimum=1, maximum=1 << 20, help="bytes of a message in a packet", unit="bytes")
+    header_bytes: int | None = option(
+        None, minimum=0, maximum=65536, help="headers of a packet of data; default 58 (Ethernet, IP, UDP, BTH), reference 36", unit="bytes"
+    )
+    gap_bytes: int | None = option(
+        None, minimum=0, maximum=65536, help="preamble and gap on the wire around each packet; default 20, reference 0", unit="bytes"
+    )
+    ack_bytes: int | None = option(
+        None, minimum=1, maximum=65536, help="an acknowledgement without telemetry; default 62, reference 34", unit="bytes"
+    )
+    least_ack_bytes: int | None = option(
+        None, minimum=1, maximum=65536, help="an acknowledgement at least; default 64, reference 48", unit="bytes"
+    )
+    pfc_bytes: int | None = option(None, minimum=1, maximum=65536, help="a pause or resume; default 64, reference 31", unit="bytes")
+    completion: str | None = option(
+        None,
+        choices=("arrival", "ack"),
+        help="a message has arrived with its last byte (default), or when the sender has the last acknowledgement (reference)",
+    )
+
+    # Switches
+    buffer_mib: float = option(32.0, above=0, maximum=1 << 20, help="memory of a switch that its ports share", unit="MiB")
+    headroom_factor: float = option(3.0, minimum=0, maximum=1e6, help="headroom of a port, in bandwidth times delay of its link")
+    pfc: bool = option(True, help="switches pause who sends too much; false: they drop")
+    ecn: bool = option(True, help="switches mark packets that leave long queues")
+    ecn_kmin: tuple[str, ...] = option(_KMIN, help="no packet is marked up to so many bytes in the queue, each RATE:SIZE", unit="Gbit/s:kB")
+    ecn_kmax: tuple[str, ...] = option(_KMAX, help="every packet is marked beyond so many bytes, each RATE:SIZE", unit="Gbit/s:kB")
+    ecn_pmax: tuple[str, ...] = option(_PMAX, help="share of packets marked at kmax, each RATE:SHARE", unit="Gbit/s:1")
+    switch_latency_ns: float = option(0.0, minimum=0, maximum=1e9, help="time through a switch, on links that enter one", unit="ns")
+    npu_forwarding: bool | None = option(
+        None, help="where some NPUs have no way over switches, each has a switch inside; default true, reference false: an error"
+    )
+
+    # Ways
+    load_balancing: str = option("ecmp", choices=BALANCING, help="which of several equal ways a packet takes")
+    flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
+    equal_ways: str | None = option(
+        None, choices=("ascending", "descending"), help="order of equal ways by the number of the switch; reference descending"
+    )
+
+    # Network interfaces
+    windows: bool = option(True, help="bytes in flight are limited to bandwidth times round-trip time")
+    common_window: bool = option(True, help="the largest such product and longest round trip of all pairs, not of the pair")
+    variable_window: bool = option(True, help="windows shrink with the rate")
+    pacing: bool = option(True, help="packets leave at the rate of their message, not at that of the line")
+    acks_first: bool = option(False, help="acknowledgements leave an interface also while their queue is paused")
+    ack_interval_bytes: int = option(1, minimum=1, maximum=2**62, help="no acknowledgement before so many bytes have come", unit="bytes")
+    chunk_bytes: int = option(4000, minimum=1, maximum=2**62, help="pieces to whose start back_to_chunk goes", unit="bytes")
+    back_to_chunk: bool = option(False, help="after a loss a message goes back to the start of a chunk, not of the lost packet")
+    nack_gap_us: float = option(500.0, minimum=0, maximum=1e9, help="time between two refusals (NACK) of the same byte", unit="us")
+    rto_us: float | None = option(
+        None, minimum=0, maximum=1e9, help="sent again after so long without acknowledgement; default 1000, reference 0: never", unit="us"
+    )
+    error_rate: float = option(0.0, minimum=0, maximum=1, help="probability that a packet is lost, on links that have none of their own")
+    link_down: tuple[str, ...] = option((), help="links that fail, each TIME:NODE:NODE; switches by their number in the file", unit="us")
+
+    # Congestion control
+    congestion_control: str = option("none", choices=ALGORITHMS, help="none: line rate and windows")
+    min_rate_mbps: float = option(100.0, above=0, help="lowest rate of a message", unit="Mbit/s")
+    rate_ai_mbps: float = option(50.0, minimum=0, help="additive increase (DCQCN, HPCC, PINT, TIMELY)", unit="Mbit/s")
+    rate_hai_mbps: float = option(100.0, minimum=0, help="hyper increase (DCQCN, TIMELY)", unit="Mbit/s")
+    gain: float = option(1 / 256, above=0, maximum=1, help="weight of what is new in alpha (DCQCN, DCTCP)")
+    alpha_interval_us: float = option(1.0, above=0, maximum=1e9, help="DCQCN: time between updates of alpha", unit="us")
+    decrease_interval_us: float = option(4.0, above=0, maximum=1e9, help="DCQCN: time between decreases", unit="us")
+    increase_interval_us: float = option(900.0, above=0, maximum=1e9, help="DCQCN: time between increases", unit="us")
+    fast_recovery: int = option(1, minimum=0, maximum=10**6, help="DCQCN: increases that only halve the way to the target")
+    clamp_target: bool = option(False, help="DCQCN: every decrease sets the target")
+    target_utilisation: float = option(0.95, above=0, maximum=1, help="HPCC, PINT: utilisation of links to reach (eta)")
+    stages: int = option(0, minimum=0, maximum=10**6, help="HPCC, PINT: additive increases in a row (maxStage); 5 in the paper")
+    telemetry_unit: int = option(1, minimum=1, maximum=1024, help="HPCC: factor on the units in which switches count (INT_MULTI)")
+    fast_reaction: bool = option(True, help="HPCC, PINT: every acknowledgement counts, not one in a round trip")
+    rate_of_hop: bool = option(False, help="HPCC: a rate for each hop, of which the lowest counts (MULTI_RATE)")
+    sampled_feedback: bool = option(False, help="HPCC: hops without a queue count once in a round trip")
+    pint_base: float = option(1.05, above=1, maximum=2, help="PINT: packets carry utilisation as a power of this")
+    pint_share: float = option(1.0, above=0, maximum=1, help="PINT: share of acknowledgements that count")
+    dctcp_rate_ai_mbps: float = option(1000.0, minimum=0, help="DCTCP: increase in a round trip", unit="Mbit/s")
+    timely_low_us: float = option(50.0, minimum=0, maximum=1e9, help="TIMELY: round trip below which rates grow", unit="us")
+    timely_high_us: float = option(500.0, above=0, maximum=1e9, help="TIMELY: round trip above which rates fall", unit="us")
+    timely_round_us: float = option(20.0, above=0, maximum=1e9, help="TIMELY: round trip by which the gradient is divided", unit="us")
+    swift_base_us: float = option(25.0, minimum=0, maximum=1e9, help="Swift: target of the delay", unit="us")
+    swift_hop_us: float = option(1.0, minimum=0, maximum=1e9, help="Swift: what the target grows by with each switch", unit="us")
+    swift_range_us: float = option(25.0, minimum=0, maximum=1e9, help="Swift: what the target grows by for the smallest window", unit="us")
+    swift_largest_window: float = option(100.0, minimum=1, maximum=1e6, help="Swift: largest window", unit="packets")
+
+    # Records
+    fct: bool = option(False, help="write fct.txt among the reports: times of every message (astra flows does)")
+    pfc_log: bool = option(False, help="write pfc.txt among the reports: every pause and resume")
+
+    def chosen(self, name: str) -> Any:
+        """The value of an option, or that of the preset."""
+        given = getattr(self, name, None)
+        return PRESETS[self.preset][name] if given is None else given

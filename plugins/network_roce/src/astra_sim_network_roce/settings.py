@@ -1,0 +1,231 @@
+"""From options to what the compiled core is told: ticks, bytes, and thresholds of each link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import attrs
+from astra_sim import InputError
+from astra_sim.fabric import Fabric, FabricLink
+
+from astra_sim_network_roce.options import RoceOptions
+
+_TELEMETRY_BYTES = {"hpcc": 42, "timely": 8, "swift": 8, "pint": 2}
+_PINT_BYTES = 1
+_TIMELY_BETA, _TIMELY_WEIGHT = 0.8, 0.875
+_RESERVE_BYTES, _RESUME_MARGIN_BYTES = 4096, 3072
+_SWIFT = {"swift_smallest_window": 0.01, "swift_increase": 1.0, "swift_decrease": 0.8, "swift_largest_decrease": 0.5}
+_PINT_SCALE = 512
+_FIRST_ADDRESS = 0x0B000001
+
+
+class Thresholds(NamedTuple):
+    """From how many bytes in a queue packets are marked, beyond how many all are, and the share of them there."""
+
+    kmin: int
+    kmax: int
+    pmax: float
+
+
+@attrs.frozen
+class Clock:
+    """Ticks of the core."""
+
+    per_ns: int
+
+    def ticks(self, nanoseconds: float) -> int:
+        """A time in whole ticks."""
+        return round(nanoseconds * self.per_ns)
+
+
+def clock_of(options: RoceOptions) -> Clock:
+    """The clock that the options choose."""
+    return Clock(1000 if options.chosen("time_resolution") == "ps" else 1)
+
+
+def settings_of(options: RoceOptions) -> dict[str, Any]:
+    """The settings of the core."""
+    clock = clock_of(options)
+    algorithm = options.congestion_control
+    rate = {name: round(getattr(options, name) * 1e6) for name in ("min_rate_mbps", "rate_ai_mbps", "rate_hai_mbps", "dctcp_rate_ai_mbps")}
+    return {
+        "algorithm": algorithm,
+        "balancing": options.load_balancing,
+        "out_of_order": options.load_balancing != "ecmp",
+        "flowlet_gap": clock.ticks(options.flowlet_gap_ns),
+        "ticks_per_ns": clock.per_ns,
+        "seed": options.seed,
+        "payload_bytes": options.payload_bytes,
+        "header_bytes": options.chosen("header_bytes"),
+        "gap_bytes": options.chosen("gap_bytes"),
+        "ack_bytes": options.chosen("ack_bytes"),
+        "shortest_ack_bytes": options.chosen("least_ack_bytes"),
+        "pause_bytes": options.chosen("pfc_bytes"),
+        "telemetry_bytes": _telemetry_bytes(options),
+        "start_rounds": options.chosen("start_rounds"),
+        "complete_at_arrival": options.chosen("completion") == "arrival",
+        "buffer_bytes": round(options.buffer_mib * 2**20),
+        "reserve_bytes": _RESERVE_BYTES,
+        "resume_margin_bytes": _RESUME_MARGIN_BYTES,
+        "thresholds_wrap": options.chosen("thresholds_wrap"),
+        "pauses": options.pfc,
+        "marking": options.ecn,
+        "windows": options.windows,
+        "common_window": options.common_window,
+        "variable_window": options.variable_window and algorithm != "swift",
+        "pacing": options.pacing,
+        "acks_first": options.acks_first,
+        "blocked_pairs_hold": options.chosen("blocked_pairs_hold"),
+        "chunk_bytes": options.chunk_bytes,
+        "ack_interval_bytes": options.ack_interval_bytes,
+        "back_to_chunk": options.back_to_chunk,
+        "nack_gap": clock.ticks(options.nack_gap_us * 1000),
+        "retransmission": clock.ticks(options.chosen("rto_us") * 1000),
+        "least_rate": rate["min_rate_mbps"],
+        "rate_step": rate["rate_ai_mbps"],
+        "large_rate_step": rate["rate_hai_mbps"],
+        "gain": options.gain,
+        "alpha_interval": clock.ticks(options.alpha_interval_us * 1000),
+        "decrease_interval": clock.ticks(options.decrease_interval_us * 1000),
+        "increase_interval": clock.ticks(options.increase_interval_us * 1000),
+        "tick_after_decrease": clock.ticks(1),
+        "fast_recovery": options.fast_recovery,
+        "clamp_target": options.clamp_target,
+        "target_utilisation": options.target_utilisation,
+        "stages": options.stages,
+        "telemetry_unit": options.telemetry_unit,
+        "fast_reaction": options.fast_reaction,
+        "rate_of_hop": options.rate_of_hop,
+        "sampled_feedback": options.sampled_feedback,
+        "divides_by_window": options.chosen("divides_by_window"),
+        "pint_base": options.pint_base,
+        "pint_share": options.pint_share,
+        "dctcp_step": rate["dctcp_rate_ai_mbps"],
+        "timely_weight": _TIMELY_WEIGHT,
+        "timely_decrease": _TIMELY_BETA,
+        "timely_low": clock.ticks(options.timely_low_us * 1000),
+        "timely_high": clock.ticks(options.timely_high_us * 1000),
+        "timely_round": clock.ticks(options.timely_round_us * 1000),
+        "swift_base": clock.ticks(options.swift_base_us * 1000),
+        "swift_hop": clock.ticks(options.swift_hop_us * 1000),
+        "swift_range": clock.ticks(options.swift_range_us * 1000),
+        "swift_largest_window": options.swift_largest_window,
+        **_SWIFT,
+    }
+
+
+def _telemetry_bytes(options: RoceOptions) -> int:
+    if options.congestion_control == "pint":
+        # A power of the base that fits a byte says utilisations of up to 2.
+        return _PINT_BYTES if options.pint_base**255 >= 2 * _PINT_SCALE else _TELEMETRY_BYTES["pint"]
+    return _TELEMETRY_BYTES.get(options.congestion_control, 0)
+
+
+def addresses(npus: int) -> list[int]:
+    """The address of each NPU, which hashes of ways use."""
+    return [(_FIRST_ADDRESS + (npu // 256 << 16) + (npu % 256 << 8)) % 2**32 for npu in range(npus)]
+
+
+class LinkRows:
+    """Links of a fabric as the core takes them."""
+
+    def __init__(self, options: RoceOptions, fabric: Fabric) -> None:
+        self._options = options
+        self._fabric = fabric
+        self._clock = clock_of(options)
+        self._scale = options.chosen("scale_ecn")
+        self._kmin = _by_rate(options.ecn_kmin, "ecn_kmin")
+        self._kmax = _by_rate(options.ecn_kmax, "ecn_kmax")
+        self._pmax = _by_rate(options.ecn_pmax, "ecn_pmax")
+        self._known: dict[int, Thresholds] = {}
+
+    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int]]:
+        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, and the headroom at the switch that it enters."""
+        return [self._row(link) for link in self._fabric.links]
+
+    def check_memory(self) -> None:
+        """Raise InputError where the ports of a switch reserve more than its memory: nothing would be left to share."""
+        if self._options.chosen("thresholds_wrap"):
+            return
+        memory = self._options.buffer_mib * 2**20
+        reserved = [0] * self._fabric.nodes
+        for link in self._fabric.links:
+            reserved[link.target] += _RESERVE_BYTES + self._headroom(link.bits_per_s, self._clock.ticks(self._latency(link)))
+        for node in range(self._fabric.npus, self._fabric.nodes):
+            if reserved[node] >= memory:
+                raise InputError(
+                    f"buffer_mib is {self._options.buffer_mib:g}; the ports of {self._fabric.name(node)} reserve"
+                    f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
+                )
+
+    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int]:
+        rate = link.bits_per_s
+        marks = self.thresholds(rate) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
+        delay = self._clock.ticks(self._latency(link))
+        error = link.error_rate or self._options.error_rate
+        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay))
+
+    def _latency(self, link: FabricLink) -> float:
+        """Nanoseconds of a link, with those of the interfaces and the switch at its ends."""
+        nics = sum(not self._fabric.is_switch(node) for node in (link.source, link.target))
+        latency = link.latency_ns + nics * link.nic_latency_ns
+        if self._fabric.is_switch(link.target):
+            latency += self._options.switch_latency_ns + self._fabric.switch_latency_ns[link.target - self._fabric.npus]
+        return latency
+
+    def _headroom(self, rate: int, delay: int) -> int:
+        return int(self._options.headroom_factor * (rate * (delay // self._clock.per_ns) // 8_000_000_000))
+
+    def thresholds(self, rate: int) -> Thresholds:
+        """Thresholds of a port of so many bit/s. Raises InputError where the options have none for this rate."""
+        if rate not in self._known:
+            values = (self._of(table, rate, name) for table, name in ((self._kmin, "ecn_kmin"), (self._kmax, "ecn_kmax")))
+            kmin, kmax = (round(value * 1000) for value in values)
+            if kmin > kmax:
+                raise InputError(
+                    f"ecn_kmin is {kmin / 1000:g} and ecn_kmax {kmax / 1000:g} kB at {rate / 1e9:g} Gbit/s; expected kmin <= kmax"
+                )
+            self._known[rate] = Thresholds(kmin, kmax, self._of(self._pmax, rate, "ecn_pmax", proportional=False))
+        return self._known[rate]
+
+    def _of(self, table: dict[int, float], rate: int, name: str, proportional: bool = True) -> float:
+        if rate in table:
+            return table[rate]
+        if not self._scale or not table:
+            known = ", ".join(f"{each / 1e9:g}" for each in table)
+            raise InputError(f"{name} has no value for links of {rate / 1e9:g} Gbit/s, which a switch has; it has values for {known}")
+        nearest = min(table, key=lambda each: (abs(each - rate), each))
+        return table[nearest] * (rate / nearest if proportional else 1)
+
+
+def _by_rate(entries: Sequence[str], name: str) -> dict[int, float]:
+    table: dict[int, float] = {}
+    for entry in entries:
+        rate, colon, value = entry.partition(":")
+        try:
+            key, number = round(float(rate) * 1e9), float(value)
+        except (ValueError, OverflowError):
+            key, number = 0, -1.0
+        if not colon or key < 1 or not 0 <= number < 2**40:
+            raise InputError(f"{name} has {entry!r}; expected RATE:VALUE, a rate in Gbit/s and a number of at least 0")
+        table[key] = number
+    return table
+
+
+def failures_of(options: RoceOptions, fabric: Fabric) -> list[tuple[int, int, int]]:
+    """Links that fail: the tick, and the two nodes. Raises InputError for what is none."""
+    clock = clock_of(options)
+    places = {number: node for node, number in enumerate(fabric.ids)}
+    ends = {(link.source, link.target) for link in fabric.links}
+    found = []
+    for entry in options.link_down:
+        try:
+            time, one, other = entry.split(":")
+            at, nodes = float(time), (places[int(one)], places[int(other)])
+        except (ValueError, KeyError):
+            raise InputError(f"link_down has {entry!r}; expected TIME:NODE:NODE, a time in us and two nodes that a link joins") from None
+        if nodes not in ends or not 0 <= at < 1e12:
+            raise InputError(f"link_down has {entry!r}; expected a time in us and two nodes that a link joins")
+        found.append((clock.ticks(at * 1000), *nodes))
+    return found

@@ -1,0 +1,134 @@
+"""Files of ASTRA-sim's ns-3 back end: config.txt, topologies, logical dimensions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import astra_sim
+import pytest
+from astra_sim_network_roce import logical_dims, ns3_config, ns3_topology
+from support.commands import Astra, command
+
+TOPOLOGY = "5 1 4\n4\n0 4 100Gbps 0.001ms 0\n1 4 100Gbps 0.001ms 0\n2 4 100Gbps 0.001ms 0\n3 4 100Gbps 0.001ms 0.5\n"
+COLLECTIVE = "plugin:collective?collective=all_reduce&bytes=65536"
+
+
+@pytest.fixture
+def astra(capsys: pytest.CaptureFixture[str]) -> Astra:
+    return command(capsys)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "topology.txt").write_text(TOPOLOGY.replace("0.5", "0"))
+    path = tmp_path / "config.txt"
+    path.write_text("CC_MODE 3\nTOPOLOGY_FILE topology.txt\nRATE_AI 50Mb/s\nLINK_DOWN 0 0 0\nENABLE_QCN 1\nKMIN_MAP 1 100000000000 400\n")
+    return path
+
+
+def test_a_config_is_a_network_and_its_platform(config: Path) -> None:
+    read = ns3_config.read(config.read_text(), str(config))
+    assert read["platform"] == {"plugin": "ns3_topology", "file": str(config.parent / "topology.txt")}
+    assert read["network"] == {
+        "plugin": "roce",
+        "preset": "reference",
+        "congestion_control": "hpcc",
+        "rate_ai_mbps": 50.0,
+        "link_down": [],
+        "ecn": True,
+        "ecn_kmin": ["100.0:400.0"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("CC_MOD 3", "config.txt:7: unknown key 'CC_MOD'; did you mean 'CC_MODE'"),
+        ("CC_MODE 3", "config.txt:7: CC_MODE is given again (first in line 1)"),
+        ("HAS_WIN yes", "config.txt:7: HAS_WIN: the value is 'yes'; expected 0 or 1"),
+        ("RATE_HAI 50", "config.txt:7: RATE_HAI: the rate is 50; expected a number and a unit"),
+        (
+            "KMAX_MAP 2 100000000000 1",
+            "config.txt:7: KMAX_MAP: '2 100000000000 1'; expected a number of entries",
+        ),
+        ("BUFFER_SIZE", "config.txt:7: BUFFER_SIZE: 0 values; expected one"),
+        ("MI_THRESH 0.5", "config.txt:7: MI_THRESH: the value is '0.5'; expected a whole number"),
+    ],
+)
+def test_what_is_wrong_in_a_config_is_named(line: str, message: str, config: Path, astra: Astra) -> None:
+    config.write_text(config.read_text() + line + "\n")
+    done = astra("--network", str(config), "--workload", COLLECTIVE)
+    assert done.status == 2
+    assert message in done.error
+
+
+def test_a_topology_that_is_not_there_is_an_error(config: Path) -> None:
+    (config.parent / "topology.txt").unlink()
+    with pytest.raises(astra_sim.InputError, match=r"config.txt:2: TOPOLOGY_FILE is 'topology.txt', which is not there"):
+        ns3_config.read(config.read_text(), str(config))
+
+
+def test_keys_without_effect_are_told(config: Path) -> None:
+    with pytest.warns(astra_sim.InputWarning, match="without effect here and in ns-3: PAUSE_TIME, ENABLE_TRACE"):
+        ns3_config.read(config.read_text() + "PAUSE_TIME 5\nENABLE_TRACE 1\n", str(config))
+
+
+def test_a_topology_keeps_ids_rates_delays_and_losses() -> None:
+    made = ns3_topology.parse("4 1 3\n1\n0 1 10Gbps 2us 0\n2 1 400Gbps 0.0005ms 0.25\n3 1 1Mb/s 1s 0\n", "t.txt")
+    assert (made.size, made.switches, made.node_ids) == (3, 1, (0, 2, 3, 1))
+    assert made.links()[:3] == [(0, 3, 1.25, 2000.0, 0.0), (3, 0, 1.25, 2000.0, 0.0), (1, 3, 50.0, 500.0, 0.25)]
+    assert (made.hops(0, 2), made.links_per_npu()) == (2, 1)
+
+
+def test_parallel_links_are_kept() -> None:
+    made = ns3_topology.parse("3 1 4\n2\n0 2 1Gbps 1us 0\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "t.txt")
+    assert len(made.links()) == 8
+    assert made.links_per_npu() == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("5 1\n", "t.txt:1: '5 1'; expected 'nodes switches links'"),
+        (TOPOLOGY.replace("\n4\n", "\n5\n", 1), "t.txt:2: '5'; expected the ids of 1 switches, different and below 5"),
+        (TOPOLOGY.replace("3 4 100", "4 4 100"), "t.txt:6: a link between 4 and 4; expected two different nodes below 5"),
+        (TOPOLOGY.replace("100Gbps", "100Gib", 1), "t.txt:3: the rate is 100Gib; expected a number and a unit"),
+        (TOPOLOGY.replace("0.001ms", "1", 1), "t.txt:3: the delay is 1; expected a number and a unit"),
+        (TOPOLOGY.replace("0.5", "2"), "t.txt:6: the error rate is 2; expected a number from 0 to 1"),
+        (TOPOLOGY.replace("5 1 4", "5 1 5"), "t.txt: 4 links; expected 5, as line 1 says"),
+        (TOPOLOGY.replace("5 1 4", "5 1 3"), "t.txt:6: '3 4 100Gbps 0.001ms 0.5'; expected no more than the 3 links of line 1"),
+        (TOPOLOGY.replace("3 4 100", "2 4 100"), "t.txt: NPU 3 has no link"),
+        (TOPOLOGY.replace(" 0.001ms 0\n", "\n", 1), "t.txt:3: '0 4 100Gbps'; expected 'node node rate delay error'"),
+    ],
+)
+def test_what_is_wrong_in_a_topology_is_named(text: str, message: str) -> None:
+    with pytest.raises(astra_sim.InputError) as raised:
+        ns3_topology.parse(text, "t.txt")
+    assert message in str(raised.value)
+
+
+def test_files_are_known_by_their_content(config: Path, astra: Astra) -> None:
+    topology = str(config.parent / "topology.txt")
+    for arguments in (["--network", str(config)], ["--platform", topology, "--network", "plugin:roce"]):
+        done = astra(*arguments, "--workload", COLLECTIVE, "--set", "network.ecn=false", "--json")
+        assert (done.status, '"npus": 4' in done.out) == (0, True)
+
+
+def test_logical_dimensions_are_those_of_collectives(config: Path, astra: Astra) -> None:
+    logical = config.parent / "logical.json"
+    logical.write_text('{"logical-dims": ["2", "2"]}')
+    done = astra("--network", str(config), "--set", "network.ecn=false", "--platform", str(logical), "--workload", COLLECTIVE, "--json")
+    assert done.status == 0, done.error
+    assert done.out.count('"topology": "ns3_topology"') == 2
+    logical.write_text('{"logical-dims": ["2", "3"]}')
+    done = astra("--network", str(config), "--platform", str(logical), "--workload", COLLECTIVE)
+    assert "logical dimensions of 2 x 3 NPUs on a platform of 4; expected as many NPUs" in done.error
+
+
+@pytest.mark.parametrize(
+    "text", ['{"logical-dims": []}', '{"logical-dims": ["x"]}', '{"logical-dims": 3}', '{"logical-dims": [1], "a": 2}']
+)
+def test_logical_dimensions_that_cannot_be_are_errors(text: str) -> None:
+    assert logical_dims.recognises(text)
+    with pytest.raises(astra_sim.InputError, match=r"l.json: (logical-dims is .*; expected a list of sizes|unknown key 'a')"):
+        logical_dims.read(text, "l.json")

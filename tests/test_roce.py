@@ -1,0 +1,258 @@
+"""The network roce: what holds whatever the options, losses, failures, pauses that wait for each other, ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import attrs
+import pytest
+from astra_sim.errors import DeadlockError
+from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
+from astra_sim.run.flows import Flow
+from astra_sim.schedule import shift
+from astra_sim_network_roce.options import RoceOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import ROOT
+from support.roce import STAR, clos, network, run, topology
+
+ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
+BALANCING = ("ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
+FLOWS = st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 60_000)).filter(lambda flow: flow[0] != flow[1])
+INCAST = [(npu, 0, 200_000) for npu in range(1, 5)]
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> str:
+    """A leaf-spine fabric of 4 leaves with 2 NPUs and 3 spines."""
+    path = tmp_path / "clos.txt"
+    path.write_text(clos(4, 3, 2))
+    return str(path)
+
+
+def bytes_of_links(made: Any) -> dict[str, int]:
+    return {line.split(",")[0]: int(line.split(",")[2]) for line in made.reports()["links.csv"].splitlines()[1:]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    algorithm=st.sampled_from(ALGORITHMS),
+    balancing=st.sampled_from(BALANCING),
+    windows=st.booleans(),
+    payload=st.sampled_from([256, 1000, 4096]),
+    flows=st.lists(
+        st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 60_000)).filter(lambda f: f[0] != f[1]), min_size=1, max_size=12
+    ),
+    seed=st.integers(0, 99),
+)
+def test_every_message_arrives_once_and_a_run_repeats(
+    algorithm: str, balancing: str, windows: bool, payload: int, flows: list[tuple[int, int, int]], seed: int, tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("roce") / "clos.txt"
+    path.write_text(clos(4, 3, 2))
+    options: dict[str, Any] = {"congestion_control": algorithm, "load_balancing": balancing, "windows": windows, "seed": seed}
+    made = network(str(path), payload_bytes=payload, **options)
+    first = run(made, *flows)
+    assert made.statistics()["drops"] == 0
+    for each, (_, _, size) in zip(first, flows, strict=True):
+        assert each.figures is not None
+        assert 0 <= each.started < each.received < each.ended
+        assert each.figures.packets >= max(1, -(-size // payload))
+    assert run(made, *flows) == first
+    assert run(network(str(path), payload_bytes=payload, **options), *flows) == first
+
+
+def test_an_idle_network_takes_what_the_wires_take() -> None:
+    """2000 bytes in two packets of 1000, with 58 bytes of headers and 20 of gaps, over two links of 100 Gbit/s and 1 us."""
+    (each,) = run(network(STAR.format(2)), (0, 1, 2000))
+    wire = (1000 + 58 + 20) * 80  # ps of a packet
+    assert each.received == 3 * wire + 2 * 1_000_000
+    assert each.ended == each.received + 2 * (64 + 20) * 80 + 2 * 1_000_000
+
+
+def test_a_higher_delay_of_switches_is_a_later_arrival() -> None:
+    soon, late = (run(network(STAR.format(2), switch_latency_ns=ns), (0, 1, 1))[0].received for ns in (0.0, 300.0))
+    assert late - soon == 300_000
+
+
+@pytest.mark.parametrize("balancing", BALANCING)
+def test_lost_packets_are_sent_again(balancing: str, fabric: str) -> None:
+    made = network(fabric, error_rate=0.02, load_balancing=balancing, rto_us=50.0)
+    times = run(made, (0, 7, 300_000), (2, 7, 300_000))
+    figures = made.statistics()
+    assert figures["losses"] > 0  # type: ignore[operator]
+    assert all(each.figures is not None and each.figures.packets > 300 for each in times)
+
+
+def test_without_a_timeout_a_lost_packet_is_named() -> None:
+    made = network(STAR.format(2), error_rate=1.0, rto_us=0.0)
+    with pytest.raises(DeadlockError, match=r"nothing moves after .* rto_us = 0 means .*\n  NPU 0 to NPU 1: 0 of 5"):
+        run(made, (0, 1, 5))
+
+
+def test_a_link_that_loses_everything_is_an_end_too() -> None:
+    with pytest.raises(DeadlockError, match="nothing moves after"):
+        run(network(STAR.format(2), error_rate=1.0, rto_us=10.0), (0, 1, 5))
+
+
+def test_pfc_prevents_drops() -> None:
+    lossless = network(STAR.format(8), windows=False, buffer_mib=0.5)
+    run(lossless, *INCAST)
+    assert (lossless.statistics()["drops"], lossless.statistics()["pfc_frames"]) == (0, 40)
+    lossy = network(STAR.format(8), windows=False, buffer_mib=0.5, pfc=False)
+    times = run(lossy, *INCAST)
+    with pytest.warns(astra_sim.InputWarning, match=r"switches dropped \d+ packets for want of memory"):
+        figures = lossy.statistics()
+    assert figures["drops"] > 0  # type: ignore[operator]
+    assert figures["pfc_frames"] == 0
+    assert all(each.figures is not None and each.figures.packets >= 200 for each in times)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "none"])
+def test_congestion_control_needs_fewer_pauses(algorithm: str) -> None:
+    frames = {}
+    for chosen in ("none", algorithm):
+        made = network(
+            STAR.format(8),
+            congestion_control=chosen,
+            windows=False,
+            buffer_mib=2.0,
+            timely_low_us=5.0,
+            timely_high_us=20.0,
+            swift_base_us=8.0,
+        )
+        run(made, *[(npu, 0, 2_000_000) for npu in range(1, 8)])
+        frames[chosen] = made.statistics()["pfc_frames"]
+    assert frames[algorithm] < frames["none"]  # type: ignore[operator]
+
+
+def test_pauses_that_wait_for_each_other_are_named(tmp_path: Path) -> None:
+    """Five switches in a ring, of which each sends two further on: every link waits for the next."""
+    links = [(2 * switch + npu, 10 + switch) for switch in range(5) for npu in range(2)]
+    path = tmp_path / "ring.txt"
+    path.write_text(topology(10, 5, [*links, *((10 + switch, 10 + (switch + 1) % 5) for switch in range(5))]))
+    made = network(str(path), windows=False, buffer_mib=0.25)
+    flows = [(2 * switch + npu, (2 * switch + 4 + npu) % 10, 3_000_000) for switch in range(5) for npu in range(2)]
+    with pytest.raises(DeadlockError, match=r"deadlocked at \d+ ns: links pause each other in a circle") as raised:
+        run(made, *flows)
+    lines = str(raised.value).split("\n")[1:]
+    assert len(lines) == 5
+    assert all("switch" in line and " waits for switch " in line for line in lines)
+    assert lines[0].split(" waits for ")[0].strip() == lines[-1].split(" waits for ")[1]
+
+
+def test_a_link_that_fails_is_left_out(fabric: str) -> None:
+    before = network(fabric)
+    run(before, (0, 7, 500_000))
+    used = [name for name, count in bytes_of_links(before).items() if count > 400_000 and name.startswith("switch 0 to")]
+    spine = int(used[0].split()[-1])
+    after = network(fabric, link_down=[f"10:8:{8 + spine}"], rto_us=20.0)
+    (times,) = run(after, (0, 7, 500_000))
+    assert times.figures is not None
+    assert times.figures.packets > 500
+    assert bytes_of_links(after)[used[0]] < bytes_of_links(before)[used[0]] / 2
+
+
+def test_an_npu_whose_last_link_fails_is_an_error(fabric: str) -> None:
+    with pytest.raises(DeadlockError, match="NPU 0 has lost its last way to NPU 7, while a message was under way"):
+        run(network(fabric, link_down=["10:0:8"]), (0, 7, 500_000))
+
+
+@pytest.mark.parametrize("balancing", BALANCING)
+def test_balancing_uses_the_ways_that_it_says(balancing: str, fabric: str) -> None:
+    made = network(fabric, load_balancing=balancing, flowlet_gap_ns=0.0)
+    run(made, (0, 7, 400_000))
+    loads = bytes_of_links(made)
+    spread = [loads[f"switch 0 to switch {4 + spine}"] for spine in range(3)]
+    if balancing == "ecmp":
+        assert sum(load > 0 for load in spread) == 1
+    elif balancing == "spray_round_robin":
+        assert max(spread) - min(spread) <= 1058
+    elif balancing != "adaptive":  # an idle fabric has no emptiest port
+        assert min(spread) > 50_000
+
+
+def test_several_interfaces_are_chosen_by_message(tmp_path: Path) -> None:
+    path = tmp_path / "rails.txt"
+    path.write_text(topology(2, 2, [(0, 2), (1, 2), (0, 3), (1, 3)]))
+    made = network(str(path))
+    run(made, *[(0, 1, 1000)] * 40)
+    loads = bytes_of_links(made)
+    assert loads["NPU 0 to switch 0"] > 5000
+    assert loads["NPU 0 to switch 1"] > 5000
+
+
+def test_npus_forward_where_they_must() -> None:
+    ring = "plugin:ring?size=5&links=2&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000"
+    near, far = (run(network(ring), (0, npu, 1000))[0].received for npu in (1, 2))
+    assert far - near == 1_000_000 + (1000 + 58 + 20) * 80
+    with pytest.raises(astra_sim.InputError, match="there is no way from NPU 2 to NPU 0 over switches; expected npu_forwarding = true"):
+        network(ring, preset="reference", ecn=False)
+
+
+def test_npus_of_a_server_meet_over_its_own_switch(tmp_path: Path) -> None:
+    """A topology file of SimAI: two servers of two GPUs, an NV switch in each, and one switch for all."""
+    path = tmp_path / "simai.txt"
+    lines = ["0 4 3600Gbps 0.000025ms 0", "1 4 3600Gbps 0.000025ms 0", "2 5 3600Gbps 0.000025ms 0", "3 5 3600Gbps 0.000025ms 0"]
+    lines += [f"{npu} 6 100Gbps 0.001ms 0" for npu in range(4)]
+    path.write_text("\n".join(["7 2 2 1 8 H100", "4 5 6", *lines]) + "\n")
+    made = network(str(path))
+    run(made, *[(0, 1, 1000)] * 20, *[(0, 3, 1000)] * 20)
+    loads = bytes_of_links(made)
+    assert loads["NPU 0 to switch 0"] == loads["NPU 0 to switch 2"] == 20 * 1058
+
+
+def test_a_send_ends_when_its_sender_knows() -> None:
+    """On both engines, from the table and from Python."""
+
+    class InPython(type(network(STAR.format(2)))):  # type: ignore[misc]
+        def function_table(self) -> None:
+            return None
+
+    receiver = (Receive((), shift(-1), 1000),)
+    graph = ExecutionGraph((Send((), shift(1), 1000),), (), (), None, (NpuProgram(receiver, (1,)),))
+    finishes = set()
+    for engine in ("python", "compiled"):
+        plain = network(STAR.format(2))
+        plain.__class__ = InPython
+        for made in (network(STAR.format(2)), plain):
+            finishes.add(astra_sim.simulate(workload=graph, network=made, engine=engine).finish_ns)
+    (ended,) = {each.ended for each in run(network(STAR.format(2)), (0, 1, 1000))}
+    assert finishes == {ended / 1000}
+
+
+def test_flows_of_two_priority_groups_take_turns() -> None:
+    made = network(STAR.format(3), windows=False)
+    times = run(made, Flow(1, 0, 200_000, traffic_class=3), Flow(2, 0, 200_000, traffic_class=4))
+    assert abs(times[0].received - times[1].received) < 2 * (1000 + 78) * 80 + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ecn_kmin": ["x"]}, "ecn_kmin has 'x'; expected RATE:VALUE, a rate in Gbit/s and a number of at least 0"),
+        ({"ecn_kmin": ["100:9"], "ecn_kmax": ["100:5"]}, "ecn_kmin is 9 and ecn_kmax 5 kB at 100 Gbit/s; expected kmin <= kmax"),
+        (
+            {"preset": "reference", "ecn_kmin": ["25:9"]},
+            "ecn_kmin has no value for links of 100 Gbit/s, which a switch has",
+        ),
+        ({"link_down": ["1:0:1"]}, "link_down has '1:0:1'; expected a time in us and two nodes that a link joins"),
+        ({"link_down": ["1:0"]}, "link_down has '1:0'; expected TIME:NODE:NODE, a time in us and two nodes that a link joins"),
+        (
+            {"buffer_mib": 0.01},
+            r"buffer_mib is 0.01; the ports of switch 0 reserve 0.0793 MiB \(headroom_factor\)",
+        ),
+        ({"congestion_control": "dcqn"}, "congestion_control is 'dcqn'; did you mean 'dcqcn'"),
+    ],
+)
+def test_options_that_cannot_be_are_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(astra_sim.InputError, match=message):
+        network(STAR.format(2), **options)
+
+
+def test_the_page_lists_every_option() -> None:
+    page = (ROOT / "docs" / "roce.md").read_text()
+    for field in attrs.fields(RoceOptions):
+        assert f"| `{field.name}` |" in page
