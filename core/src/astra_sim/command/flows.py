@@ -14,13 +14,15 @@ from typing import Any
 import attrs
 import click
 
-from astra_sim.command.options import component_options
+from astra_sim.command.options import component_options, quiet_option, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet, read_text
 from astra_sim.graph import ExecutionGraph
 from astra_sim.network import EventNetwork, Network
 from astra_sim.platform import Platform
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
 from astra_sim.run.flows import FlowTimes, IdealTimes, run_flows
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
@@ -69,8 +71,9 @@ class FlowRow:
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of permutation and poisson.")
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write flows.json, flows.csv and more.")
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option
 def flows(
     assignments: tuple[str, ...],
     file: str | None,
@@ -83,6 +86,8 @@ def flows(
     distribution: str,
     seed: int,
     output: str | None,
+    every: bool,
+    units: str | None,
     as_json: bool,
     quiet: bool,
     **components: str | None,
@@ -106,7 +111,7 @@ def flows(
         made = make_flows(str(pattern), options, platform.npus, _nic_bandwidth(platform))
         named = NamedFlows(tuple(range(len(made))), tuple(made))
     began = time.perf_counter()
-    with Progress(enabled=not quiet and not as_json, unit="ps") as progress:
+    with Progress(enabled=not quiet, unit="ps") as progress:
         if isinstance(network, EventNetwork):
             network.watch(progress.reached)
         times = run_flows(network, named.flows)
@@ -125,7 +130,7 @@ def flows(
     if as_json:
         click.echo(json.dumps(table, allow_nan=False))
     elif not quiet:
-        _print(rows, statistics, time.perf_counter() - began)
+        _print(rows, statistics, time.perf_counter() - began, Screen(every, units))
 
 
 _SHOWN = ("id", "start_ns", "received_ns", "end_ns", *_FIGURES)
@@ -194,28 +199,23 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share / 100 * len(ordered)) - 1)]
 
 
-def _print(rows: Sequence[FlowRow], statistics: dict[str, object], wall_s: float) -> None:
-    from rich.table import Table
-
-    from astra_sim.report.tables import console
-
-    out = console()
-    shown = Table(title=f"{len(rows)} flows")
-    shown.add_column("")
-    for share in _PERCENTILES:
-        shown.add_column("largest" if share == 100 else f"{share} %", justify="right")
+def _print(rows: Sequence[FlowRow], statistics: dict[str, object], wall_s: float, screen: Screen) -> None:
+    spans = [row.received_ns - row.start_ns for row in rows]
+    unit = screen.time_unit(max(spans, default=0.0))
+    columns = [Column("", "word"), *(Column("largest" if share == 100 else f"{share} %") for share in _PERCENTILES)]
+    shown = []
     if rows:
-        spans = [(row.received_ns - row.start_ns) / 1000 for row in rows]
-        shown.add_row("time to arrival (us)", *(f"{percentile(spans, share):.3f}" for share in _PERCENTILES))
+        shown.append([f"time to arrival ({unit.name})", *(unit.number(percentile(spans, share)) for share in _PERCENTILES)])
         slow = [row.slowdown for row in rows if row.slowdown is not None]
         if slow:
-            shown.add_row("slowdown", *(f"{percentile(slow, share):.3f}" for share in _PERCENTILES))
-    out.print(shown)
-    out.print(f"finish: {max((row.end_ns for row in rows), default=0) / 1000:.3f} us; wall time {wall_s:.2f} s", highlight=False)
+            shown.append(["slowdown", *(f"{percentile(slow, share):.3f}" for share in _PERCENTILES)])
+    screen.table(Table(columns, shown, f"{len(rows)} flows"))
+    finish = max((row.end_ns for row in rows), default=0.0)
+    screen.text(f"finish: {screen.time_unit(finish)(finish)}; wall time: {wall_s:.2f} s")
     marked = [row.marked_acks for row in rows if row.marked_acks is not None]
     if marked:
         acks = sum(row.acks or 0 for row in rows)
-        out.print(f"marked: {sum(marked)} of {acks} acknowledgements; refused: {sum(row.nacks or 0 for row in rows)}", highlight=False)
+        screen.text(f"marked: {sum(marked)} of {acks} acknowledgements; refused: {sum(row.nacks or 0 for row in rows)}")
     for key, label in (("pfc_frames", "pauses and resumes"), ("drops", "drops"), ("highest_queue_bytes", "highest queue (bytes)")):
         if key in statistics:
-            out.print(f"{label}: {statistics[key]}", highlight=False)
+            screen.text(f"{label}: {statistics[key]}")
