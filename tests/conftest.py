@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import venv
@@ -12,6 +13,9 @@ import pytest
 from support.environments import Environment, checked
 
 from devtools.workspace import build_wheels
+
+# Worker processes of a run side by side have the width of a terminal of their own, and commands would fold what they print.
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

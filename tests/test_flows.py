@@ -104,7 +104,7 @@ def test_either_a_file_or_a_pattern_is_needed(astra: Astra, flows: str) -> None:
 def test_patterns_run_and_print_a_table(pattern: str, astra: Astra) -> None:
     done = astra("flows", *ROCE, "--pattern", pattern, "--bytes", "4K", "--count", "20", "--distribution", "1K:0.5,8K:1")
     assert done.status == 0, done.error
-    assert "time to arrival (us)" in done.out
+    assert "time to arrival (" in done.out
     assert "highest queue (bytes)" in done.out
 
 

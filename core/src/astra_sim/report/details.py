@@ -128,6 +128,11 @@ class Details:
     findings: list[Finding]
     _tables: dict[bool, NpuTables | None] = attrs.field(factory=lambda: {True: None, False: None})
 
+    @property
+    def has_npu_tables(self) -> bool:
+        """Whether the run has kept the times of all NPUs."""
+        return self._tables[True] is not None
+
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
         return self._tables[every]
@@ -159,6 +164,11 @@ class RunDetails:
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._audit()
+
+    @property
+    def has_npu_tables(self) -> bool:
+        """Whether the run has kept the times of all NPUs."""
+        return self._run.npu_times is not None
 
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
@@ -291,6 +301,11 @@ class SpooledDetails:
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._spool.details.findings
+
+    @property
+    def has_npu_tables(self) -> bool:
+        """Whether the run has kept the times of all NPUs."""
+        return self._spool.details.has_npu_tables
 
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""

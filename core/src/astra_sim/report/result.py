@@ -192,6 +192,11 @@ class Result:
         times: list[float] = [to_ns(time) for time in self._details.npu_end_ps]
         return times * self.npus if len(times) == 1 else times
 
+    @property
+    def has_npu_tables(self) -> bool:
+        """Whether the run has kept the times of all NPUs, so that there are tables of them."""
+        return self._details.has_npu_tables
+
     def npu_tables(self, every: bool = True) -> dict[str, list[dict[str, Any]]]:
         """Where the time of all NPUs goes: `operations`, `npu_times`, `groups`, and `links` where the network knows them.
 

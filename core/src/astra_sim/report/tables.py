@@ -27,7 +27,7 @@ _LEGEND = "comm: issue to end; fwd, ig, wg: passes"
 def print_result(result: Result, screen: Screen | None = None) -> None:
     """Print the figures of the run, those of its workload, and those of its layers and dimensions; times in the units of the screen.
 
-    Of a run without layers, or where all tables are wanted, those of all NPUs, too, whose times the run must have kept.
+    Of a run without layers, or where all tables are wanted, those of all NPUs, too, if the run has kept their times.
     """
     out = Screen() if screen is None else screen
     out.table(_summary(result, out))
@@ -39,7 +39,7 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
             out.table(parts_table(figure, "#" if out.is_ascii else "█", out.units))
     if result.layers:
         out.table(layers_table(result.layers, out))
-    if out.every or not result.layers:
+    if result.has_npu_tables and (out.every or not result.layers):
         print_npu_tables(result.npu_tables(out.every), out)
     out.table(_dimensions(result, out))
 
