@@ -10,7 +10,7 @@ import numpy as np
 from astra_sim.errors import InputError
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, StrMethodFormatter
 
 from astra_sim_report.figures import PALETTE, Unit, unit_of
 from astra_sim_report.studies import front, grid, lines, shown
@@ -20,6 +20,8 @@ _MARKERS = "osD^vP*X"
 _MOST_NUMBERS = 100
 """Cells of a heat map up to which each has its number written in it."""
 _MOST_TICKS = 16
+_LIGHT = 0.6
+"""The share of the scale of colours above which a colour is light."""
 
 
 @attrs.frozen
@@ -137,9 +139,8 @@ def _heat(table: Table, axes: Axes) -> Figure:
     values = table.numbers(hue, "--hue")
     scale = _Along(hue, values, "hue", axes)
     cells = np.array([[np.nan if cell is None else cell / scale.unit.ns for cell in row] for row in drawn.cells])
-    figure = Figure(
-        figsize=(1.8 + min(8.0, max(2.4, 0.6 * len(drawn.xs))), 0.9 + min(8.0, max(1.8, 0.36 * len(drawn.ys)))), layout="constrained"
-    )
+    width, height = min(8.0, max(2.4, 0.6 * len(drawn.xs))), min(8.0, max(1.8, 0.36 * len(drawn.ys)))
+    figure = Figure(figsize=(1.8 + width, 0.9 + height), layout="constrained")
     panel = figure.subplots()
     image = panel.imshow(cells, origin="lower", aspect="auto", interpolation="nearest", norm=LogNorm() if scale.log else None)
     figure.colorbar(image, ax=panel, label=_label(hue, scale.unit))
@@ -148,15 +149,21 @@ def _heat(table: Table, axes: Axes) -> Figure:
             axis.set_ticks(range(len(of)), [shown(cell) for cell in of])
         else:
             axis.set_major_locator(MaxNLocator(_MOST_TICKS // 2, integer=True))
-            axis.set_major_formatter(lambda at, _, of=of: shown(of[round(at)]) if 0 <= at < len(of) else "")
+            axis.set_major_formatter(FuncFormatter(_name_at(of)))
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     if cells.size <= _MOST_NUMBERS:
+        is_light = np.asarray(image.norm(cells)) > _LIGHT
         for (row, column), cell in np.ndenumerate(cells):
             if not np.isnan(cell):
-                shade = "black" if image.norm(cell) > 0.6 else "white"
+                shade = "black" if is_light[row, column] else "white"
                 panel.text(column, row, f"{cell:.3g}", ha="center", va="center", color=shade, fontsize=7)
     return figure
+
+
+def _name_at(cells: Sequence[Cell]) -> Callable[[float, Any], str]:
+    """What stands at a place of an axis of cells."""
+    return lambda at, _: shown(cells[round(at)]) if 0 <= at < len(cells) else ""
 
 
 def _pareto(table: Table, axes: Axes) -> Figure:
