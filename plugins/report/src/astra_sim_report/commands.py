@@ -10,21 +10,25 @@ import click
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_report.kinds import ENDINGS, FORMATS, KINDS, TABLE_KINDS, kind_of
+from astra_sim_report.kinds import ENDINGS, FORMATS, KINDS, TABLE_KINDS, is_table, kind_of
 
+_RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
 
 
-@click.command(help=f"Write a page of HTML about runs: one file, which opens without network.\n\n{_RUNS}")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path())
+@click.command(help=f"Write a page of HTML about runs and tables of results: one file, which opens without network.\n\n{_RUNS} {_RESULTS}")
+@click.argument("runs", nargs=-1, required=True, metavar="(RUN | RESULTS)...", type=click.Path())
 @click.option("-o", "--output", metavar="FILE.html", required=True, type=click.Path(dir_okay=False), help="The page.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
     """Write a page."""
     from astra_sim_report.page import page
     from astra_sim_report.runs import load_runs
+    from astra_sim_report.tables import read_table
 
-    text = page(load_runs(runs))
+    tables = [path for path in runs if is_table(path)]
+    others = [path for path in runs if not is_table(path)]
+    text = page(load_runs(others) if others else [], [read_table(path) for path in tables])
     with FileSet() as files, files.open(output) as file:
         file.write(text)
     if not quiet:
@@ -38,7 +42,7 @@ def _list(kinds: Mapping[str, str]) -> str:
 @click.command(
     help=f"Draw a figure for a paper, of runs or of a table of results.\n\n{_RUNS} KIND is one of these:{_list(KINDS)}"
     "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
-    f"\n\nRESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite. KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
+    f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
@@ -59,11 +63,11 @@ def plot(
     form = Path(output).suffix[1:].lower()
     if form not in FORMATS:
         raise InputError(f"--output is {output!r}; expected a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
-    tables = [path for path in paths if Path(path).suffix in ENDINGS]
+    tables = [path for path in paths if is_table(path)]
     if tables or kind in TABLE_KINDS:
         if len(paths) > 1 or not tables:
             raise InputError(
-                f"{kind or 'a table'} and {', '.join(paths)}: expected one table of results: a name that ends in {', '.join(ENDINGS)}"
+                f"{kind or 'a table'} of {', '.join(paths)}: expected one table of results, a name that ends in {', '.join(ENDINGS)}"
             )
         if kind in KINDS:
             raise InputError(f"{tables[0]} is a table of results, which has no figure {kind!r}; expected {', '.join(TABLE_KINDS)}")

@@ -34,6 +34,11 @@ FORMATS = ("svg", "pdf", "png")
 MOST_PANELS = 12
 
 
+def is_table(path: str) -> bool:
+    """Whether a path is that of a table of results, by its ending."""
+    return os.path.splitext(path)[1] in ENDINGS
+
+
 def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """The figure that the last of the arguments RUN... [KIND] names (None: it is a run or a table), and the others. Raises InputError."""
     *runs, last = arguments
@@ -42,7 +47,7 @@ def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     if last not in (*KINDS, *TABLE_KINDS):
         known = (*KINDS, *TABLE_KINDS)
         raise InputError(
-            f"{last!r} is neither a run (a folder or a result.json), a table of results nor a figure; {suggestion(last, known)}"
+            f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
         )
     if not runs:
         what = "a table of results" if last in TABLE_KINDS else "a run: a folder that astra --output has written, or its result.json"

@@ -14,8 +14,6 @@ import attrs
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import read_text
 
-from astra_sim_report.kinds import ENDINGS
-
 Cell = bool | int | float | str | None
 """What a cell holds; None: nothing."""
 
@@ -92,11 +90,6 @@ class Table:
 
 def _quoted(cell: Cell) -> str:
     return "an empty cell" if cell is None else repr(cell)
-
-
-def is_table(path: str) -> bool:
-    """Whether a path is that of a table, by its ending."""
-    return Path(path).suffix in ENDINGS
 
 
 def read_table(path: str) -> Table:
