@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 from astra_sim.errors import InputError
+from astra_sim_report.commands import plot as plot_command
 from astra_sim_report.page import page
 from astra_sim_report.plots import picture
 from astra_sim_report.studies import Line, front, grid, lines
 from astra_sim_report.table_plots import Axes, draw_table
 from astra_sim_report.tables import Table, read_table
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from test_report_page import browse, in_a_browser
+from test_report_page import browse, in_a_browser, with_script
 
 HEADER = ("links.bandwidth", "algorithm", "npus", "finish_ns", "cost_usd", "nothing", "audit", "error", "wall_s")
 
@@ -120,7 +122,7 @@ def test_a_heat_map_has_a_cell_for_each_pair(table: Table) -> None:
     assert drawn.cells == [[finish_ns(bandwidth, name, 128) for name in drawn.xs] for bandwidth in drawn.ys]  # type: ignore[arg-type]
     figure = figure_of("heat", table.where(["npus=128"]), x="algorithm", y="links.bandwidth", hue="finish_ns", log=["hue"])
     numbers = figure.axes[0].images[0].get_array()
-    assert numbers.tolist() == [[cell / 1e6 for cell in row] for row in drawn.cells if None not in row]  # type: ignore[operator]
+    assert numbers.tolist() == [[cell / 1e6 for cell in row] for row in drawn.cells if None not in row]
     assert figure.axes[1].get_ylabel() == "finish (ms)"
 
 
@@ -190,7 +192,7 @@ WRONG = [
     (("{csv}", "heat", *AXES, "--hue", "npus", "--log", "x"), "--log x and --log y have no effect on heat"),
     (
         ("{csv}", "pareto", "--x", "finish_ns", "--y", "nothing", "--log", "y"),
-        "--log y: nothing is not above 0 in all rows; expected numbers above 0",
+        "--log y: nothing is not above 0 in all rows; expected",
     ),
     (("{csv}", "layers"), "{csv} is a table of results, which has no figure 'layers'; expected line, heat, pareto"),
     (("{csv}", "{csv}", "line", *AXES), "line of {csv}, {csv}: expected one table of results, a name that ends in .parquet, .csv, .sqlite"),
@@ -211,9 +213,9 @@ def test_what_cannot_be_drawn_is_told(arguments: Sequence[str], words: str, csv_
     names["text"] = tmp_path / "text.sqlite"
     for name, text in (("ragged", "a,b\n1,2\n3\n"), ("empty", "a,b\n"), ("text", "not a database, but a text that is long enough")):
         names[name].write_text(text)
-    told = plot(*(each.format(**names) for each in arguments), "--output", tmp_path / "x.svg")
-    assert told.returncode == 2
-    assert words.format(**names) in told.stderr
+    done = CliRunner().invoke(plot_command, [*(each.format(**names) for each in arguments), "--output", str(tmp_path / "x.svg")])
+    assert isinstance(done.exception, InputError)
+    assert words.format(**names) in str(done.exception)
     assert not (tmp_path / "x.svg").exists()
 
 
@@ -235,7 +237,7 @@ def test_a_page_draws_what_is_chosen(is_chosen: bool, csv_file: Path, tmp_path: 
     choices = [("table-0-x", "cost_usd", "value"), ("table-0-hue", "npus", "value"), ("table-0-more", [0, 1], "active")]
     if is_chosen:
         told = " ".join(f"choose({', '.join(map(json.dumps, choice))});" for choice in choices)
-        text = CHOOSE.replace("CHOICES", told).join(text.rsplit("</body>", 1))
+        text = with_script(text, CHOOSE.replace("CHOICES", told))
     found, console = browse(text, tmp_path, after_ms=2000)
     assert [line for line in console if "INFO" not in line] == []
     points, drawn, cells, ends = (found[f"table-0-{name}"] for name in ("points", "lines", "cells", "front"))

@@ -7,19 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bokeh.layouts import column, row
-from bokeh.models import (
-    BasicTicker,
-    CheckboxGroup,
-    ColumnDataSource,
-    CustomJS,
-    CustomJSTickFormatter,
-    FixedTicker,
-    HoverTool,
-    Range1d,
-    Select,
-)
+from bokeh.models import BasicTicker, ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, HoverTool, Range1d
 from bokeh.models.annotations import ColorBar
 from bokeh.models.mappers import LinearColorMapper
+from bokeh.models.widgets import CheckboxGroup, Select
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
@@ -29,6 +20,7 @@ from astra_sim_report.tables import Cell, Table
 
 NONE = "(none)"
 _OBJECTIVES = ("iteration_s", "finish_ns")
+_TOOLS = "pan,box_zoom,wheel_zoom,reset,save"
 _CHOICES = ("join points", "Pareto front", "more of y is better", "more of x is better")
 
 
@@ -51,10 +43,10 @@ def chart(table: Table, name: str) -> Any | None:
     numeric = [each for each in hues if each in ys]
     x = next(iter([*numeric, *hues]), next((each for each in xs if each != y), xs[0]))
     hue = next((each for each in hues if each != x), NONE)
-    choices = {
-        "x": Select(title="x", value=x, options=xs, name=f"{name}-x", width=220),
-        "y": Select(title="y", value=y, options=ys, name=f"{name}-y", width=220),
-        "hue": Select(title="colour", value=hue, options=[NONE, *hues], name=f"{name}-hue", width=220),
+    choices: dict[str, Any] = {
+        "x": _select("x", x, xs, f"{name}-x"),
+        "y": _select("y", y, ys, f"{name}-y"),
+        "hue": _select("colour", hue, [NONE, *hues], f"{name}-hue"),
         "more": CheckboxGroup(labels=list(_CHOICES), active=[0], name=f"{name}-more", inline=True),
     }
     points = ColumnDataSource({key: [] for key in ("x", "y", "colour", "label", "row")}, name=f"{name}-points")
@@ -86,6 +78,10 @@ def chart(table: Table, name: str) -> Any | None:
     return column(row(choices["x"], choices["y"], choices["hue"]), choices["more"], plot, heat, sizing_mode="stretch_width")
 
 
+def _select(title: str, value: str, options: list[Any], name: str) -> Select:
+    return Select(title=title, value=value, options=options, name=name, width=220)
+
+
 def _ticks(key: str, axis: Any) -> dict[str, Any]:
     """An axis with the tickers that a script gives it: one for numbers, one for names."""
     axis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en', {maximumFractionDigits: 6})")
@@ -93,9 +89,7 @@ def _ticks(key: str, axis: Any) -> dict[str, Any]:
 
 
 def _figure(title: str, tooltips: Sequence[tuple[str, str]], height: int) -> Any:
-    made: Any = figure(
-        title=title, height=height, sizing_mode="stretch_width", tools="pan,box_zoom,wheel_zoom,reset,save", toolbar_location="above"
-    )
+    made: Any = figure(title=title, height=height, sizing_mode="stretch_width", tools=_TOOLS, toolbar_location="above")
     made.toolbar.active_scroll = None  # so that the wheel scrolls the page
     made.toolbar.logo = None
     made.title.text_font_size = "14px"
