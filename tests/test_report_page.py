@@ -39,15 +39,20 @@ function readBack() {
       found[model.name] = Object.fromEntries(Object.entries(model.data).map(([key, column]) => [key, Array.from(column)]));
   document.getElementById("read-back").textContent = JSON.stringify(found);
 }
-window.addEventListener("load", () => setTimeout(readBack, 50));
+window.addEventListener("load", () => setTimeout(readBack, AFTER_MS));
 </script>
 """
 
 
-def browse(text: str, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """What the figures of a page hold once a browser without network has drawn them, and what it says on its console."""
+def with_script(text: str, script: str) -> str:
+    """A page with something at its end."""
+    return f"{script}</body>".join(text.rsplit("</body>", 1))
+
+
+def browse(text: str, folder: Path, after_ms: int = 50) -> tuple[dict[str, Any], list[str]]:
+    """What the figures of a page hold some time after a browser without network has drawn them, and what it says on its console."""
     path = folder / "page.html"
-    path.write_text(text.replace("</body>", f"{READ_BACK}</body>"))
+    path.write_text(with_script(text, READ_BACK.replace("AFTER_MS", str(after_ms))))
     arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder}/user"]
     arguments += ["--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=20000", "--window-size=1280,800", "--dump-dom"]
     assert CHROMIUM is not None
