@@ -14,7 +14,7 @@ from itertools import chain
 import attrs
 
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
-from astra_sim.errors import DeadlockError, InputError
+from astra_sim.errors import DeadlockError, InputError, located
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
@@ -105,7 +105,7 @@ class CollectiveLowering:
             traffic = Traffic([0] * len(self._inputs.platform.dimensions))
             steps = [self._steps(chunk, phases, communicator, traffic) for chunk, phases in zip(chunks, planned, strict=True)]
         except InputError as error:
-            raise type(error)(f"{self._names(index, program)}: {error}") from None
+            raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
         self.planned.extend(chain.from_iterable(planned))
