@@ -74,7 +74,7 @@ def _sides(condition: Expression) -> tuple[Expression, Expression] | None:
 
 @attrs.frozen
 class Judgement:
-    """How a row does: the values of objectives, None if it has none; by how much it breaks constraints, 0 where it keeps them; its error."""
+    """How a row does: the values of objectives, None if it has none; by how much it breaks constraints, or 0; its error."""
 
     values: tuple[float, ...] | None
     excess: Mapping[str, float]

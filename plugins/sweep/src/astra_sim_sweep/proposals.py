@@ -18,7 +18,7 @@ from astra_sim import InputError, RunError
 
 from astra_sim_sweep.goals import MEMORY, Judgement
 from astra_sim_sweep.journal import Run
-from astra_sim_sweep.plan import Plan, Point
+from astra_sim_sweep.plan import Point
 from astra_sim_sweep.points import Group, shuffled
 from astra_sim_sweep.search_files import SearchPlan
 
@@ -207,8 +207,10 @@ class Proposals:
 
     def _next_of_shuffle(self) -> int | None:
         count, seed = self._plan.points.count, f"{self._search.options.seed}".encode()
-        for self._walked in range(self._walked, min(count, self._walked + _LONGEST_WALK)):
+        end = min(count, self._walked + _LONGEST_WALK)
+        while self._walked < end:
             number = shuffled(self._walked, count, seed)
+            self._walked += 1
             is_new = number not in self._told and number not in self._waiting
             if is_new and self._plan.point(number).skipped_by is None:
                 return number
