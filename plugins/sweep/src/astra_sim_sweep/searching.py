@@ -192,8 +192,8 @@ def search(
     """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
     `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
-    beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run in
-    `jobs` processes of this machine (none: one for each processor). A point that takes more than `timeout` seconds is an error. Raises
+    beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
+    in `jobs` processes of this machine (none: one for each processor). A point that takes more than `timeout` seconds is an error. Raises
     InputError.
     """
     check_numbers(jobs, timeout)
