@@ -33,10 +33,10 @@ class Objective:
 
     def value(self, row: Mapping[str, Any]) -> float:
         """Its value for a row. Raises InputError where that is no finite number."""
-        value = self.expression.value(row)
+        value: float = self.expression.value(row)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise InputError(f"{self.expression.where}: {self.text!r} is {value!r}; expected a finite number")
-        return float(value) if isinstance(value, float) else int(value)
+        return value
 
     def cost(self, value: float) -> float:
         """A number of which less is better."""
@@ -61,7 +61,8 @@ class Constraint:
         if self._sides is None:
             return 1.0
         left, right = (side.value(row) for side in self._sides)
-        return max(_LEAST_EXCESS, abs(left - right) / (max(abs(left), abs(right)) or 1.0))
+        share: float = abs(left - right) / (max(abs(left), abs(right)) or 1.0)
+        return max(_LEAST_EXCESS, share)
 
 
 def _sides(condition: Expression) -> tuple[Expression, Expression] | None:
