@@ -177,6 +177,22 @@ def test_a_study_is_shared_and_its_points_are_run_once(tmp_path: Path) -> None:
     assert dropped.finish().run == 3
 
 
+def test_searches_that_share_a_study_take_turns_and_have_all_rows(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    options = {"minimize": TIME, "trials": 12, "storage": f"{tmp_path}/study.log"}
+    both = [search(tables(options, SPANS), tmp_path / f"{name}.csv", jobs=1) for name in "ab"]
+    left = [iter(made) for made in both]
+    while left:
+        for rows in list(left):
+            if next(rows, None) is None:
+                left.remove(rows)
+    runs = [made.counts.run for made in both]
+    assert min(runs) >= 3
+    assert 12 <= sum(runs) <= 14
+    assert all(made.found.run >= 12 for made in both)
+    assert both[0].found.best[0]["bytes"] == both[1].found.best[0]["bytes"]
+
+
 def llm(check: list[bool]) -> dict[str, Any]:
     return {
         "base": {

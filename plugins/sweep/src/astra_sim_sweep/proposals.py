@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -115,10 +115,16 @@ class Proposals:
         """The numbers of all points that have been run, by anyone, in order."""
         return sorted(self._runs)
 
-    def points(self) -> Iterator[Point]:
-        """New points that are not skipped, until there are as many as are wanted, or no more."""
+    def points(self, take_up: Callable[[], None]) -> Iterator[Point]:
+        """New points that are not skipped, until there are as many as are wanted, or no more.
+
+        Before each it calls `take_up`, which takes up what is `known`.
+        """
         repeats = 0
-        while self.runs < self._search.options.trials:
+        while True:
+            take_up()
+            if self.runs >= self._search.options.trials:
+                return
             trial = self._ask(repeats >= _MOST_REPEATS)
             if trial is None:
                 return

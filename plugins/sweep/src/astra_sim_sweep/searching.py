@@ -101,21 +101,28 @@ class Search:
 
     def _run(self) -> Generator[Row]:
         with Journal(self._files.journal) as journal:
-            yield from self._take_up(journal)
-            points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points()
+            others: list[Row] = []
+
+            def take_up() -> None:
+                others.extend(self._take_up(journal))
+
+            take_up()
+            points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(take_up)
             # What is known is told to the sampler before it proposes again.
             flow = Flow(points, journal, self.counts) if self._proposals is None else Flow(points, journal, self.counts, 1)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
                 for some in outcomes:
                     self._watch()
+                    while others:
+                        yield others.pop(0)
                     for point, run in flow.take(some):
                         row, judgement = self._judged(point, run)
                         if self._proposals is not None:
                             self._proposals.tell(point, run, judgement)
                         self.counts.failed -= bool(judgement.broken) and run.error is not None  # it does not fit, which is no failure
                         yield row
-            for _ in self._take_up(journal):
-                pass
+            take_up()
+            yield from others
             self._conclude(journal)
 
     def _take_up(self, journal: Journal) -> Iterator[Row]:
