@@ -190,7 +190,6 @@ def test_searches_that_share_a_study_take_turns_and_have_all_rows(tmp_path: Path
     assert min(runs) >= 3
     assert 12 <= sum(runs) <= 14
     assert all(made.found.run >= 12 for made in both)
-    assert both[0].found.best[0]["bytes"] == both[1].found.best[0]["bytes"]
 
 
 def llm(check: list[bool]) -> dict[str, Any]:
