@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,39 +21,9 @@ from astra_sim_report.figures import COMPUTE, EXPOSED, in_unit
 from astra_sim_report.page import page
 from astra_sim_report.runs import Slice, load_runs, longest
 from support import ROOT
+from support.browser import browse, in_a_browser
 
 EXAMPLES = ROOT / "examples"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-
-READ_BACK = """
-<pre id="read-back"></pre>
-<script>
-function readBack() {
-  const document_ = Bokeh.documents[0];
-  if (document_ === undefined || !document_.is_idle) { setTimeout(readBack, 50); return; }
-  const found = {figures: document_.roots().length};
-  for (const model of document_._all_models.values())
-    if (model.type === "ColumnDataSource" && model.name !== null)
-      found[model.name] = Object.fromEntries(Object.entries(model.data).map(([key, column]) => [key, Array.from(column)]));
-  document.getElementById("read-back").textContent = JSON.stringify(found);
-}
-window.addEventListener("load", () => setTimeout(readBack, 50));
-</script>
-"""
-
-
-def browse(text: str, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """What the figures of a page hold once a browser without network has drawn them, and what it says on its console."""
-    path = folder / "page.html"
-    path.write_text(text.replace("</body>", f"{READ_BACK}</body>"))
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder}/user"]
-    arguments += ["--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=20000", "--window-size=1280,800", "--dump-dom"]
-    assert CHROMIUM is not None
-    done = subprocess.run([CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=120, check=True)
-    (found,) = re.findall(r'<pre id="read-back">(.*?)</pre>', done.stdout, re.DOTALL)
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(found) or "{}"), [line for line in console if not re.search(r':INFO:CONSOLE.*"\[bokeh [\d.]+\]', line)]
 
 
 def output(folder: Path, *results: Result, reports: tuple[str, ...] = ("astra1", "timeline")) -> Path:

@@ -13,7 +13,7 @@ from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
     from astra_sim.api import simulate
-    from astra_sim.errors import AstraError, DeadlockError, InputError, InputWarning, PluginError, RunError, ScheduleError
+    from astra_sim.errors import AstraError, CapacityError, DeadlockError, InputError, InputWarning, PluginError, RunError, ScheduleError
     from astra_sim.function_table import get_include
     from astra_sim.hookspecs import hookimpl
     from astra_sim.options import option
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AstraError",
+    "CapacityError",
     "CollectiveProvider",
     "DeadlockError",
     "Experiment",
@@ -79,7 +80,16 @@ PUBLIC_MODULES = (
 __getattr__ = lazy_names(
     __name__,
     {
-        "errors": ("AstraError", "DeadlockError", "InputError", "InputWarning", "PluginError", "RunError", "ScheduleError"),
+        "errors": (
+            "AstraError",
+            "CapacityError",
+            "DeadlockError",
+            "InputError",
+            "InputWarning",
+            "PluginError",
+            "RunError",
+            "ScheduleError",
+        ),
         "setup.experiment": ("Experiment", "load_experiment"),
         "function_table": ("get_include",),
         "hookspecs": ("hookimpl",),

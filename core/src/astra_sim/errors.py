@@ -61,6 +61,15 @@ class ScheduleError(InputError):
     """A collective algorithm cannot serve a request, or its schedule contradicts itself. Exit status 2."""
 
 
+class CapacityError(InputError):
+    """A model does not fit the memory of an NPU: it needs `needed_bytes`, and there are `capacity_bytes`. Exit status 2."""
+
+    def __init__(self, message: str, needed_bytes: float, capacity_bytes: float) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+        self.capacity_bytes = capacity_bytes
+
+
 class InputWarning(UserWarning):
     """A part of an input has no effect."""
 
@@ -85,6 +94,7 @@ class DeadlockError(RunError):
 
 
 def _restored(cls: type[AstraError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> AstraError:
+    """An error of a class, without its `__init__`."""
     error = cls.__new__(cls, *arguments)
     vars(error).update(attributes)
     return error
@@ -104,4 +114,4 @@ def located(error: AstraError, where: str) -> AstraError:
     """The error with its place in front of the message, unless it names the place already."""
     if not isinstance(error, InputError) or str(error).startswith(printable(where)):
         return error
-    return type(error)(f"{where}: {error}")
+    return _restored(type(error), InputError(f"{where}: {error}").args, dict(vars(error)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import attrs
 
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
-from astra_sim.errors import DeadlockError, InputError
+from astra_sim.errors import DeadlockError, InputError, located
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
@@ -119,7 +119,7 @@ class CollectiveLowering:
                 steps.append(known[key][0])
                 traffic.add(known[key][1])
         except InputError as error:
-            raise type(error)(f"{self._names(index, program)}: {error}") from None
+            raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
         self.planned.extend(chain.from_iterable(planned))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import attrs
-from astra_sim import InputError
+from astra_sim import CapacityError, InputError
 from astra_sim.compute import MissingWork
 from astra_sim.compute import Work as ComputeWork
 from astra_sim.context import Context
@@ -30,7 +30,9 @@ _PS_PER_US = 1_000_000
 
 
 def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
-    """Training or inference of a large language model. Raises InputError where options do not fit each other or the platform."""
+    """Training or inference of a large language model. Raises InputError where options do not fit each other or the platform,
+    CapacityError where the model does not fit in memory.
+    """
     durations = Durations(context)
     plan = make_plan(options, context.platform.npus, durations.weight_of)
     use = memory.peak(plan.setup)
@@ -164,15 +166,17 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
 
 
 def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: float | None) -> None:
-    """Raise InputError where a rank needs more memory than it has, with what would make it fit."""
+    """Raise CapacityError where a rank needs more memory than it has, with what would make it fit."""
     if capacity is None or use.total <= capacity:
         return
     fitting = suggestions(plan.setup, int(capacity))
     words = "; ".join(f"{one.change} needs {one.bytes / GIB:.1f} GiB" for one in fitting[:4])
-    raise InputError(
+    raise CapacityError(
         f"a rank of stage {stage} needs {use.total / GIB:.1f} GiB of memory; an NPU has {capacity / GIB:.1f} GiB"
         f" ({words or 'no single change of recompute, zero, tensor_parallel or pipeline_parallel is enough'};"
-        " check_memory=false runs it all the same)"
+        " check_memory=false runs it all the same)",
+        use.total,
+        capacity,
     )
 
 

@@ -2,59 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from astra_sim.commands import Progress, Screen, quiet_option
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_report.kinds import FORMATS, KINDS, kind_of
+from astra_sim_report.kinds import ENDINGS, FORMATS, KINDS, TABLE_KINDS, is_table, kind_of
 
+_RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
 
 
-@click.command(help=f"Write a page of HTML about runs: one file, which opens without network.\n\n{_RUNS}")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path())
+@click.command(help=f"Write a page of HTML about runs and tables of results: one file, which opens without network.\n\n{_RUNS} {_RESULTS}")
+@click.argument("runs", nargs=-1, required=True, metavar="(RUN | RESULTS)...", type=click.Path())
 @click.option("-o", "--output", metavar="FILE.html", required=True, type=click.Path(dir_okay=False), help="The page.")
 @quiet_option
 def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
     """Write a page."""
     from astra_sim_report.page import page
     from astra_sim_report.runs import load_runs
+    from astra_sim_report.tables import read_table
 
+    tables = [path for path in runs if is_table(path)]
+    others = [path for path in runs if not is_table(path)]
     with Progress(enabled=not quiet) as progress:
         progress.stage("making the page", simulates=False)
-        text = page(load_runs(runs))
+        text = page(load_runs(others) if others else [], [read_table(path) for path in tables])
         with FileSet() as files, files.open(output) as file:
             file.write(text)
     if not quiet:
         Screen().text(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
 
 
+def _list(kinds: Mapping[str, str]) -> str:
+    return "\n\n\b\n" + "\n".join(f"{name:15}{summary}" for name, summary in kinds.items())
+
+
 @click.command(
-    help=f"Draw a figure of runs for a paper.\n\n{_RUNS} KIND is one of these:\n\n\b\n"
-    + "\n".join(f"{name:15}{summary}" for name, summary in KINDS.items())
-    + "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
+    help=f"Draw a figure for a paper, of runs or of a table of results.\n\n{_RUNS} KIND is one of these:{_list(KINDS)}"
+    "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
+    f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
 )
-@click.argument("runs", nargs=-1, required=True, metavar="RUN... [KIND]", type=click.Path())
+@click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
 @click.option("--title", help="A title above the figure.")
 @click.option("--label", "labels", multiple=True, help="What to call a run, in place of its name; once for each run.")
+@click.option("--x", metavar="COLUMN", help="Of a table: the column along the figure.")
+@click.option("--y", metavar="COLUMN", help="Of a table: the column up the figure.")
+@click.option("--hue", metavar="COLUMN", help="Of a table: the column that colours stand for.")
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Of a table: draw only rows with this value; all of several hold.")
+@click.option("--log", multiple=True, type=click.Choice(["x", "y", "hue"]), help="Of a table: a logarithmic axis, or scale of colours.")
+@click.option("--maximize", multiple=True, metavar="COLUMN", help="For pareto: more of this column, --x or --y, is better.")
 @quiet_option
-def plot(runs: tuple[str, ...], output: str, title: str | None, labels: tuple[str, ...], quiet: bool) -> None:
+def plot(
+    runs: tuple[str, ...], output: str, title: str | None, labels: tuple[str, ...], quiet: bool, where: tuple[str, ...], **of_table: Any
+) -> None:
     """Draw a figure."""
     kind, paths = kind_of(runs)
     form = Path(output).suffix[1:].lower()
     if form not in FORMATS:
         raise InputError(f"--output is {output!r}; expected a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
-    from astra_sim_report.plots import draw
-    from astra_sim_report.runs import load_runs
+    tables = [path for path in paths if is_table(path)]
+    if tables or kind in TABLE_KINDS:
+        if len(paths) > 1 or not tables:
+            raise InputError(
+                f"{kind or 'a table'} of {', '.join(paths)}: expected one table of results, a name that ends in {', '.join(ENDINGS)}"
+            )
+        if kind in KINDS:
+            raise InputError(f"{tables[0]} is a table of results, which has no figure {kind!r}; expected {', '.join(TABLE_KINDS)}")
+        if labels:
+            raise InputError(f"--label is for runs; expected none with the table {tables[0]}")
+        drawn = _of_table(tables[0], kind or "line", form, title, where, quiet, **of_table)
+    else:
+        given = [f"--{name}" for name, value in {**of_table, "where": where}.items() if value]
+        if given:
+            raise InputError(f"{given[0]} is for tables of results; {paths[0]} is a run")
+        from astra_sim_report.plots import draw
+        from astra_sim_report.runs import load_runs
 
-    with Progress(enabled=not quiet) as progress:
-        progress.stage("drawing", simulates=False)
-        picture = draw(kind, load_runs(paths), form, title, labels)
-        with FileSet() as files, files.open(output, "wb") as file:
-            file.write(picture)
+        drawn = _progressing(quiet, lambda: draw(kind, load_runs(paths), form, title, labels))
+    with FileSet() as files, files.open(output, "wb") as file:
+        file.write(drawn)
     if not quiet:
         Screen().text(output)
+
+
+def _progressing(quiet: bool, draw: Callable[[], bytes]) -> bytes:
+    """What `draw` draws, while standard error says how long it has taken."""
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("drawing", simulates=False)
+        return draw()
+
+
+def _of_table(path: str, kind: str, form: str, title: str | None, where: Sequence[str], quiet: bool, **axes: Any) -> bytes:
+    """A figure of a table, as a file. Rows with an error are left out, which is told."""
+    from astra_sim_report.plots import picture
+    from astra_sim_report.table_plots import Axes, draw_table
+    from astra_sim_report.tables import read_table
+
+    chosen = read_table(path).where(where)
+    table = chosen.without_errors()
+    if not len(table):
+        raise InputError(f"{path}: all {len(chosen)} rows have an error; the first: {chosen.columns['error'][0]}")
+    if len(table) < len(chosen) and not quiet:
+        click.echo(f"astra: warning: {len(chosen) - len(table)} of {len(chosen)} rows have an error and are left out", err=True)
+    return _progressing(quiet, lambda: picture(lambda: draw_table(kind, table, Axes(**axes)), form, title))

@@ -18,19 +18,38 @@ KINDS = {
 }
 """What each figure shows."""
 
+TABLE_KINDS = {
+    "line": "the column --y against --x, a line for each value of --hue",
+    "heat": "the column --hue, as colour, over --x and --y",
+    "pareto": "--y against --x, and the rows that no other is better than in both",
+}
+"""What each figure of a table of results shows."""
+
+ENDINGS = (".parquet", ".csv", ".sqlite")
+"""Endings of the names of tables."""
+
 FORMATS = ("svg", "pdf", "png")
 """Formats of pictures, by the ending of their names."""
 
 MOST_PANELS = 12
 
 
+def is_table(path: str) -> bool:
+    """Whether a path is that of a table of results, by its ending."""
+    return os.path.splitext(path)[1] in ENDINGS
+
+
 def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """The figure that the last of the arguments RUN... [KIND] names (None: it is a run), and the runs. Raises InputError."""
+    """The figure that the last of the arguments RUN... [KIND] names (None: it is a run or a table), and the others. Raises InputError."""
     *runs, last = arguments
     if os.path.exists(last):
         return None, arguments
-    if last not in KINDS:
-        raise InputError(f"{last!r} is neither a run (a folder or a result.json) nor a figure; {suggestion(last, KINDS)}")
+    if last not in (*KINDS, *TABLE_KINDS):
+        known = (*KINDS, *TABLE_KINDS)
+        raise InputError(
+            f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
+        )
     if not runs:
-        raise InputError(f"figure {last!r} needs a run: a folder that astra --output has written, or its result.json")
+        what = "a table of results" if last in TABLE_KINDS else "a run: a folder that astra --output has written, or its result.json"
+        raise InputError(f"figure {last!r} needs {what}")
     return last, runs

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.resources
+import itertools
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,12 +15,17 @@ import jinja2
 from bokeh.embed import components
 from bokeh.resources import Resources
 
-from astra_sim_report import charts
+from astra_sim_report import charts, table_charts
 from astra_sim_report.figures import EXPOSED, in_bytes, in_unit, layer_rows, summary_rows
 from astra_sim_report.runs import Run
+from astra_sim_report.studies import shown
+from astra_sim_report.tables import Table
 
 MOST_JSON = 200_000
 """Characters of a run's result.json that the page shows as text."""
+
+MOST_ROWS = 200
+"""Rows of a table of results that the page shows as text."""
 
 _WORST_LAYERS = 10
 _MOST_SENSITIVITIES = 20
@@ -44,28 +51,67 @@ class _Section:
     figures: list[str] = attrs.Factory(list)
 
 
-def page(runs: Sequence[Run]) -> str:
+@attrs.define
+class _Study:
+    """What a page says of a table of results: a figure, if something varies in it, and its first rows."""
+
+    name: str
+    chart: Any
+    notes: list[str]
+    rows: _Table
+    figure: str = ""
+
+
+def page(runs: Sequence[Run], tables: Sequence[Table] = ()) -> str:
     """The page. Its figures hold the numbers of result.json as they are; those of the runs stand in it as JSON, too (`#results`)."""
     sections = [_section(run, number) for number, run in enumerate(runs)]
-    figures: dict[str, Any] = {"comparison": charts.parts(runs, "breakdown")}
+    studies = [_study(table, f"table-{number}") for number, table in enumerate(tables)]
+    figures: dict[str, Any] = {"comparison": charts.parts(runs, "breakdown")} if runs else {}
+    figures |= {f"table-{number}": study.chart for number, study in enumerate(studies) if study.chart is not None}
     for section in sections:
         figures |= section.charts
-    script, divs = components(figures)
+    script, divs = components(figures) if figures else ("", {})
+    for number, study in enumerate(studies):
+        study.figure = divs.get(f"table-{number}", "")
     for section in sections:
         section.figures = [divs[name] for name in section.charts]
     source = importlib.resources.files("astra_sim_report").joinpath("page.html").read_text("utf-8")
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(source)
     return template.render(
-        title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs of astra",
+        title=_title([run.name for run in runs], [study.name for study in studies]),
         names=[run.name for run in runs],
-        summary=summary_rows(runs),
-        comparison=divs["comparison"],
+        summary=summary_rows(runs) if runs else [],
+        comparison=divs.get("comparison", ""),
         sections=sections,
-        resources=Resources(mode="inline", components=["bokeh"]).render(),
+        studies=studies,
+        drawn=[f"table-{number}-x" for number, study in enumerate(studies) if study.chart is not None],
+        resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"] if tables else ["bokeh"]).render(),
         results=_in_script([run.result for run in runs]),
         script=script,
         versions=", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("astra-sim-core", "astra-sim-report", "bokeh")),
     )
+
+
+def _title(runs: Sequence[str], tables: Sequence[str]) -> str:
+    if len(runs) + len(tables) == 1:
+        return [*runs, *tables][0]
+    parts = [f"{len(names)} {what}" for names, what in ((runs, "runs"), (tables, "tables")) if names]
+    return f"{' and '.join(parts)} of astra"
+
+
+def _study(table: Table, name: str) -> _Study:
+    """The part of a page about a table of results: rows with an error are counted, and not drawn."""
+    whole = table.without_errors()
+    notes = []
+    if len(whole) < len(table):
+        notes.append(f"{len(table) - len(whole):,} of {len(table):,} rows have an error and are not drawn.")
+    chart = table_charts.chart(whole, name) if len(whole) else None
+    if chart is None:
+        notes.append("Nothing in the table varies that could be drawn.")
+    if len(table) > MOST_ROWS:
+        notes.append(f"These are the first {MOST_ROWS} of {len(table):,} rows.")
+    rows = [[shown(cell) for cell in row.values()] for row in itertools.islice(table.rows(), MOST_ROWS)]
+    return _Study(Path(table.name).name, chart, notes, _Table("Rows", list(table.columns), rows))
 
 
 def _in_script(value: Any) -> str:

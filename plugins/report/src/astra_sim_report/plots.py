@@ -1,4 +1,4 @@
-"""Figures for papers, drawn by matplotlib."""
+"""Figures of runs for papers, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -39,8 +39,13 @@ def draw(kind: str | None, runs: Sequence[Run], form: str, title: str | None = N
     if kind is None:
         kind = "layers" if len(runs) == 1 and runs[0].result["layers"] else "breakdown"
     names = [name.replace("\\n", "\n") for name in labels] or [run.name for run in runs]
+    return picture(lambda: _DRAWN[kind](runs, names), form, title)
+
+
+def picture(make: Callable[[], Any], form: str, title: str | None = None) -> bytes:
+    """What `make` draws, as a file of one of `kinds.FORMATS`. The same figure gives the same bytes."""
     with mpl.rc_context(_STYLE):
-        figure = _DRAWN[kind](runs, names)
+        figure = make()
         if title is not None:
             figure.suptitle(title, x=0.01, ha="left")
         out = io.BytesIO()

@@ -13,6 +13,8 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion
 
 MOST_VALUES = 10_000_000
+STEPS = 1 << 20
+"""Steps from one end of a span to the other, where a search counts its numbers."""
 _LISTED = ("values", "range", "logspace")
 _DRAWN = ("uniform", "loguniform")
 _FORMS = (*_LISTED, *_DRAWN)
@@ -34,6 +36,26 @@ class Span:
             return int(self.low) + int(share * (int(self.high) - int(self.low) + 1))
         value = self.low * (self.high / self.low) ** share if self.logarithmic else self.low + (self.high - self.low) * share
         return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
+
+    @property
+    def steps(self) -> int:
+        """How many numbers a search tells apart: all whole ones, or those at equal steps, by their logarithm if the span is one of that."""
+        return int(self.high) - int(self.low) + 1 if self.whole else STEPS + 1
+
+    def step(self, position: int) -> float:
+        """The number at a step from 0 on."""
+        if self.whole:
+            return int(self.low) + position
+        return self.high if position == STEPS else self.at(position / STEPS)
+
+    def nearest(self, value: float) -> int:
+        """The step that is nearest to a number."""
+        if self.whole:
+            return int(value) - int(self.low)
+        share = (
+            math.log(value / self.low) / math.log(self.high / self.low) if self.logarithmic else (value - self.low) / (self.high - self.low)
+        )
+        return min(max(round(share * STEPS), 0), STEPS)
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from astra_sim.files import parse_toml, read_text
 
 from astra_sim_sweep.base import EXPERIMENT, read_base
 from astra_sim_sweep.contents import canonical
-from astra_sim_sweep.expressions import Expression
+from astra_sim_sweep.expressions import Expression, shown
 
 _OWN = ("name", "check", "figure", "value", "tolerance")
 _TOLERANCE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*%\s*")
@@ -41,12 +41,12 @@ class Expectation:
         """Whether the figures of a result in JSON are as expected, and what they are. Raises InputError where there is no such figure."""
         if self.condition is not None:
             parts = self.condition.parts(figures)
-            return self.condition.holds(figures), ", ".join(f"{name} = {_short(value)}" for name, value in parts.items())
+            return self.condition.holds(figures), ", ".join(f"{name} = {shown(value)}" for name, value in parts.items())
         assert self.figure is not None
         found = self.figure.value(figures)
         if isinstance(found, bool) or not isinstance(found, (int, float)):
             raise InputError(f"{self.figure.where}: {self.figure.text} is {found!r}; expected a number")
-        return abs(found - self.value) <= self.margin, f"{self.figure.text} = {_short(found)}"
+        return abs(found - self.value) <= self.margin, f"{self.figure.text} = {shown(found)}"
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugi
         raise InputError(f"{where}: value is {own.get('value', 'missing')!r}; expected the number that {own['figure']} should be")
     value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
     margin = _margin(value, tolerance, f"{where}: tolerance")
-    expected = f"{figure} = {_short(value)}" + (f" ± {tolerance}" if tolerance else "")
+    expected = f"{figure} = {shown(value)}" + (f" ± {tolerance}" if tolerance else "")
     return Expectation(title, experiment, expected, None, Expression(figure, f"{where}: figure"), value, margin)
 
 
@@ -108,12 +108,6 @@ def _margin(value: float, tolerance: Any, where: str) -> float:
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
         raise InputError(f"{where} is {tolerance!r}; expected a share such as '2 %', or a number of at least 0 in the unit of the figure")
     return float(tolerance)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
 
 
 def judge(expectations: Sequence[Expectation]) -> Iterator[Verdict]:

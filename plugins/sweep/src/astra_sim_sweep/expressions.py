@@ -145,6 +145,13 @@ class Expression:
         return look_up
 
 
+def shown(value: Any) -> str:
+    """A value for people."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+
+
 def _walk(scope: Scope, path: Sequence[str | int]) -> Any:
     """What lies at the end of a path through tables and lists. Raises LookupError, naming the first step that leads nowhere."""
     value: Any = scope

@@ -8,17 +8,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import AstraError, InputError, InputWarning, simulate
+from astra_sim import AstraError, CapacityError, InputError, InputWarning, simulate
 from astra_sim.commands import shared_plugins, versions
 
 from astra_sim_sweep.plan import Plan
+
+NEEDED, CAPACITY = "memory_bytes", "memory_capacity_bytes"
+"""The figures of a run that does not fit the memory of an NPU, beside its error."""
 
 _MOST_WARNINGS = 20
 
 
 @attrs.frozen
 class Outcome:
-    """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect."""
+    """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect.
+
+    A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY.
+    """
 
     number: int
     figures: dict[str, Any] | None
@@ -37,6 +43,9 @@ def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
             warnings.simplefilter("always", InputWarning)
             try:
                 figures = _figures(plan, number)
+            except CapacityError as problem:
+                figures = {NEEDED: problem.needed_bytes, CAPACITY: problem.capacity_bytes}
+                error = str(problem)
             except MemoryError:
                 error = "the run needs more memory than there is"
             except AstraError as problem:

@@ -130,6 +130,16 @@ class Plan:
             change.apply(experiment, plugins)
         return experiment
 
+    def content(self) -> bytes:
+        """What it comes to: the same for plans whose points and experiments are the same."""
+        hashed = hashlib.blake2b(digest_size=16)
+        axes = [attrs.asdict(axis) for axis in self.axes]
+        texts = [getattr(each, "text", each) for each in (*self.derived.values(), *self.conditions.values())]
+        hashed.update(canonical([axes, list(self.derived), list(self.conditions), texts]))
+        for part in (*self._base_contents, *(each.content for some in self.loaded.values() for each in some)):
+            hashed.update(part)
+        return hashed.digest()
+
     def _columns_of_axes(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {axis.name: choices[axis.name] if axis.span is not None else axis.shown(choices[axis.name]) for axis in self.axes}
 
@@ -177,20 +187,25 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any], plugins: Plugi
     plugins = plugins or shared_plugins()
     forget()
     if isinstance(source, Mapping):
-        return _Reader("sweep", "", plugins).plan(source)
+        return PlanReader("sweep", "", plugins).plan(source)
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(f"{source!r} is not a sweep: expected the path of its file, or its tables")
     path = os.fspath(source)
-    return _Reader(path, os.path.dirname(path), plugins).plan(parse_toml(read_text(path), path))
+    return PlanReader(path, os.path.dirname(path), plugins).plan(parse_toml(read_text(path), path))
 
 
 @attrs.frozen
-class _Reader:
-    """Reads the tables of a sweep. `where` is the name of the file, to which paths in `folder` are relative."""
+class PlanReader:
+    """Reads the tables of a sweep. `where` is the name of the file, to which paths in `folder` are relative.
+
+    No column may have one of the names `reserved`. `spans`: axes may be spans where no points are drawn.
+    """
 
     where: str
     folder: str
     plugins: Plugins
+    reserved: Sequence[str] = RESERVED
+    spans: bool = False
 
     def plan(self, tables: Mapping[str, Any]) -> Plan:
         """The plan."""
@@ -211,7 +226,7 @@ class _Reader:
         conditions = {name: self._expression(text, "skip", name) for name, text in tables.get("skip", {}).items()}
         for condition in conditions.values():
             condition.check_names(names)
-        points = make_points(axes, tables.get("sample"), self.where)
+        points = make_points(axes, tables.get("sample"), self.where, self.spans)
         bases = self._bases(tables.get("base", {}), next((axis for axis in axes if axis.key == EXPERIMENT), None))
         components = [axis for axis in axes if axis.key in Experiment.KINDS]
         loaded = {axis.key: [self._component(axis.key, value) for value in axis.values] for axis in components}
@@ -234,7 +249,7 @@ class _Reader:
         )
 
     def _check_column(self, name: str, key: str, table: str) -> None:
-        if name in RESERVED:
+        if name in self.reserved:
             raise InputError(
                 f"{self.where}: {table}: {key}: the name {name!r} is that of a column of results; expected another (name = ...)"
             )

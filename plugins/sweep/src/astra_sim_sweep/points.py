@@ -27,7 +27,7 @@ class SampleOptions:
 
 
 @attrs.frozen
-class _Group:
+class Group:
     """Axes that go in step: one, and those that name it in `zip`."""
 
     axes: Sequence[Axis]
@@ -35,7 +35,13 @@ class _Group:
     @property
     def count(self) -> int:
         """How many values they have."""
-        return len(self.axes[0].values)
+        span = self.axes[0].span
+        return len(self.axes[0].values) if span is None else span.steps
+
+    def choose(self, position: int) -> dict[str, Any]:
+        """The position for each axis; of a span the number itself."""
+        span = self.axes[0].span
+        return {axis.name: position if span is None else span.step(position) for axis in self.axes}
 
 
 @attrs.frozen
@@ -45,8 +51,8 @@ class Points:
     Every combination of axes: a grid, of which each point has all drawn points. The last axis varies fastest.
     """
 
-    grid: Sequence[_Group]
-    drawn: Sequence[_Group]
+    grid: Sequence[Group]
+    drawn: Sequence[Group]
     sample: SampleOptions | None
 
     @property
@@ -66,10 +72,25 @@ class Points:
                 chosen |= self._draw(group, draw)
         for group in reversed(self.grid):
             number, position = divmod(number, group.count)
-            chosen |= {axis.name: position for axis in group.axes}
+            chosen |= group.choose(position)
         return chosen
 
-    def _draw(self, group: _Group, draw: int) -> dict[str, Any]:
+    def number(self, positions: Sequence[int]) -> int:
+        """The number of the point at these positions of the groups of a grid."""
+        number = 0
+        for group, position in zip(self.grid, positions, strict=True):
+            number = number * group.count + position
+        return number
+
+    def positions(self, number: int) -> list[int]:
+        """The positions of the groups of a grid at a point."""
+        found = []
+        for group in reversed(self.grid):
+            number, position = divmod(number, group.count)
+            found.append(position)
+        return found[::-1]
+
+    def _draw(self, group: Group, draw: int) -> dict[str, Any]:
         """What is drawn for axes that go in step."""
         assert self.sample is not None
         first = group.axes[0]
@@ -109,8 +130,8 @@ def shuffled(number: int, count: int, seed: bytes) -> int:
             return number
 
 
-def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: str) -> Points:
-    """The points of axes, some of which are drawn. Raises InputError."""
+def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: str, spans: bool = False) -> Points:
+    """The points of axes, some of which are drawn. `spans`: those are steps of a grid where they are not drawn. Raises InputError."""
     groups = _groups(axes, where)
     options: SampleOptions | None = None if sample is None else structure(SampleOptions, sample, f"{where}: sample")
     names = [axis.name for axis in axes]
@@ -118,7 +139,7 @@ def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: s
     for name in sorted(drawn - set(names)):
         raise InputError(f"{where}: sample: axes: there is no axis {name!r}; {suggestion(name, names)}")
     for axis in axes:
-        if axis.span is not None and axis.name not in drawn:
+        if axis.span is not None and axis.name not in drawn and not spans:
             raise InputError(
                 f"{where}: axes: {axis.key}: numbers of a span are drawn; expected a table [sample] with method and points for {axis.name}"
             )
@@ -130,7 +151,7 @@ def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: s
     return Points([group for group in groups if group not in chosen], chosen, options)
 
 
-def _groups(axes: Sequence[Axis], where: str) -> list[_Group]:
+def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
     leaders = {axis.name: [axis] for axis in axes if axis.zip is None}
     for axis in axes:
         if axis.zip is None:
@@ -145,4 +166,4 @@ def _groups(axes: Sequence[Axis], where: str) -> list[_Group]:
             has = "no list of values" if leader.span is not None else f"{len(leader.values)}"
             raise InputError(f"{at} has {len(axis.values)} values, and {axis.zip}, with which it goes in step, {has}; expected as many")
         leaders[axis.zip].append(axis)
-    return [_Group(group) for group in leaders.values()]
+    return [Group(group) for group in leaders.values()]

@@ -42,7 +42,7 @@ class BatchSize:
     @property
     def points(self) -> int:
         """The size of the next batch."""
-        return max(1, min(self._largest, int(self._seconds / self._mean))) if self._mean else _FIRST_BATCH
+        return max(1, min(self._largest, int(self._seconds / self._mean))) if self._mean else min(self._largest, _FIRST_BATCH)
 
 
 @attrs.define(eq=False)
@@ -63,8 +63,13 @@ class Processes:
     error is the point's. A point that takes longer than `timeout` seconds ends with its worker, and is an error.
     """
 
-    def __init__(self, plan: bytes, jobs: int | None = None, timeout: float | None = None, keep: bool = False) -> None:
-        """Points of a pickled plan; `keep`: workers without work stay, for points to come, until `close`."""
+    def __init__(
+        self, plan: bytes, jobs: int | None = None, timeout: float | None = None, keep: bool = False, batch: int = LARGEST_BATCH
+    ) -> None:
+        """Points of a pickled plan; `keep`: workers without work stay, for points to come, until `close`.
+
+        A worker has at most `batch` points at a time.
+        """
         self._plan = plan
         self._keep = keep
         self._jobs = jobs or processors()
@@ -74,7 +79,7 @@ class Processes:
         self._suspects: deque[int] = deque()
         self._tried: set[int] = set()
         self._failed_starts = 0
-        self._size = BatchSize(BATCH_S)
+        self._size = BatchSize(BATCH_S, batch)
         self._numbers: Iterator[int | None] = iter(())
 
     @property

@@ -61,24 +61,26 @@ _MOST_WARNINGS = 1000
 
 @attrs.frozen
 class Files:
-    """Where a sweep writes: its table, if it has one, and its journal."""
+    """Where a sweep writes: its table, if it has one, its journal, and `study`, the file in which a search keeps what it has proposed."""
 
     table: str | None
     journal: str
+    study: str | None = None
 
     @classmethod
-    def of(cls, output: str | os.PathLike[str]) -> Files:
+    def of(cls, output: str | os.PathLike[str], has_study: bool = False) -> Files:
         """Those of `--output`. Raises InputError for an ending that is unknown."""
         table = os.fspath(output)
         check_table(table)
-        return cls(table, f"{os.path.splitext(table)[0]}.journal.sqlite")
+        stem = os.path.splitext(table)[0]
+        return cls(table, f"{stem}.journal.sqlite", f"{stem}.study.log" if has_study else None)
 
     def check(self, resume: bool, overwrite: bool) -> None:
         """Raise InputError where something is there already, and nobody has said what becomes of it."""
         assert self.table is not None
         if resume and overwrite:
             raise InputError("--resume and --overwrite are given; expected one of the two")
-        here = [path for path in (self.table, self.journal) if os.path.lexists(path)]
+        here = [path for path in (self.table, self.journal, self.study) if path is not None and os.path.lexists(path)]
         if overwrite:
             return
         if here and not resume:
@@ -91,7 +93,7 @@ class Files:
         if os.path.lexists(self.journal):
             with Journal(self.journal):
                 os.unlink(self.journal)
-        for path in (self.table, f"{self.journal}-wal", f"{self.journal}-shm"):
+        for path in (self.table, self.study, f"{self.journal}-wal", f"{self.journal}-shm"):
             if path is not None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -141,7 +143,7 @@ class Sweep:
         with Journal(self._files.journal) as journal:
             if self._retry_errors:
                 journal.drop_errors()
-            flow = _Flow(self.plan, journal, self.counts)
+            flow = Flow(self.plan, journal, self.counts)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
                 for some in outcomes:
                     self._watch()
@@ -165,11 +167,12 @@ class Sweep:
                 yield self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
 
 
-class _Flow:
+class Flow:
     """Points that are to be run, and those that wait for a run: several may have the same."""
 
-    def __init__(self, plan: Plan, journal: Journal, counts: Counts) -> None:
-        self._plan, self._journal, self._counts = plan, journal, counts
+    def __init__(self, points: Iterable[Point], journal: Journal, counts: Counts, passed_at_a_time: int = _PASSED_AT_A_TIME) -> None:
+        self._points, self._journal, self._counts = points, journal, counts
+        self._passed_at_a_time = passed_at_a_time
         self._waiting: dict[bytes, list[Point]] = {}
         self._keys: dict[int, bytes] = {}
         self._done: list[tuple[Point, Run]] = []
@@ -177,13 +180,13 @@ class _Flow:
     def wanted(self) -> Iterator[int | None]:
         """The numbers of points to run, and now and then None, where many were passed."""
         passed = 0
-        for point in self._plan:
+        for point in self._points:
             self._counts.passed += 1
             if self._is_wanted(point):
                 yield point.number
                 continue
             passed += 1
-            if passed % _PASSED_AT_A_TIME == 0:
+            if passed % self._passed_at_a_time == 0:
                 yield None
         yield None
 

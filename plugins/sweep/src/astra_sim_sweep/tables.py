@@ -29,13 +29,15 @@ Row = Mapping[str, Any]
 class Columns:
     """The columns of a table whose rows come in any order, and the types of their values.
 
-    Parameters come first, then figures by the first row that has them, then LAST. A figure with the name of a parameter is `result_NAME`.
+    Parameters come first, then figures by the first row that has them, then `others`, then LAST. A figure with the name of a parameter is
+    `result_NAME`.
     """
 
-    def __init__(self, parameters: Sequence[str]) -> None:
+    def __init__(self, parameters: Sequence[str], others: Sequence[str] = ()) -> None:
         self._parameters = list(parameters)
+        self._last = (*others, *LAST)
         self._first: dict[str, tuple[int, int]] = {}
-        self._types: dict[str, set[type]] = {name: set() for name in (*parameters, *LAST)}
+        self._types: dict[str, set[type]] = {name: set() for name in (*parameters, *self._last)}
 
     def row(self, parameters: Row, figures: Row | None, error: str | None, wall_s: float) -> dict[str, Any]:
         """The row of a point."""
@@ -57,7 +59,7 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All columns in order."""
-        return [*self._parameters, *sorted(self._first, key=self._first.__getitem__), *LAST]
+        return [*self._parameters, *sorted(self._first, key=self._first.__getitem__), *self._last]
 
     def type_of(self, name: str) -> type:
         """The type of a column: bool, int, float or, where they meet others, str. One without values holds text."""

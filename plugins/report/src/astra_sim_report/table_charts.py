@@ -1,0 +1,101 @@
+"""The figures of a table of results on a page: what is drawn against what is chosen there, and `table.js` draws it."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Sequence
+from typing import Any
+
+from bokeh.layouts import column, row
+from bokeh.models import BasicTicker, ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, HoverTool, Range1d
+from bokeh.models.annotations import ColorBar
+from bokeh.models.mappers import LinearColorMapper
+from bokeh.models.widgets import CheckboxGroup, Select
+from bokeh.palettes import Viridis256
+from bokeh.plotting import figure
+
+from astra_sim_report.figures import PALETTE
+from astra_sim_report.studies import in_order, shown
+from astra_sim_report.tables import Cell, Table
+
+NONE = "(none)"
+_OBJECTIVES = ("iteration_s", "finish_ns")
+_TOOLS = "pan,box_zoom,wheel_zoom,reset,save"
+_CHOICES = ("join points", "Pareto front", "more of y is better", "more of x is better")
+
+
+def columns_of(table: Table) -> tuple[list[str], list[str], list[str]]:
+    """The columns that x, y and colour can be: any that varies, numbers that vary, and parameters that vary."""
+    varying = [name for name, cells in table.columns.items() if len(set(cells)) > 1]
+    numeric = [name for name in varying if all(_is_number(cell) for cell in table.columns[name])]
+    return varying, numeric, table.varying()
+
+
+def chart(table: Table, name: str) -> Any | None:
+    """Choices of columns, points with lines and a Pareto front, and a heat map; None where nothing in the table varies.
+
+    Everything that `table.js` fills has a name that begins with `name`; `name-x` is the choice whose change makes it draw.
+    """
+    xs, ys, hues = columns_of(table)
+    if not xs or not ys:
+        return None
+    y = next((each for each in _OBJECTIVES if each in ys), ys[0])
+    numeric = [each for each in hues if each in ys]
+    x = next(iter([*numeric, *hues]), next((each for each in xs if each != y), xs[0]))
+    hue = next((each for each in hues if each != x), NONE)
+    choices: dict[str, Any] = {
+        "x": _select("x", x, xs, f"{name}-x"),
+        "y": _select("y", y, ys, f"{name}-y"),
+        "hue": _select("colour", hue, [NONE, *hues], f"{name}-hue"),
+        "more": CheckboxGroup(labels=list(_CHOICES), active=[0], name=f"{name}-more", inline=True),
+    }
+    points = ColumnDataSource({key: [] for key in ("x", "y", "colour", "label", "row")}, name=f"{name}-points")
+    lines = ColumnDataSource({key: [] for key in ("xs", "ys", "colour")}, name=f"{name}-lines")
+    front = ColumnDataSource({key: [] for key in ("x", "y")}, name=f"{name}-front")
+    cells = ColumnDataSource({key: [] for key in ("x", "y", "value", "rows")}, name=f"{name}-cells")
+    plot = _figure("", [("", "@label"), ("x", "@x{0,0.[000]}"), ("y", "@y{0,0.[000]}"), ("row", "@row")], 420)
+    plot.multi_line("xs", "ys", line_color="colour", line_width=1.5, source=lines)
+    marks = plot.scatter("x", "y", size=7, color="colour", legend_field="label", source=points)
+    plot.step("x", "y", mode="after", color="#222222", source=front)
+    plot.scatter("x", "y", size=12, fill_color=None, line_color="#222222", source=front)
+    plot.hover.renderers = [marks]
+    plot.add_layout(plot.legend[0], "right")
+    heat = _figure("", [("value", "@value{0,0.[000]}"), ("rows", "@rows")], 320)
+    mapper = LinearColorMapper(palette=Viridis256)
+    heat.x_range, heat.y_range = Range1d(), Range1d()
+    heat.rect("x", "y", 1, 1, fill_color={"field": "value", "transform": mapper}, line_color="white", source=cells)
+    heat.add_layout(ColorBar(color_mapper=mapper), "right")
+    rows = ColumnDataSource({key: list(of) for key, of in table.columns.items()}, name=f"{name}-rows")
+    known = {key: [(cell, shown(cell)) for cell in in_order(table.columns[key])] for key in dict.fromkeys([*xs, *hues])}
+    args: dict[str, Any] = {**choices, "rows": rows, "points": points, "lines": lines, "front": front, "cells": cells}
+    args |= {"plot": plot, "heat": heat, "mapper": mapper, "palette": list(PALETTE), "known": known, "numeric": ys, "none": NONE}
+    for key, of, axis in (("plot_x", plot, 0), ("plot_y", plot, 1), ("heat_x", heat, 0), ("heat_y", heat, 1)):
+        args |= _ticks(key, of.axis[axis])
+    code = importlib.resources.files("astra_sim_report").joinpath("table.js").read_text("utf-8")
+    draw = CustomJS(args=args, code=code)
+    for choice in choices.values():
+        choice.js_on_change("active" if isinstance(choice, CheckboxGroup) else "value", draw)
+    return column(row(choices["x"], choices["y"], choices["hue"]), choices["more"], plot, heat, sizing_mode="stretch_width")
+
+
+def _select(title: str, value: str, options: list[Any], name: str) -> Select:
+    return Select(title=title, value=value, options=options, name=name, width=220)
+
+
+def _ticks(key: str, axis: Any) -> dict[str, Any]:
+    """An axis with the tickers that a script gives it: one for numbers, one for names."""
+    axis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en', {maximumFractionDigits: 6})")
+    return {key: axis, f"{key}_numbers": BasicTicker(), f"{key}_names": FixedTicker(ticks=[])}
+
+
+def _figure(title: str, tooltips: Sequence[tuple[str, str]], height: int) -> Any:
+    made: Any = figure(title=title, height=height, sizing_mode="stretch_width", tools=_TOOLS, toolbar_location="above")
+    made.toolbar.active_scroll = None  # so that the wheel scrolls the page
+    made.toolbar.logo = None
+    made.title.text_font_size = "14px"
+    made.add_tools(HoverTool(tooltips=list(tooltips)))
+    return made
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, (int, float)) and not isinstance(cell, bool)

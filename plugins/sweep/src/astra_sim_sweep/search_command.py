@@ -1,0 +1,148 @@
+"""The command `astra search`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
+
+if TYPE_CHECKING:
+    from astra_sim_sweep.search_files import SearchPlan
+    from astra_sim_sweep.searching import Found
+
+
+@click.command()
+@click.argument("file", metavar="SEARCH.toml", type=click.Path())
+@click.option("-o", "--output", metavar="RESULTS", type=click.Path(dir_okay=False), help="The table of points: *.parquet, *.csv, *.sqlite.")
+@click.option("--jobs", type=int, metavar="N", help="Processes on this machine; by default one for each processor.")
+@click.option("--resume", is_flag=True, help="Go on with a search that was interrupted or has more trials now; nothing is run again.")
+@click.option("--overwrite", is_flag=True, help="Drop the table, its journal and its study, and begin anew.")
+@click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
+@click.option("--dry-run", is_flag=True, help="Print what would be searched and run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def search(
+    file: str,
+    output: str | None,
+    jobs: int | None,
+    resume: bool,
+    overwrite: bool,
+    timeout: float | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Find the best design: an experiment over axes, one or two objectives, and constraints.
+
+    What is done is kept at once, in RESULTS.journal.sqlite and RESULTS.study.log. Exit status 1: nothing that was run is feasible.
+    """
+    if as_json and quiet:
+        raise InputError("--json and --quiet are given; expected one of the two")
+    if dry_run:
+        _print_plan(file)
+        return
+    if output is None:
+        raise InputError("--output is missing; expected a table: *.parquet, *.csv or *.sqlite (or --dry-run)")
+    from astra_sim_sweep.progress import SweepProgress
+    from astra_sim_sweep.searching import search as begin
+
+    made = begin(file, output, jobs=jobs, timeout=timeout, resume=resume, overwrite=overwrite)
+    try:
+        with SweepProgress(made.counts, not quiet) as progress:
+            made.watch(progress.turn)
+            found = made.finish()
+    except KeyboardInterrupt:
+        click.echo(f"astra: interrupted; {made.counts.rows:,} rows are kept, and --resume goes on", err=True)
+        sys.exit(STATUS_INTERRUPTED)
+    if not quiet:
+        for warning in made.counts.warnings:
+            click.echo(f"astra: warning: {warning}", err=True)
+    if as_json:
+        _print_json(made.search, found)
+    elif not quiet:
+        if found.best:
+            _print_best(made.search, found)
+        click.echo(f"{_counted(found)}; rows in {output}")
+    if found.failed:
+        kind = "warning" if found.best else "error"
+        click.echo(f"astra: {kind}: {found.failed:,} of {found.run:,} points failed; the first: {printable(found.first_error)}", err=True)
+    if not found.best:
+        click.echo("astra: error: no point that was run is feasible", err=True)
+        sys.exit(1)
+
+
+def _print_best(search: SearchPlan, found: Found) -> None:
+    """The best design, a line for each of its values; of two objectives the front, a line for each design."""
+    from astra_sim.commands import Column, Screen, Table
+
+    from astra_sim_sweep.expressions import shown
+
+    goal, names = search.goal, search.plan.columns
+    screen = Screen(every=True)
+    if len(goal.objectives) > 1:
+        names = [*names, *(text for text in goal.texts if text not in names)]
+        are_numbers = [all(isinstance(row[name], (int, float)) for row in found.best) for name in names]
+        columns = [Column(name, "number" if is_number else "name") for name, is_number in zip(names, are_numbers, strict=True)]
+        screen.table(Table(columns, [[printable(shown(row[name])) for name in names] for row in found.best]))
+        return
+    best = found.best[0]
+    rows = [[name, printable(shown(best[name])), ""] for name in names]
+    rows += [[each.text, shown(best[each.text]), "the most" if each.maximize else "the least"] for each in goal.objectives]
+    for constraint in goal.constraints:
+        parts = constraint.condition.parts(best)
+        values = ", ".join(f"{name} = {shown(value)}" for name, value in parts.items() if name != constraint.condition.text)
+        rows.append([constraint.name, printable(values), constraint.condition.text])
+    screen.table(Table([Column("", "text")] * 3, rows, headed=False))
+    if len(found.best) > 1:
+        screen.text(f"{len(found.best) - 1:,} more are as good")
+
+
+def _counted(found: Found) -> str:
+    """How many points came to what."""
+    parts = [f"{found.run:,} points run"]
+    if found.infeasible:
+        by = ", ".join(f"{name} {number:,}" for name, number in found.infeasible_by.items())
+        parts.append(f"{found.infeasible:,} infeasible ({by})")
+    if found.failed:
+        parts.append(f"{found.failed:,} failed")
+    if found.skipped:
+        parts.append(f"{found.skipped:,} skipped")
+    return ", ".join(parts)
+
+
+def _print_json(search: SearchPlan, found: Found) -> None:
+    import json
+
+    import attrs
+
+    objectives = [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives]
+    method: Any = "exhaustive" if search.is_exhaustive else search.options.sampler
+    click.echo(json.dumps({"objectives": objectives, "method": method, **attrs.asdict(found)}))
+
+
+def _print_plan(file: str) -> None:
+    """What would be searched."""
+    from astra_sim_sweep.search_files import read_search
+
+    search = read_search(file)
+    options = search.options
+    for objective in search.goal.objectives:
+        click.echo(f"{'maximize' if objective.maximize else 'minimize'}  {objective.text}")
+    for constraint in search.goal.constraints:
+        click.echo(f"keep      {constraint.name}: {constraint.condition.text}")
+    for axis in search.plan.axes:
+        if axis.span is not None:
+            values = f"{axis.span.low} to {axis.span.high}"
+        else:
+            values = ", ".join(str(axis.shown(position)) for position in range(min(len(axis.values), 12)))
+            values += ", ..." if len(axis.values) > 12 else ""
+        click.echo(f"axis      {axis.name}: {printable(values)}")
+    if search.is_exhaustive:
+        kept = sum(1 for point in search.plan if point.skipped_by is None)
+        click.echo(f"{kept:,} points, all of which are run; {search.plan.points.count - kept:,} skipped")
+    else:
+        click.echo(
+            f"up to {options.trials:,} of {search.plan.points.count:,} points (some may be skipped), by the sampler {options.sampler}"
+        )

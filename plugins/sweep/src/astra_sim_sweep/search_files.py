@@ -1,0 +1,129 @@
+"""A search as its file says: a plan as of a sweep, and what is wanted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.commands import shared_plugins
+from astra_sim.errors import suggestion
+from astra_sim.files import parse_toml, read_text
+from astra_sim.options import option, structure
+
+from astra_sim_sweep.contents import forget
+from astra_sim_sweep.expressions import Expression
+from astra_sim_sweep.goals import MEMORY, Constraint, Goal, Objective
+from astra_sim_sweep.plan import RESERVED, TABLES, Plan, PlanReader
+
+SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "cmaes", "gp", "qmc")
+FEASIBLE, BROKEN, BEST = "feasible", "infeasible_by", "best"
+"""Columns of a table of a search, beside its objectives."""
+
+_MOST_COUNTED = 100
+"""Grids of more than so many times `exhaustive_up_to` points are not counted."""
+
+
+@attrs.frozen
+class SearchOptions:
+    """The table `[search]`."""
+
+    minimize: str | tuple[str, ...] = option((), help="an expression over the columns of a row, or two: less is better")
+    maximize: str | tuple[str, ...] = option((), help="the same: more is better. One or two objectives in all")
+    constraints: dict[str, Any] = option(factory=dict, help="conditions over the columns of a row, by name, that a design has to keep")
+    method: str = option("auto", choices=("auto", "exhaustive", "optuna"), help="every point, or those that a sampler of Optuna proposes;"
+                         " auto: every point where that are few")  # fmt: skip
+    exhaustive_up_to: int = option(1000, minimum=1, help="with method auto: so many points that are not skipped are few", unit="points")
+    sampler: str = option("tpe", choices=SAMPLERS, help="how Optuna chooses points")
+    trials: int = option(200, minimum=1, help="with Optuna: how many different points are run, by all machines together", unit="points")
+    seed: int = option(0, minimum=0, help="with Optuna: another seed gives other points; the same seed gives the same")
+    storage: str | None = option(None, help="with Optuna: where its study is kept, for all machines that search: a file, or the URL of a"
+                                 " database as Optuna has it; none: RESULTS.study.log")  # fmt: skip
+
+
+@attrs.frozen
+class SearchPlan:
+    """What a search file says: which points there are, what is wanted of them, and how they are chosen."""
+
+    plan: Plan
+    goal: Goal
+    options: SearchOptions
+    is_exhaustive: bool
+
+
+def read_search(source: str | os.PathLike[str] | Mapping[str, Any]) -> SearchPlan:
+    """The search in a file, or in tables as a file has them. Raises InputError, naming file and key."""
+    forget()
+    if isinstance(source, Mapping):
+        return _search(source, "search", "")
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(f"{source!r} is not a search: expected the path of its file, or its tables")
+    path = os.fspath(source)
+    return _search(parse_toml(read_text(path), path), path, os.path.dirname(path))
+
+
+def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
+    known = [*(name for name in TABLES if name != "sample"), "search"]
+    for name in tables:
+        if name == "sample":
+            raise InputError(f"{where}: sample is a table of sweeps; a search chooses its points itself")
+        if name not in known:
+            raise InputError(f"{where}: unknown key {name!r}; {suggestion(name, known)}")
+    at = f"{where}: search"
+    if "search" not in tables:
+        raise InputError(f"{where}: the table search is missing; expected minimize or maximize in it")
+    options: SearchOptions = structure(SearchOptions, tables["search"], at)
+    goal = _goal(options, at)
+    reserved = (*RESERVED, FEASIBLE, BROKEN, BEST)
+    reader = PlanReader(where, folder, shared_plugins(), reserved, spans=True)
+    plan = reader.plan({name: table for name, table in tables.items() if name != "search"})
+    if not plan.axes:
+        raise InputError(f"{where}: axes is missing; expected what a search may change")
+    spans = [axis.key for axis in plan.axes if axis.span is not None]
+    if options.method == "exhaustive" and spans:
+        raise InputError(f"{at}: method is 'exhaustive', and {spans[0]} is a span of numbers; expected a list, or method = 'optuna'")
+    is_exhaustive = options.method == "exhaustive" or (options.method == "auto" and not spans and _are_few(plan, options.exhaustive_up_to))
+    for name in ("sampler", "trials", "seed", "storage"):
+        if options.method == "exhaustive" and name in tables["search"]:
+            raise InputError(f"{at}: {name} is for method optuna, and has no effect on 'exhaustive'")
+    if "exhaustive_up_to" in tables["search"] and options.method != "auto":
+        raise InputError(f"{at}: exhaustive_up_to is for method auto, and has no effect on {options.method!r}")
+    return SearchPlan(plan, goal, options, is_exhaustive)
+
+
+def _goal(options: SearchOptions, at: str) -> Goal:
+    objectives = [
+        Objective(_expression(text, f"{at}: {key}"), key == "maximize")
+        for key, texts in (("minimize", options.minimize), ("maximize", options.maximize))
+        for text in ([texts] if isinstance(texts, str) else texts)
+    ]
+    if not 1 <= len(objectives) <= 2:
+        raise InputError(f"{at}: minimize and maximize have {len(objectives)} objectives; expected one or two")
+    texts = [objective.text for objective in objectives]
+    if len(set(texts)) < len(texts):
+        raise InputError(f"{at}: {texts[0]!r} is an objective twice; expected two different ones")
+    for text in texts:
+        if text in (FEASIBLE, BROKEN, BEST, *RESERVED[:2]):
+            raise InputError(f"{at}: {text!r} is no figure; expected an expression over parameters and figures")
+    for name in options.constraints:
+        if name == MEMORY:
+            raise InputError(f"{at}: constraints: {name!r} is what breaks where a run does not fit in memory; expected another name")
+    constraints = [Constraint(name, _expression(text, f"{at}: constraints: {name}")) for name, text in options.constraints.items()]
+    return Goal(objectives, constraints)
+
+
+def _expression(text: Any, where: str) -> Expression:
+    if not isinstance(text, str):
+        raise InputError(f"{where} is {text!r}; expected an expression, as text")
+    return Expression(text.strip(), where)
+
+
+def _are_few(plan: Plan, most: int) -> bool:
+    """Whether at most so many points are not skipped."""
+    if plan.points.count > _MOST_COUNTED * most:
+        return False
+    kept = (point for point in plan if point.skipped_by is None)
+    return sum(1 for _ in itertools.islice(kept, most + 1)) <= most

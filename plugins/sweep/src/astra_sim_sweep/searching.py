@@ -1,0 +1,245 @@
+"""A search: points are run, those that a sampler proposes or all, and the best of them are found."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import socket
+import tempfile
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.commands import frame_of
+
+from astra_sim_sweep.goals import Front, Judgement
+from astra_sim_sweep.journal import Journal, Run
+from astra_sim_sweep.plan import Point
+from astra_sim_sweep.processes import Processes, processors
+from astra_sim_sweep.proposals import Proposals
+from astra_sim_sweep.running import Counts, Files, Flow, Row, Scheduler, check_numbers
+from astra_sim_sweep.search_files import BEST, BROKEN, FEASIBLE, SearchPlan, read_search
+from astra_sim_sweep.tables import Columns, write_table
+
+
+@attrs.define
+class Found:
+    """What a search has found: rows of the best design, or of the front of two objectives, and how many points came to what."""
+
+    best: list[Row] = attrs.field(factory=list)
+    run: int = 0
+    feasible: int = 0
+    infeasible: int = 0
+    infeasible_by: dict[str, int] = attrs.field(factory=dict)
+    failed: int = 0
+    first_error: str = ""
+    skipped: int = 0
+    skipped_by: dict[str, int] = attrs.field(factory=dict)
+
+    def add(self, judgement: Judgement) -> None:
+        """Count a point that was run."""
+        self.run += 1
+        for name in judgement.broken:
+            self.infeasible_by[name] = self.infeasible_by.get(name, 0) + 1
+        if judgement.broken:
+            self.infeasible += 1
+        elif judgement.values is None:
+            self.failed += 1
+            self.first_error = self.first_error or judgement.error or ""
+        else:
+            self.feasible += 1
+
+
+class Search:
+    """A search that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
+
+    A row is that of a sweep, with the objectives, whether it is `feasible`, and `infeasible_by` which constraints it is not. `found` is
+    what it has found when all are done. Raises AstraError where nothing can be run or written, or an objective has a name that no row has.
+    """
+
+    def __init__(self, search: SearchPlan, scheduler: Scheduler, files: Files, proposals: Proposals | None) -> None:
+        self.search = search
+        self.found = Found()
+        self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
+        self._scheduler = scheduler
+        self._files = files
+        self._proposals = proposals
+        self._rows: Generator[Row] | None = None
+        self._watch: Callable[[], None] = lambda: None
+        self._columns = self._new_columns()
+
+    def __iter__(self) -> Generator[Row]:
+        if self._rows is None:
+            self._rows = self._run()
+        return self._rows
+
+    def watch(self, turn: Callable[[], None]) -> None:
+        """Call a function from time to time as long as the search runs, when `counts` may have changed."""
+        self._watch = turn
+
+    def finish(self) -> Found:
+        """Run what is left, find the best, and write the table."""
+        for _ in self:
+            pass
+        return self.found
+
+    def frame(self, library: str = "pandas") -> Any:
+        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
+        self.finish()
+        with Journal(self._files.journal) as journal:
+            rows = list(self._table(journal))
+        return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
+
+    def _new_columns(self) -> Columns:
+        known = self.search.plan.columns
+        objectives = [text for text in self.search.goal.texts if text not in known]
+        return Columns(known, (*objectives, FEASIBLE, BROKEN, BEST))
+
+    def _run(self) -> Generator[Row]:
+        with Journal(self._files.journal) as journal:
+            others: list[Row] = []
+
+            def take_up() -> None:
+                others.extend(self._take_up(journal))
+
+            take_up()
+            points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(take_up)
+            # What is known is told to the sampler before it proposes again.
+            flow = Flow(points, journal, self.counts) if self._proposals is None else Flow(points, journal, self.counts, 1)
+            with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
+                for some in outcomes:
+                    self._watch()
+                    while others:
+                        yield others.pop(0)
+                    for point, run in flow.take(some):
+                        row, judgement = self._judged(point, run)
+                        if self._proposals is not None:
+                            self._proposals.tell(point, run, judgement)
+                        self.counts.failed -= bool(judgement.broken) and run.error is not None  # it does not fit, which is no failure
+                        yield row
+            take_up()
+            yield from others
+            self._conclude(journal)
+
+    def _take_up(self, journal: Journal) -> Iterator[Row]:
+        """Take up what the study knows from before, and from other machines."""
+        if self._proposals is None:
+            return
+        for point, run in self._proposals.known():
+            if run.key not in journal:
+                journal.add([run])
+            row, judgement = self._judged(point, run)
+            self._proposals.judged(point, judgement)
+            self.counts.passed += 1
+            self.counts.known += 1
+            yield row
+
+    def _judged(self, point: Point, run: Run) -> tuple[Row, Judgement]:
+        """The row of a run, and how it does."""
+        row = self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
+        judgement = self.search.goal.judge(row)
+        if judgement.values is not None:
+            row |= dict(zip(self.search.goal.texts, judgement.values, strict=True))
+        row["error"] = judgement.error
+        return row | {FEASIBLE: judgement.is_feasible, BROKEN: ", ".join(judgement.broken) or None}, judgement
+
+    def _conclude(self, journal: Journal) -> None:
+        """Find the best of all points, and write the table."""
+        self.found = Found()
+        front = Front(self.search.goal)
+        self._columns = self._new_columns()
+        for point, run in self._points(journal):
+            row, judgement = self._judged(point, run)
+            self.found.add(judgement)
+            self._columns.add(point.number, row | {BEST: False})
+            if judgement.is_feasible and judgement.values is not None:
+                front.add(point.number, judgement.values)
+        if self._proposals is None:
+            self.found.skipped_by = dict(self.counts.skipped_by)
+        else:
+            for name in self._proposals.skipped.values():
+                self.found.skipped_by[name] = self.found.skipped_by.get(name, 0) + 1
+        self.found.skipped = sum(self.found.skipped_by.values())
+        self._best = front.numbers
+        for number in self._best:
+            point = self.search.plan.point(number)
+            run_of_it = journal.get(point.key)
+            assert run_of_it is not None
+            self.found.best.append(self._judged(point, run_of_it)[0])
+        if self._files.table is not None:
+            write_table(self._files.table, self._columns, self._table(journal))
+
+    def _table(self, journal: Journal) -> Iterator[Row]:
+        best = set(self._best)
+        for point, run in self._points(journal):
+            yield self._judged(point, run)[0] | {BEST: point.number in best}
+
+    def _points(self, journal: Journal) -> Iterator[tuple[Point, Run]]:
+        """All points that have been run, in order."""
+        points = iter(self.search.plan) if self._proposals is None else map(self.search.plan.point, self._proposals.numbers)
+        for point in points:
+            run = None if point.skipped_by is not None else journal.get(point.key)
+            if run is not None:
+                yield point, run
+
+
+def search(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    jobs: int | None = None,
+    timeout: float | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Search:
+    """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
+
+    `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
+    beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
+    in `jobs` processes of this machine (none: one for each processor). A point that takes more than `timeout` seconds is an error. Raises
+    InputError.
+    """
+    check_numbers(jobs, timeout)
+    read = read_search(source)
+    folder = None
+    if output is None:
+        for name, value in (("resume", resume), ("overwrite", overwrite)):
+            if value:
+                raise InputError(f"{name} is given without output; expected the table that has been begun")
+        folder = tempfile.mkdtemp(prefix="astra-search-")
+        files = Files(None, os.path.join(folder, "journal.sqlite"), os.path.join(folder, "study.log"))
+    else:
+        files = Files.of(output, has_study=not read.is_exhaustive and read.options.storage is None)
+        files.check(resume, overwrite)
+    try:
+        made = _begin(read, files, jobs or processors(), timeout, overwrite)
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if folder is not None:
+        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
+    return made
+
+
+def _begin(read: SearchPlan, files: Files, jobs: int, timeout: float | None, overwrite: bool) -> Search:
+    proposals = None
+    if read.is_exhaustive:
+        if overwrite:
+            files.drop()
+        return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout), files, None)
+    machine = f"{socket.gethostname()}:{os.path.abspath(files.journal)}"
+    storage = read.options.storage or files.study
+    assert storage is not None
+    if overwrite:
+        if read.options.storage is not None:
+            Proposals(read, storage, machine).drop()
+        files.drop()
+    proposals = Proposals(read, storage, machine)
+    proposals.give_up()
+    # One point at a time: what came of it changes what is proposed next.
+    return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout, batch=1), files, proposals)
