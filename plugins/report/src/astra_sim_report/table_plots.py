@@ -68,8 +68,8 @@ def _is_number(cell: Cell) -> bool:
 
 def _tick(value: float) -> str:
     """A number at an axis; large ones in thousands, millions or billions, so that they have room."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 10 * size:
+    for size, letter, least in ((1e9, "G", 1e9), (1e6, "M", 1e6), (1e3, "k", 1e4)):
+        if abs(value) >= least:
             return f"{value / size:,.6g} {letter}"
     return f"{value:,.6g}"
 
