@@ -27,7 +27,7 @@ from astra_sim_network_flow.options import PRESETS, FlowOptions
 
 WIRES = "link_bandwidth_gb_per_s=25&link_latency_ns=500"
 FAT_TREE = f"plugin:fat_tree?arity=4&levels=2&{WIRES}"
-DIRECT = "plugin:astra1?all_to_all=direct"
+DIRECT = "plugin:astra1?all_to_all=direct&all_reduce=ring"
 
 
 def graph(npus: int, *links: tuple[int, int, float, float]) -> Platform:

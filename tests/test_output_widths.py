@@ -65,6 +65,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "flows": ("flows", "--platform", RING, "--network", "plugin:flow", "--pattern", "incast"),
     "sweep": ("sweep", "sweep.toml", "--output", "rows.csv", "--overwrite"),
     "sweep --dry-run": ("sweep", "sweep.toml", "--dry-run"),
+    "search": ("search", "search.toml", "--output", "found.csv", "--overwrite"),
+    "search of two": ("search", "front.toml", "--output", "front.csv", "--overwrite"),
     "assert": ("assert", "budgets.toml"),
     "report": ("report", "out", "--output", "page.html"),
     "plot": ("plot", "out", "layers", "--output", "layers.svg"),
@@ -131,6 +133,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     products = [f"transformer_block_{number}_{part},16,{k},64,\n" for number in range(4) for part, k in (("qkv", 32), ("mlp", 48))]
     (folder / "layers.csv").write_text("Layer,M,N,K,\n" + "".join(products))
     (folder / "sweep.toml").write_text(f'base.experiment = "{VGG16}"\naxes.system.splits = [4, 16]\n')
+    search = f'base.experiment = "{VGG16}"\naxes.system.splits = [4, 16]\n'
+    (folder / "search.toml").write_text(f'{search}search.minimize = "finish_ns"\n')
+    (folder / "front.toml").write_text(f'{search}search.minimize = ["finish_ns", "exposed_comm_ns * 123.456"]\n')
     (folder / "budgets.toml").write_text(f'[[expect]]\nexperiment = "{VGG16}"\ncheck = "finish_ns <= 123456789"\n')
     result = astra_sim.simulate(VGG16, timelines=True)
     astra_sim.write_reports(result, folder / "out", reports=("astra1", "timeline"))
@@ -141,7 +146,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steady(monkeypatch: pytest.MonkeyPatch, inputs: Path) -> None:
     """Runs take no time of their own, so that all print the same."""
     clock = SimpleNamespace(perf_counter=lambda: 0.0)
-    monkeypatch.setattr("astra_sim.api.time", clock)
+    for module in ("astra_sim.api", "astra_sim.command.flows"):
+        monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.chdir(inputs)
     monkeypatch.delenv("COLUMNS", raising=False)
 

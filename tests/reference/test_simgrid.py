@@ -12,7 +12,7 @@ from astra_sim.platform import Dimension, Platform
 from astra_sim.testing.deliveries import Batch, deliver
 from astra_sim.units import PS_PER_NS
 
-graph = pytest.importorskip("astra_sim_network_analytical.graph")
+graph = pytest.importorskip("astra_sim_platforms.graph")
 pytest.importorskip("astra_sim_network_flow")
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("simgrid_flows.jsonl").read_text().splitlines()]
