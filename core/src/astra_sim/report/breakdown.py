@@ -30,8 +30,8 @@ MOST_ROWS = 100
 """Rows of a table that does not have all."""
 RECORDED = "recorded"
 """The group of communication that takes the time its trace says, and names none."""
-MOST_OPERATIONS = 300_000
-"""Operations of which tables are made unasked: some two seconds."""
+MOST_OPERATIONS = 50_000
+"""Operations of which tables are made unasked: some tenths of a second."""
 _OTHERS = "others"
 _LISTED = 8
 _DIGITS = re.compile(r"\d+")
