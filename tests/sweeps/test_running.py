@@ -366,7 +366,7 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_client_of_dask_stays_open(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         for number in range(2):
             rows = list(sweep(GRID, tmp_path / f"{number}.csv", client=client))
