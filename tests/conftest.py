@@ -14,8 +14,11 @@ from support.environments import Environment, checked
 
 from devtools.workspace import build_wheels
 
-# Worker processes of a run side by side have the width of a terminal of their own, and commands would fold what they print.
-os.environ.pop("COLUMNS", None)
+# Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a trace in
+# os.environ, and workers of a run side by side inherit them.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+    os.unsetenv(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
