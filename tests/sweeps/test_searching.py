@@ -84,11 +84,11 @@ def test_a_span_has_both_ends_and_a_number_for_each_step(span: dict[str, Any]) -
     low, high = next(value for key, value in span.items() if key != "whole")
     assert points.choices(0)["x"] == low
     assert points.choices(points.count - 1)["x"] == high
-    chosen = points.grid[0].axes[0].span
+    chosen = points.groups[0].axes[0].span
     assert chosen is not None
     for position in (0, 1, chosen.steps // 3, chosen.steps - 1):
         assert chosen.nearest(chosen.step(position)) == position
-        assert points.positions(points.number([position, 1])) == [position, 1]
+        assert points.grid.positions(points.grid.number([position, 1])) == [position, 1]
 
 
 # -- Searches ----------------------------------------------------------------------------------------------------------

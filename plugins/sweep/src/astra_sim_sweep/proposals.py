@@ -72,7 +72,7 @@ class Proposals:
             self._sample(0)
             directions = ["maximize" if objective.maximize else "minimize" for objective in search.goal.objectives]
             self._study = _study(self._optuna, storage, _name(search), directions)
-        self._groups = search.plan.points.grid
+        self._groups = search.plan.points.groups
         self._distributions = {group.axes[0].name: self._distribution(group) for group in self._groups}
         self._told: dict[int, Judgement] = {}
         self._runs: dict[int, Run] = {}
@@ -237,11 +237,11 @@ class Proposals:
         for group in self._groups:
             value, span = parameters[group.axes[0].name], group.axes[0].span
             positions.append(value if span is None else span.nearest(value))
-        return self._plan.points.number(positions)
+        return self._plan.points.grid.number(positions)
 
     def _parameters(self, number: int) -> dict[str, Any]:
         found = {}
-        for group, position in zip(self._groups, self._plan.points.positions(number), strict=True):
+        for group, position in zip(self._groups, self._plan.points.grid.positions(number), strict=True):
             span = group.axes[0].span
             found[group.axes[0].name] = position if span is None else span.step(position)
         return found

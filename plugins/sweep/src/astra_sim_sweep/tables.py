@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from astra_sim import InputError, RunError
+from astra_sim.commands import row_of
 from astra_sim.files import FileSet
 
 ENDINGS = (".parquet", ".csv", ".sqlite")
@@ -41,9 +42,7 @@ class Columns:
 
     def row(self, parameters: Row, figures: Row | None, error: str | None, wall_s: float) -> dict[str, Any]:
         """The row of a point."""
-        row = dict(parameters)
-        for name, value in (figures or {}).items():
-            row[f"result_{name}" if name in row else name] = value
+        row = row_of(parameters, figures or {})
         audit = row.pop("audit", None)
         return row | {"audit": audit or None, "error": error, "wall_s": wall_s}
 
