@@ -228,7 +228,7 @@ class PlanReader:
     def _derived(self, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Expression | int | float | bool]:
         """Values that follow, those first of which others are made."""
         found: dict[str, Expression | int | float | bool] = {}
-        for key, value in flatten(table, lambda _: False).items():
+        for key, value in flatten(table, lambda _: False, f"{self.where}: derive").items():
             self._check_key(key, "derive")
             self._check_column(key, key, "derive")
             if key in names:

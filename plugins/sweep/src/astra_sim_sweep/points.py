@@ -145,9 +145,11 @@ def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
         if axis.zip is None:
             continue
         at = f"{where}: axes: {axis.key}"
+        if axis.zip == axis.name:
+            raise InputError(f"{at}: zip is {axis.zip!r}, its own name; expected that of another axis")
         if axis.zip not in leaders:
-            is_follower = any(other.name == axis.zip for other in axes)
-            hint = "which goes in step with another itself; expected that" if is_follower else suggestion(axis.zip, leaders)
+            leader_of_it = next((other.zip for other in axes if other.name == axis.zip), None)
+            hint = f"that axis goes in step with {leader_of_it!r}; expected {leader_of_it!r}" if leader_of_it else suggestion(axis.zip, leaders)
             raise InputError(f"{at}: zip is {axis.zip!r}; {hint}")
         leader = leaders[axis.zip][0]
         if leader.span is not None or len(axis.values) != len(leader.values):

@@ -48,7 +48,6 @@ _SAMPLERS = {
     "nsga2": _Sampler("NSGAIISampler"),
     "nsga3": _Sampler("NSGAIIISampler"),
     "cmaes": _Sampler("CmaEsSampler", _QUIET, False, "cmaes"),
-    "gp": _Sampler("GPSampler", _QUIET, True, "torch"),
     "qmc": _Sampler("QMCSampler", {**_QUIET, "warn_asynchronous_seeding": False}, True, "scipy", keeps_seed=True),
 }
 
@@ -67,7 +66,7 @@ class Proposals:
         self._machine = machine
         self._sampler = _SAMPLERS[search.options.sampler]
         if search.options.sampler == "cmaes" and len(search.goal.objectives) > 1:
-            raise InputError("search: sampler is 'cmaes', which has one objective; expected one of tpe, nsga2, nsga3, random, qmc, gp")
+            raise InputError("search: sampler is 'cmaes', which has one objective; expected one of tpe, nsga2, nsga3, random, qmc")
         with _quiet(self._optuna):
             self._sample(0)
             directions = ["maximize" if objective.maximize else "minimize" for objective in search.goal.objectives]

@@ -202,9 +202,11 @@ class Flow:
         if run is None and point.error is not None:
             run = Run(point.key, point.parameters, None, point.error, 0.0)
             self._journal.add([run])
+            self._counts.run += 1
+        elif run is not None:
+            self._counts.known += 1
         if run is not None:
             self._done.append((point, run))
-            self._counts.known += 1
             self._counts.failed += run.error is not None
             return False
         self._waiting[point.key] = [point]
@@ -280,14 +282,17 @@ def check_numbers(jobs: int | None, timeout: float | None) -> None:
         raise InputError(f"timeout is {timeout!r}; expected seconds above 0")
 
 
-def choose_scheduler(plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any) -> Scheduler:
-    """What runs points: processes of this machine, or Dask. Raises InputError."""
+def choose_scheduler(
+    plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any, one_at_a_time: bool = False
+) -> Scheduler:
+    """What runs points: processes of this machine, or Dask. A worker has several points, or `one_at_a_time`. Raises InputError."""
+    batch = {"batch": 1} if one_at_a_time else {}
     if address is None and client is None:
-        return Processes(pickle.dumps(plan), jobs, timeout)
+        return Processes(pickle.dumps(plan), jobs, timeout, **batch)
     if address is not None and client is not None:
         raise InputError("scheduler and client are given; expected one of the two")
     if jobs is not None:
         raise InputError("jobs is for processes of this machine; the workers of Dask are those of its scheduler")
     from astra_sim_sweep.dask_workers import Dask
 
-    return Dask(pickle.dumps(plan), timeout, address, client)
+    return Dask(pickle.dumps(plan), timeout, address, client, **batch)

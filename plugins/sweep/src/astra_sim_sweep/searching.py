@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import shutil
 import socket
 import tempfile
@@ -19,9 +18,8 @@ from astra_sim.commands import frame_of
 from astra_sim_sweep.goals import Front, Judgement
 from astra_sim_sweep.journal import Journal, Run
 from astra_sim_sweep.plan import Point
-from astra_sim_sweep.processes import Processes, processors
 from astra_sim_sweep.proposals import Proposals
-from astra_sim_sweep.running import Counts, Files, Flow, Row, Scheduler, check_numbers
+from astra_sim_sweep.running import Counts, Files, Flow, Row, Scheduler, check_numbers, choose_scheduler
 from astra_sim_sweep.search_files import BEST, BROKEN, FEASIBLE, SearchPlan, read_search
 from astra_sim_sweep.tables import Columns, write_table
 
@@ -195,13 +193,15 @@ def search(
     timeout: float | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    scheduler: str | None = None,
+    client: Any = None,
 ) -> Search:
     """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
     `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
     beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
-    in `jobs` processes of this machine (none: one for each processor). A point that takes more than `timeout` seconds is an error. Raises
-    InputError.
+    in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or by its `client`. A point
+    that takes more than `timeout` seconds is an error. Raises InputError.
     """
     check_numbers(jobs, timeout)
     read = read_search(source)
@@ -216,7 +216,9 @@ def search(
         files = Files.of(output, has_study=not read.is_exhaustive and read.options.storage is None)
         files.check(resume, overwrite)
     try:
-        made = _begin(read, files, jobs or processors(), timeout, overwrite)
+        # With a sampler one point at a time: what came of it changes what is proposed next.
+        chosen = choose_scheduler(read.plan, jobs, timeout, scheduler, client, one_at_a_time=not read.is_exhaustive)
+        made = Search(read, chosen, files, _proposals(read, files, overwrite))
     except BaseException:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -226,12 +228,12 @@ def search(
     return made
 
 
-def _begin(read: SearchPlan, files: Files, jobs: int, timeout: float | None, overwrite: bool) -> Search:
-    proposals = None
+def _proposals(read: SearchPlan, files: Files, overwrite: bool) -> Proposals | None:
+    """What chooses the points, if not all are run; what was there before is dropped to `overwrite` it. Raises InputError."""
     if read.is_exhaustive:
         if overwrite:
             files.drop()
-        return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout), files, None)
+        return None
     machine = f"{socket.gethostname()}:{os.path.abspath(files.journal)}"
     storage = read.options.storage or files.study
     assert storage is not None
@@ -241,5 +243,4 @@ def _begin(read: SearchPlan, files: Files, jobs: int, timeout: float | None, ove
         files.drop()
     proposals = Proposals(read, storage, machine)
     proposals.give_up()
-    # One point at a time: what came of it changes what is proposed next.
-    return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout, batch=1), files, proposals)
+    return proposals

@@ -89,10 +89,11 @@ def _write_csv(temporary: str, columns: Columns, rows: Iterable[Row], _: str) ->
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns.names)
         names = columns.names
-        writer.writerows([_text(row.get(name)) for name in names] for row in rows)
+        writer.writerows([cell_text(row.get(name)) for name in names] for row in rows)
 
 
-def _text(value: Any) -> Any:
+def cell_text(value: Any) -> Any:
+    """A value as text has it: true and false as TOML writes them."""
     return ("false", "true")[value] if isinstance(value, bool) else value
 
 
@@ -126,7 +127,7 @@ def _cells(row: Row, columns: Columns, names: Sequence[str]) -> list[Any]:
 
 
 def _cast(kind: type) -> Callable[[Any], Any]:
-    return _whole if kind is int else kind if kind is not str else lambda value: str(_text(value))
+    return _whole if kind is int else kind if kind is not str else lambda value: str(cell_text(value))
 
 
 def _whole(value: int) -> int | float:
