@@ -105,6 +105,14 @@ def test_errors_are_kept_until_they_are_tried_again(tmp_path: Path) -> None:
     assert (known.asked, again.asked) == ([], [4])
 
 
+def test_a_point_that_has_no_value_is_not_known_from_before(tmp_path: Path) -> None:
+    tables = {"base": BASE, "axes": {"a": [0, 1]}, "derive": {"system.splits": "4 / a"}}
+    counts = with_answers(tables, tmp_path / "a.csv", Answers()).finish()
+    assert (counts.known, counts.run, counts.failed) == (0, 2, 1)
+    counts = with_answers(tables, tmp_path / "a.csv", Answers()).finish()
+    assert (counts.known, counts.run, counts.failed) == (2, 0, 1)
+
+
 def test_what_has_run_is_kept_when_nobody_asks_for_more(tmp_path: Path) -> None:
     answers = Answers()
     rows = iter(with_answers(GRID, tmp_path / "results.csv", answers))
