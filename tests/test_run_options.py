@@ -100,7 +100,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
 
 
 def with_option(name: str, value: Any) -> RunOptions:
-    return attrs.evolve(astra_sim.load_experiment(EXPERIMENT).run_options(), **{name: value})  # type: ignore[no-any-return]
+    return attrs.evolve(astra_sim.load_experiment(EXPERIMENT).run_options(), **{name: value})
 
 
 @pytest.mark.parametrize(("command", "name"), run_cases())

@@ -73,8 +73,7 @@ class Faulty:
         spec = "&".join(f"{name}={value}" for name, value in options.items())
         (self.folder / "sweep.toml").write_text(
             f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:faulty{spec and f"?{spec}"}"\n\n'
-            f'[axes]\nworkload.number = {{range = [0, {points - 1}, 1], name = "number"}}\n'
-            + "".join(f"\n{table}\n" for table in tables)
+            f'[axes]\nworkload.number = {{range = [0, {points - 1}, 1], name = "number"}}\n' + "".join(f"\n{table}\n" for table in tables)
         )
 
     def begin(self, *arguments: str, command: str = "sweep") -> subprocess.Popen[str]:

@@ -3,9 +3,9 @@
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
 (`build`, or one of them with `build_platform`, `build_compute` or `component`). It prints each `Table`, of `Column`s, on a `Screen`, made
 of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it says on standard error how far it is, but
-for `quiet_option`. A command that runs many experiments numbers their combinations with `Grid`, makes each of `Change`s with `changed`,
-and its row with `row_of`. A whole experiment is run by `astra_sim.simulate`. What is wrong in an input is an InputError, which `astra` turns into
-one message.
+for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many numbers their combinations with `Grid`,
+makes each of `Change`s with `changed`, and its row with `row_of`. What is wrong in an input is an InputError, which `astra` turns into one
+message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """

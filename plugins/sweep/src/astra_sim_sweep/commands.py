@@ -70,7 +70,9 @@ def sweep(
             click.echo(f"astra: warning: {warning}", err=True)
         click.echo(f"{counted(counts.rows, 'row')} in {output}{_beside(counts.known, counts.skipped, counts.failed)}")
     if counts.failed:
-        click.echo(f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(made.first_error)}", err=True)
+        click.echo(
+            f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(made.first_error)}", err=True
+        )
         sys.exit(1)
 
 

@@ -64,9 +64,7 @@ class Dask:
     there is no scheduler, or Dask is not installed.
     """
 
-    def __init__(
-        self, plan: bytes, timeout: float | None, address: str | None, client: Any = None, batch: int = LARGEST_BATCH
-    ) -> None:
+    def __init__(self, plan: bytes, timeout: float | None, address: str | None, client: Any = None, batch: int = LARGEST_BATCH) -> None:
         try:
             import distributed
         except ImportError:

@@ -148,8 +148,8 @@ def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
         if axis.zip == axis.name:
             raise InputError(f"{at}: zip is {axis.zip!r}, its own name; expected that of another axis")
         if axis.zip not in leaders:
-            leader_of_it = next((other.zip for other in axes if other.name == axis.zip), None)
-            hint = f"that axis goes in step with {leader_of_it!r}; expected {leader_of_it!r}" if leader_of_it else suggestion(axis.zip, leaders)
+            its = next((other.zip for other in axes if other.name == axis.zip), None)
+            hint = f"that axis goes in step with {its!r}; expected {its!r}" if its else suggestion(axis.zip, leaders)
             raise InputError(f"{at}: zip is {axis.zip!r}; {hint}")
         leader = leaders[axis.zip][0]
         if leader.span is not None or len(axis.values) != len(leader.values):

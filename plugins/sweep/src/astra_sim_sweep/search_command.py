@@ -71,7 +71,9 @@ def search(
         click.echo(f"{_counted(found)}; rows in {output}")
     if found.failed:
         kind = "warning" if found.best else "error"
-        click.echo(f"astra: {kind}: {found.failed:,} of {counted(found.run, 'point')} failed; the first: {printable(found.first_error)}", err=True)
+        click.echo(
+            f"astra: {kind}: {found.failed:,} of {counted(found.run, 'point')} failed; the first: {printable(found.first_error)}", err=True
+        )
     if not found.best:
         click.echo("astra: error: no point that was run is feasible", err=True)
         sys.exit(1)
@@ -147,6 +149,5 @@ def _print_plan(file: str) -> None:
         kept = sum(1 for point in search.plan if point.skipped_by is None)
         click.echo(f"{counted(kept, 'point')}, all of which are run; {search.plan.points.count - kept:,} skipped")
     else:
-        click.echo(
-            f"up to {options.trials:,} of {counted(search.plan.points.count, 'point')} (some may be skipped), by the sampler {options.sampler}"
-        )
+        every = counted(search.plan.points.count, "point")
+        click.echo(f"up to {options.trials:,} of {every} (some may be skipped), by the sampler {options.sampler}")
