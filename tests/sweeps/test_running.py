@@ -217,6 +217,21 @@ def test_columns_do_not_depend_on_the_order_in_which_rows_come() -> None:
     assert found == {(("p", "b", "c", "a", "d", "audit", "error", "wall_s"), (int, int, float, str, bool, str, str, str))}
 
 
+def test_columns_that_differ_in_capital_letters_alone_are_two_in_sqlite(tmp_path: Path) -> None:
+    columns = Columns(["a", "A", "result_npus", "NPUs", "npus"])
+    row = columns.row({"a": 1, "A": 2, "result_npus": 3, "NPUs": 4, "npus": 5}, {"npus": 6}, None, 0.1)
+    assert row["result_result_npus"] == 6
+    columns.add(0, row)
+    write_table(str(tmp_path / "a.sqlite"), columns, [row])
+    with sqlite3.connect(tmp_path / "a.sqlite") as database:
+        database.row_factory = sqlite3.Row
+        (found,) = database.execute("SELECT * FROM results")
+    assert dict(found) | {"wall_s": 0.1} == dict(
+        zip(["a", "A_2", "result_npus", "NPUs", "npus_2", "result_result_npus", "audit", "error", "wall_s"],
+            [1, 2, 3, 4, 5, 6, None, None, 0.1], strict=True)
+    )  # fmt: skip
+
+
 def test_a_table_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     with pytest.raises(astra_sim.RunError, match=r"cannot write .*none/results\.csv"):
         write_table(str(tmp_path / "none" / "results.csv"), Columns(["p"]), [])

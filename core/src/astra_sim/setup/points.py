@@ -73,4 +73,9 @@ def changed(base: Experiment, changes: Sequence[Change], plugins: Plugins) -> Ex
 
 def row_of(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a point: its parameters, then the figures of its run. A figure with the name of a parameter is called `result_NAME`."""
-    return {**parameters, **{f"result_{name}" if name in parameters else name: value for name, value in figures.items()}}
+    row = dict(parameters)
+    for name, value in figures.items():
+        while name in parameters:
+            name = f"result_{name}"
+        row[name] = value
+    return row

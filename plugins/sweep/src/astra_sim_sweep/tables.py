@@ -106,7 +106,8 @@ def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: s
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("BEGIN")
-            database.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{_quoted(name)} {kinds[columns.type_of(name)]}' for name in names)})")
+            described = [f"{_quoted(called)} {kinds[columns.type_of(name)]}" for called, name in zip(_apart(names), names, strict=True)]
+            database.execute(f"CREATE TABLE {TABLE} ({', '.join(described)})")
             marks = ", ".join("?" * len(names))
             database.executemany(f"INSERT INTO {TABLE} VALUES ({marks})", (_cells(row, columns, names) for row in rows))
             database.execute("COMMIT")
@@ -114,6 +115,19 @@ def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: s
             database.close()
     except sqlite3.Error as error:
         raise RunError(f"cannot write {path}: {error}") from None
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names that SQLite tells apart, which it does not by capital letters: the second of two such gets `_2`."""
+    seen: set[str] = set()
+    found = []
+    for name in names:
+        called, number = name, 2
+        while called.lower() in seen:
+            called, number = f"{name}_{number}", number + 1
+        seen.add(called.lower())
+        found.append(called)
+    return found
 
 
 def _quoted(name: str) -> str:
