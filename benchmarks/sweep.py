@@ -2,7 +2,8 @@
 
 A thousand and ten thousand points of VGG-16 over platforms, in worker processes on all processors: wall time, CPU time, and the most
 memory that the main process and a worker have had. The goals: ten thousand in under a minute on two cores, under 500 MB, and no more memory
-for more points.
+for more points. Then two searches for the cheapest of these platforms that keeps a goal: of all of a thousand points, and by 200 trials of
+Optuna, which has one proposal at a time for each process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from astra_sim_sweep import sweep
+from astra_sim_sweep import search, sweep
 from astra_sim_sweep.outcomes import run_points
 from astra_sim_sweep.plan import Plan, read_plan
 from astra_sim_sweep.tables import Columns, write_table
@@ -34,20 +35,35 @@ def tables(points: int) -> dict[str, Any]:
     return {"base": {"experiment": EXPERIMENT}, "axes": {OPTION.format(0): inside, OPTION.format(1): between}}
 
 
-def measured(points: int) -> tuple[float, float, float, float]:
-    """Seconds, CPU seconds, and MB of the main process and of a worker, of a sweep in a new process."""
-    done = subprocess.run([sys.executable, __file__, str(points)], capture_output=True, text=True, check=True)
+def search_tables(trials: int) -> dict[str, Any]:
+    """A search for the cheapest platform that is fast enough: by so many trials among spans, or, 0, of a thousand points."""
+    goal: dict[str, Any] = {"minimize": "network_cost_usd", "constraints": {"fast": "finish_ns < 6e6"}}
+    if not trials:
+        return {**tables(1000), "search": goal | {"method": "exhaustive"}}
+    spans = {OPTION.format(0): {"uniform": [10.0, 110.0], "name": "inside"}, OPTION.format(1): {"uniform": [5.0, 55.0], "name": "between"}}
+    return {**tables(1000), "axes": spans, "search": goal | {"trials": trials}}
+
+
+def measured(what: str, points: int) -> tuple[float, float, float, float]:
+    """Seconds, CPU seconds, and MB of the main process and of a worker, of a sweep or a search in a new process."""
+    done = subprocess.run([sys.executable, __file__, what, str(points)], capture_output=True, text=True, check=True)
     seconds, cpu, parent, worker = map(float, done.stdout.split())
     return seconds, cpu, parent, worker
 
 
-def measure(points: int) -> None:
-    """Run a sweep, and print what `measured` reads."""
+def measure(what: str, points: int) -> None:
+    """Run a sweep, or a search, and print what `measured` reads."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        counts = sweep(tables(points), os.path.join(folder, "results.csv")).finish()
+        table = os.path.join(folder, "results.csv")
+        if what == "sweep":
+            counts = sweep(tables(points), table).finish()
+            ran, failed = counts.rows, counts.failed
+        else:
+            found = search(search_tables(points if what == "search by tpe" else 0), table).finish()
+            ran, failed = found.run, found.failed
         seconds = time.perf_counter() - began
-    assert (counts.rows, counts.failed) == (points, 0)
+    assert (ran, failed) == (points, 0)
     own, workers = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = own.ru_utime + own.ru_stime + workers.ru_utime + workers.ru_stime
     print(seconds, cpu, own.ru_maxrss / 1000, workers.ru_maxrss / 1000)
@@ -55,10 +71,10 @@ def measure(points: int) -> None:
 
 def main() -> None:
     """Print a table."""
-    print(f"{'points':>7}  {'s':>6}  {'CPU s':>6}  {'ms CPU/point':>12}  {'MB main':>8}  {'MB worker':>9}")
-    for points in (1000, 10_000):
-        seconds, cpu, parent, worker = measured(points)
-        print(f"{points:7}  {seconds:6.1f}  {cpu:6.1f}  {1000 * cpu / points:12.2f}  {parent:8.0f}  {worker:9.0f}")
+    print(f"{'':13}  {'points':>7}  {'s':>6}  {'CPU s':>6}  {'ms CPU/point':>12}  {'MB main':>8}  {'MB worker':>9}")
+    for what, points in (("sweep", 1000), ("sweep", 10_000), ("search all", 1000), ("search by tpe", 200)):
+        seconds, cpu, parent, worker = measured(what, points)
+        print(f"{what:13}  {points:7}  {seconds:6.1f}  {cpu:6.1f}  {1000 * cpu / points:12.2f}  {parent:8.0f}  {worker:9.0f}")
 
 
 def _run(points: int) -> None:
@@ -89,6 +105,6 @@ CASES: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        measure(int(sys.argv[1]))
+        measure(sys.argv[1], int(sys.argv[2]))
     else:
         main()

@@ -9,7 +9,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim.command.cli import run
-from astra_sim.command.compare import choices, compare, row_of
+from astra_sim.command.compare import choices, compare, figures_of, row_of_run
 from click.testing import CliRunner
 from support import ROOT
 
@@ -44,7 +44,7 @@ def test_experiments_are_choices_too() -> None:
     made = choices([VGG16, "other.toml"], {"network": ["a", "b"]}, ["run.passes=2"])
     assert [label for label, _ in made] == [f"{e} {n}" for e in ("vgg16_tpu_v2", "other") for n in ("a", "b")]
     assert [choice.parameters for _, choice in made[:2]] == [{"experiment": VGG16, "network": "a"}, {"experiment": VGG16, "network": "b"}]
-    assert all(choice.assignments == ("run.passes=2",) for _, choice in made)
+    assert all([(change.key, change.value) for change in choice.changes][1:] == [("run.passes", "2")] for _, choice in made)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,10 @@ def test_names_of_runs_are_short_and_tell_them_apart(given: list[str], component
 def test_parameters_are_numbers_where_they_read_as_some_and_stand_apart_from_figures() -> None:
     (_, first), _ = choices([], {}, ["run.npus=4", "run.npus=0.5"])
     assert first.parameters == {"npus": 4}
-    row = row_of(astra_sim.simulate(VGG16), 1.0, first.parameters)
-    assert (row["parameter_npus"], row["npus"]) == (4, 256)
+    row = row_of_run(first.parameters, figures_of(astra_sim.simulate(VGG16), 1.0))
+    assert (row["npus"], row["result_npus"], row["run"]) == (4, 256, "vgg16_tpu_v2")
     assert choices([], {}, ["run.x=a", "run.x=1e3"])[1][1].parameters == {"x": 1000.0}
+    assert list(row_of_run({"run": 1}, {"run": "run=1", "npus": 4}).items()) == [("run", 1), ("result_run", "run=1"), ("npus", 4)]
 
 
 def test_each_run_has_a_timeline_and_names_begin_as_they_are_told_to(tmp_path: Path) -> None:

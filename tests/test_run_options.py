@@ -14,7 +14,6 @@ import astra_sim
 import attrs
 import click
 import pytest
-from astra_sim.command import compare as compare_module
 from astra_sim.command.cli import run
 from astra_sim.command.compare import compare
 from astra_sim.command.options import COMPONENTS
@@ -87,35 +86,55 @@ def test_every_option_is_tried_here() -> None:
     assert set(GIVEN) == set(FIELDS)
 
 
-@pytest.mark.parametrize(("command", "name"), run_cases())
-def test_options_of_the_command_line_reach_the_run(command: click.Command, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def simulate(experiment: object, **arguments: Any) -> None:
-        asked.append(arguments)
-        raise astra_sim.InputError("stop")
-
-    monkeypatch.setattr("astra_sim.api.simulate", simulate)
-    monkeypatch.setattr(compare_module, "simulate", simulate)
-    arguments, value = GIVEN[name]
-    done = CliRunner().invoke(command, [EXPERIMENT, *arguments])
-    assert isinstance(done.exception, astra_sim.InputError)
-    assert {key: asked[0][key] for key in FIELDS} == {**dict.fromkeys(FIELDS), name: value}
-
-
-@pytest.mark.parametrize("name", list(FIELDS))
-def test_keywords_reach_the_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[RunOptions] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """The options of runs, which end before they begin."""
+    found: list[RunOptions] = []
 
     def build(experiment: Experiment, plugins: object) -> None:
-        made.append(experiment.run_options())
+        found.append(experiment.run_options())
         raise astra_sim.InputError("stop")
 
     monkeypatch.setattr("astra_sim.api.build", build)
+    return found
+
+
+def with_option(name: str, value: Any) -> RunOptions:
+    return attrs.evolve(astra_sim.load_experiment(EXPERIMENT).run_options(), **{name: value})
+
+
+@pytest.mark.parametrize(("command", "name"), run_cases())
+def test_options_of_the_command_line_reach_the_run(command: click.Command, name: str, made: list[RunOptions], tmp_path: Path) -> None:
+    arguments, value = GIVEN[name]
+    if name == "groups":
+        path = tmp_path / "groups.json"
+        path.write_text(json.dumps({"pair": [0, 1]}))
+        arguments, value = ["--groups", str(path)], {"pair": [0, 1]}
+    done = CliRunner().invoke(command, [EXPERIMENT, *arguments])
+    assert str(done.exception) == "stop"
+    assert made == [with_option(name, value)]
+
+
+def test_an_assignment_counts_more_than_an_option_of_the_run(made: list[RunOptions]) -> None:
+    for command in (run, compare):
+        CliRunner().invoke(command, [EXPERIMENT, "--passes", "2", "--set", "run.passes=3"])
+    assert made == [with_option("passes", 3)] * 2
+
+
+@pytest.mark.parametrize("name", list(FIELDS))
+def test_keywords_reach_the_run(name: str, made: list[RunOptions]) -> None:
     value: Any = {"pair": [0, 1]} if name == "groups" else GIVEN[name][1]
     with pytest.raises(astra_sim.InputError, match="stop"):
         astra_sim.simulate(EXPERIMENT, **{name: value})
-    assert made == [attrs.evolve(astra_sim.load_experiment(EXPERIMENT).run_options(), **{name: value})]
+    assert made == [with_option(name, value)]
+
+
+@pytest.mark.parametrize("command", [run, compare], ids=["run", "compare"])
+def test_groups_may_be_assigned_by_their_file(command: click.Command, made: list[RunOptions], tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text(json.dumps({"pair": [0, 1]}))
+    CliRunner().invoke(command, [EXPERIMENT, "--set", f"run.groups={path}"])
+    assert made == [with_option("groups", {"pair": [0, 1]})]
 
 
 def test_groups_of_compare_are_read(tmp_path: Path) -> None:

@@ -68,22 +68,22 @@ class Faulty:
         self.table = folder / "results.csv"
         self.journal = folder / "results.journal.sqlite"
 
-    def write(self, points: int, **options: Any) -> None:
-        """Write sweep.toml: so many points, and options of the workload."""
+    def write(self, points: int, *tables: str, **options: Any) -> None:
+        """Write sweep.toml: so many points, other tables as text, and options of the workload."""
         spec = "&".join(f"{name}={value}" for name, value in options.items())
         (self.folder / "sweep.toml").write_text(
             f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:faulty{spec and f"?{spec}"}"\n\n'
-            f'[axes]\nworkload.number = {{range = [0, {points - 1}, 1], name = "number"}}\n'
+            f'[axes]\nworkload.number = {{range = [0, {points - 1}, 1], name = "number"}}\n' + "".join(f"\n{table}\n" for table in tables)
         )
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start `astra sweep` on it."""
-        command = [sys.executable, "-m", "astra_sim", "sweep", "sweep.toml", "-o", self.table.name, *arguments]
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def begin(self, *arguments: str, command: str = "sweep") -> subprocess.Popen[str]:
+        """Start `astra sweep` on it, or `astra search`."""
+        words = [sys.executable, "-m", "astra_sim", command, "sweep.toml", "-o", self.table.name, *arguments]
+        return subprocess.Popen(words, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `astra sweep` on it to its end."""
-        process = self.begin(*arguments)
+    def run(self, *arguments: str, command: str = "sweep") -> subprocess.CompletedProcess[str]:
+        """The same to its end."""
+        process = self.begin(*arguments, command=command)
         out, err = process.communicate(timeout=120)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -85,10 +85,19 @@ def test_the_exit_status_the_table_and_the_xml_say_what_is_not_kept(tmp_path: Pa
     suite = ElementTree.parse(xml).getroot()[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     cases = [(case.get("name"), [(each.tag, each.get("message")) for each in case]) for case in suite]
-    assert cases[:2] == [("run.toml", []), ("five <5>", [("failure", "npus = 4")])]
+    assert cases[:2] == [("run.toml: npus == 4", []), ("five <5>", [("failure", "npus = 4")])]
+    assert cases[2][0] == "run.toml: nothing == 5"
+    times = [float(case.get("time", "")) for case in suite]
+    assert times[1:] == [0, 0]  # the run is that of the first
+    assert float(suite.get("time", "")) == times[0]
     assert cases[2][1][0][0] == "error"
     rows: list[dict[str, Any]] = json.loads(command(path, "--json").stdout)
     assert [(row["name"], row["state"]) for row in rows] == [("run.toml", "passed"), ("five <5>", "failed"), ("run.toml", "error")]
+
+
+def test_json_is_not_quiet(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--json and --quiet are given"):
+        command(written(tmp_path, RUN + 'check = "npus == 4"'), "--json", "--quiet")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +116,9 @@ def test_the_exit_status_the_table_and_the_xml_say_what_is_not_kept(tmp_path: Pa
             "expect 1: tolerance is '2'; expected a share such as '2 %', or a number",
         ),
         ("[[expect]]\nfigure = 'a'\nvalue = 1\ntolerance = -2\n", "expect 1: tolerance is -2; expected"),
+        ("[[expect]]\nfigure = 'a'\nvalue = 1\ntolerance = '1.2.3 %'\n", "expect 1: tolerance is '1.2.3 %'; expected"),
+        ("[[expect]]\nfigure = 'a'\nvalue = 1\ntolerance = inf\n", "expect 1: tolerance is inf; expected"),
+        ("[[expect]]\nfigure = 'a'\nvalue = nan\n", "expect 1: value is nan; expected the number"),
         ("[[expect]]\ncheck = 'a +'\n", "expect 1: check: 'a +': not an expression"),
         ("[[expect]]\ncheck = 'a'\nexperiment = 'none.toml'\n", "none.toml'"),
         ("[[expect]]\nname = 3\ncheck = 'a'\n", "expect 1: name is 3; expected text"),

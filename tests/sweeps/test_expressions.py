@@ -80,6 +80,7 @@ def test_what_is_no_expression_is_refused_when_it_is_read(text: str, words: str)
     ("text", "words"),
     [
         ("1 / (dp - 8)", "division by zero"),
+        ("1e308 * dp", "the value is too large"),
         ("network * 3", "'plugin:packet' is not a number"),
         ("dp and true", "8 is not true or false"),
         ("2 ** 100000", "the value is too large"),

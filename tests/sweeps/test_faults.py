@@ -13,7 +13,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim_sweep import journal
-from support.sweeps import Faulty, until
+from support.sweeps import Faulty, steady, until
 
 
 @pytest.fixture
@@ -72,6 +72,39 @@ def test_what_was_finished_when_the_main_process_ended_is_not_run_again(faulty: 
     rows = faulty.rows()
     assert [int(row["number"]) for row in rows] == list(range(40))
     assert [float(row["finish_ns"]) for row in rows] == list(range(1, 41))
+
+
+def test_ctrl_c_is_for_the_main_process_alone(faulty: Faulty) -> None:
+    """A terminal sends it to all processes of a group: a worker that has just begun would print where it was."""
+    faulty.write(40, seconds=0.05)
+    process = faulty.begin("--jobs", "2")
+    until(lambda: len(children(process.pid)) == 2, "workers have started")
+    groups = {os.getpgid(worker) for worker in children(process.pid)}
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert os.getpgid(0) not in groups
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "optuna"])
+def test_a_search_that_is_killed_goes_on_and_finds_the_same(faulty: Faulty, tmp_path: Path, method: str) -> None:
+    pytest.importorskip("optuna")
+    trials = "trials = 24\n" if method == "optuna" else ""
+    faulty.write(40, f'[search]\nmaximize = "finish_ns * (number % 7)"\nmethod = "{method}"\n{trials}', seconds=0.03)
+    process = faulty.begin("--jobs", "1", command="search")
+    until(lambda: kept(faulty.journal) >= 6, "some runs are kept")
+    process.kill()
+    process.communicate(timeout=60)
+    before = kept(faulty.journal)
+    begun = faulty.begun
+    done = faulty.run("--jobs", "1", "--resume", command="search")
+    assert done.returncode == 0, done.stderr
+    again = faulty.begun[len(begun) :]
+    assert len(set(begun) & set(again)) <= len(begun) - before  # what was under way, nothing else
+    whole = steady(faulty.rows())
+    assert faulty.run("--jobs", "1", "--overwrite", command="search").returncode == 0
+    assert steady(faulty.rows()) == whole
+    assert len(whole) == (24 if method == "optuna" else 40)
 
 
 def test_points_of_a_worker_that_is_killed_are_done_by_others(faulty: Faulty) -> None:

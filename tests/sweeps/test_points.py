@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def values(plan: Plan, *names: str) -> list[Any]:
         ({"range": [4, 1, -1]}, [4, 3, 2, 1]),
         ({"logspace": [1, 1000, 4]}, [1, 10, 100, 1000]),
         ({"logspace": [1, 4, 3], "whole": True}, [1, 2, 4]),
+        ({"logspace": [1e-300, 1e300, 3]}, [1e-300, 1.0, 1e300]),
         ({"logspace": [1, 2, 6], "whole": True}, [1, 2]),
         ({"logspace": [1.0, 100.0, 3]}, [1.0, 10.0, 100.0]),
         ({"values": [["ring"], ["direct"]], "labels": ["a", "b"]}, ["a", "b"]),
@@ -227,6 +229,16 @@ def test_points_are_counted_and_found_without_a_list_of_them() -> None:
         ({"axes": {"a": [1]}, "sample": {"method": "random", "points": 1, "axes": ["b"]}}, "sample: axes: there is no axis 'b'; known: a"),
         ({"axes": {"systm.splits": [1]}}, "'systm.splits' is neither an option (section.key; did you mean 'system'?)"),
         ({"axes": {"wall_s": [1]}}, "axes: wall_s: the name 'wall_s' is that of a column of results; expected another"),
+        ({"axes": {"a": {"values": [1], "zip": "a"}}}, "axes: a: zip is 'a', its own name; expected that of another axis"),
+        (
+            {"axes": {"a": [1], "b": {"values": [1], "zip": "a"}, "c": {"values": [1], "zip": "b"}}},
+            "axes: c: zip is 'b'; that axis goes in step with 'a'; expected 'a'",
+        ),
+        ({"axes": {"system": {"splits": [1]}, "system.splits": [2]}}, "axes: system.splits is there twice"),
+        ({"axes": {"a": [1]}, "derive": {"x": {"y": 1}, "x.y": 2}}, "derive: x.y is there twice"),
+        ({"axes": {"a": [datetime.date(2026, 1, 2)]}}, "axes: a: 2026-01-02 is a date; expected text, numbers"),
+        ({"axes": {"a": [{"b": [datetime.date(2026, 1, 2)]}]}}, "axes: a: 2026-01-02 is a date; expected text, numbers"),
+        ({"axes": {"a": {"uniform": [-1e308, 1e308]}}}, "axes: a: uniform is [-1e+308, 1e+308]; expected ends whose difference"),
         ({"axes": {"a": {"values": [1], "name": "x"}, "b": {"values": [1], "name": "x"}}}, "there are two axes with the name 'x'"),
         ({"axes": {"a": [1]}, "derive": {"b": "c + a"}}, "sweep: derive: b: 'c + a': there is no 'c'; "),
         ({"axes": {}, "derive": {"b": "c", "c": "b"}}, "these values need each other"),

@@ -105,6 +105,14 @@ def test_errors_are_kept_until_they_are_tried_again(tmp_path: Path) -> None:
     assert (known.asked, again.asked) == ([], [4])
 
 
+def test_a_point_that_has_no_value_is_not_known_from_before(tmp_path: Path) -> None:
+    tables = {"base": BASE, "axes": {"a": [0, 1]}, "derive": {"system.splits": "4 / a"}}
+    counts = with_answers(tables, tmp_path / "a.csv", Answers()).finish()
+    assert (counts.known, counts.run, counts.failed) == (0, 2, 1)
+    counts = with_answers(tables, tmp_path / "a.csv", Answers()).finish()
+    assert (counts.known, counts.run, counts.failed) == (2, 0, 1)
+
+
 def test_what_has_run_is_kept_when_nobody_asks_for_more(tmp_path: Path) -> None:
     answers = Answers()
     rows = iter(with_answers(GRID, tmp_path / "results.csv", answers))
@@ -207,6 +215,21 @@ def test_columns_do_not_depend_on_the_order_in_which_rows_come() -> None:
             columns.add(number, rows[number])
         found.add((tuple(columns.names), tuple(columns.type_of(name) for name in columns.names)))
     assert found == {(("p", "b", "c", "a", "d", "audit", "error", "wall_s"), (int, int, float, str, bool, str, str, str))}
+
+
+def test_columns_that_differ_in_capital_letters_alone_are_two_in_sqlite(tmp_path: Path) -> None:
+    columns = Columns(["a", "A", "result_npus", "NPUs", "npus"])
+    row = columns.row({"a": 1, "A": 2, "result_npus": 3, "NPUs": 4, "npus": 5}, {"npus": 6}, None, 0.1)
+    assert row["result_result_npus"] == 6
+    columns.add(0, row)
+    write_table(str(tmp_path / "a.sqlite"), columns, [row])
+    with sqlite3.connect(tmp_path / "a.sqlite") as database:
+        database.row_factory = sqlite3.Row
+        (found,) = database.execute("SELECT * FROM results")
+    assert dict(found) | {"wall_s": 0.1} == dict(
+        zip(["a", "A_2", "result_npus", "NPUs", "npus_2", "result_result_npus", "audit", "error", "wall_s"],
+            [1, 2, 3, 4, 5, 6, None, None, 0.1], strict=True)
+    )  # fmt: skip
 
 
 def test_a_table_that_cannot_be_written_says_so(tmp_path: Path) -> None:

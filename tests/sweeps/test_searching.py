@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim_sweep import search, sweep
+from astra_sim_sweep.dask_workers import end_idle
 from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.goals import MEMORY, Constraint, Front, Goal, Objective
 from astra_sim_sweep.search_command import search as command
@@ -84,11 +86,11 @@ def test_a_span_has_both_ends_and_a_number_for_each_step(span: dict[str, Any]) -
     low, high = next(value for key, value in span.items() if key != "whole")
     assert points.choices(0)["x"] == low
     assert points.choices(points.count - 1)["x"] == high
-    chosen = points.grid[0].axes[0].span
+    chosen = points.groups[0].axes[0].span
     assert chosen is not None
     for position in (0, 1, chosen.steps // 3, chosen.steps - 1):
         assert chosen.nearest(chosen.step(position)) == position
-        assert points.positions(points.number([position, 1])) == [position, 1]
+        assert points.grid.positions(points.grid.number([position, 1])) == [position, 1]
 
 
 # -- Searches ----------------------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ def test_every_point_is_what_a_sweep_runs(tmp_path: Path) -> None:
     assert [(row["bytes"], row["splits"]) for row in table if row["best"] == "true"] == [(str(b), str(s)) for b, s in parameters(found)]
 
 
-@pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "gp"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_optuna_finds_the_best_of_a_small_space(sampler: str) -> None:
     pytest.importorskip("optuna")
     options = {"maximize": "bytes / finish_ns", "constraints": {"small": "bytes < 2 ** 20"}}
@@ -190,6 +192,48 @@ def test_searches_that_share_a_study_take_turns_and_have_all_rows(tmp_path: Path
     assert min(runs) >= 3
     assert 12 <= sum(runs) <= 14
     assert all(made.found.run >= 12 for made in both)
+
+
+def test_two_processes_on_one_study_run_its_trials_between_them(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    (tmp_path / "search.toml").write_text(
+        f"""
+[base]
+platform = "{PLATFORM}"
+workload = "plugin:collective"
+[axes]
+workload.bytes = {{ uniform = [1024, 1000000], whole = true, name = "bytes" }}
+[search]
+minimize = "finish_ns / bytes"
+trials = 40
+storage = "study.log"
+"""
+    )
+    begin = [sys.executable, "-m", "astra_sim", "search", "search.toml", "--jobs", "1", "--json", "--output"]
+    both = [subprocess.Popen([*begin, f"{name}.csv"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) for name in "ab"]
+    told = [process.communicate(timeout=240)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    found = [json.loads(each) for each in told]
+    assert all(40 <= each["run"] <= 42 for each in found)  # what is under way elsewhere may come on top
+    last = subprocess.run([*begin, "a.csv", "--resume"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(last.stdout)["best"] == max((each["best"] for each in found), key=lambda best: -best[0]["finish_ns / bytes"])
+    rows = steady(read_rows(tmp_path / "a.csv"))
+    assert all(row in rows for row in steady(read_rows(tmp_path / "b.csv")) if row["best"] == "false")
+
+
+def test_a_search_on_the_workers_of_dask(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    pytest.importorskip("optuna")
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        every = search(tables({"minimize": TIME}), tmp_path / "every.csv", client=client).finish()
+        sampled = search(tables({"minimize": TIME, "trials": 6}, SPANS), tmp_path / "sampled.csv", client=client).finish()
+    end_idle()
+    assert every.run == 16
+    assert parameters(every) == parameters(exhaustive({"minimize": TIME}))
+    assert (sampled.run, sampled.failed) == (6, 0)
+    with pytest.raises(InputError, match="jobs is for processes of this machine"):
+        search(tables({"minimize": TIME}), jobs=1, client=client)
 
 
 def llm(check: list[bool]) -> dict[str, Any]:
@@ -325,9 +369,9 @@ def test_a_name_that_no_row_has_ends_the_search() -> None:
 def test_without_optuna_or_what_a_sampler_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = {"minimize": "finish_ns", "method": "optuna"}
     pytest.importorskip("optuna")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match="sampler is 'gp', which needs torch: pip install torch"):
-        search(tables(options | {"sampler": "gp"}), tmp_path / "a.csv")
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(InputError, match="sampler is 'qmc', which needs scipy: pip install scipy"):
+        search(tables(options | {"sampler": "qmc"}), tmp_path / "a.csv")
     with pytest.raises(InputError, match="'cmaes', which has one objective"):
         search(tables(options | {"sampler": "cmaes", "maximize": "bytes"}))
     with pytest.raises(InputError, match="study of Optuna, nonsense://x"):

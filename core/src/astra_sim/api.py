@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import os
 import time
@@ -77,9 +76,9 @@ def simulate(
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
     if explain not in (True, False, "path", "ranges"):
         raise InputError(f"explain is {explain!r}; expected True, False, 'path' or 'ranges'")
-    made = Experiment() if experiment is None else copy.copy(experiment)
+    made = Experiment() if experiment is None else experiment
     made.check()
-    made.sections, made.run, made.origin = dict(made.sections), dict(made.run), dict(made.origin)
+    made = made.copied()
     for kind in SECTIONS:
         if given[kind] is not None:
             made.use(kind, given[kind], plugins, where=kind)

@@ -3,8 +3,9 @@
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
 (`build`, or one of them with `build_platform`, `build_compute` or `component`). It prints each `Table`, of `Column`s, on a `Screen`, made
 of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it says on standard error how far it is, but
-for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. What is wrong in an input is an InputError, which `astra` turns into
-one message.
+for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many numbers their combinations with `Grid`,
+makes each of `Change`s with `changed`, and its row with `row_of`. What is wrong in an input is an InputError, which `astra` turns into one
+message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
     from astra_sim.setup.components import Components, build, build_compute, build_platform, component
     from astra_sim.setup.experiment import Experiment, load_experiment
     from astra_sim.setup.plugins import Plugins, shared_plugins
+    from astra_sim.setup.points import Change, Grid, changed, row_of
     from astra_sim.setup.provenance import versions
 
 __all__ = [
+    "Change",
     "Column",
     "Components",
     "Experiment",
     "Folded",
+    "Grid",
     "Plugins",
     "Progress",
     "Screen",
@@ -41,6 +45,7 @@ __all__ = [
     "build",
     "build_compute",
     "build_platform",
+    "changed",
     "component",
     "component_options",
     "fold",
@@ -48,6 +53,7 @@ __all__ = [
     "load_experiment",
     "print_result",
     "quiet_option",
+    "row_of",
     "shared_plugins",
     "table_options",
     "versions",
@@ -66,6 +72,7 @@ __getattr__ = lazy_names(
         "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
         "setup.experiment": ("Experiment", "load_experiment"),
         "setup.plugins": ("Plugins", "shared_plugins"),
+        "setup.points": ("Change", "Grid", "changed", "row_of"),
         "setup.provenance": ("versions",),
     },
 )

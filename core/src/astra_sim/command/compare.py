@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import tempfile
@@ -26,7 +25,9 @@ from astra_sim.report.result import Result
 from astra_sim.report.screen import Screen
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.results import flat_row
-from astra_sim.setup.experiment import SECTIONS
+from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, load_experiment
+from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.points import Change, Grid, changed, row_of
 from astra_sim.setup.specs import PREFIX
 
 MAX_RUNS = 10_000
@@ -40,20 +41,14 @@ _NUMBERS = 68
 
 @attrs.frozen
 class Choice:
-    """What makes a run differ: its experiment file, components, and assignments `section.key=value`.
+    """A point of a comparison: its experiment file, and what it changes there.
 
-    `parameters` are those of them that vary, by short names: columns of the table of runs.
+    `parameters` are those of its components and options that vary, by short names: columns of the table of runs.
     """
 
     experiment: str | None
-    components: tuple[tuple[str, str], ...]
-    assignments: tuple[str, ...]
+    changes: tuple[Change, ...]
     parameters: dict[str, Any] = attrs.field(factory=dict)
-
-    def run(self, label: str, **arguments: Any) -> Result:
-        """Simulate it."""
-        components: dict[str, Any] = dict(self.components)
-        return simulate(self.experiment, **components, set=self.assignments, run_name=label, **arguments)
 
 
 def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]], assignments: Sequence[str]) -> list[tuple[str, Choice]]:
@@ -61,30 +56,27 @@ def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]],
 
     The first alternative of each varies slowest in the order: experiments, components, assignments.
     """
-    by_key: dict[str, list[str]] = {}
+    axes: dict[str, list[str]] = {"experiment": list(experiments), **{kind: list(values) for kind, values in components.items()}}
     for assignment in assignments:
-        by_key.setdefault(assignment.partition("=")[0].strip(), []).append(assignment)
-    axes: list[tuple[str, list[str]]] = [("experiment", list(experiments))] if experiments else []
-    axes += [(kind, list(values)) for kind, values in components.items() if values]
-    axes += list(by_key.items())
-    count = 1
-    for _, values in axes:
-        count *= len(values)
-    if count > MAX_RUNS:
-        raise InputError(f"{count} combinations to compare; expected at most {MAX_RUNS}")
-    varying = short_keys([key for key, values in axes if len(values) > 1])
-    short = {key: short_values(key, values, varying.get(key, key)) for key, values in axes}
+        key, value = assigned(assignment)
+        axes.setdefault(key, []).append(value)
+    axes = {key: values for key, values in axes.items() if values}
+    grid = Grid([len(values) for values in axes.values()])
+    if grid.count > MAX_RUNS:
+        raise InputError(f"{grid.count} combinations to compare; expected at most {MAX_RUNS}")
+    varying = short_keys([key for key, values in axes.items() if len(values) > 1])
+    short = {key: short_values(key, axes[key], name) for key, name in varying.items()}
     made = []
-    for combination in itertools.product(*(values for _, values in axes)):
-        chosen = dict(zip((key for key, _ in axes), combination, strict=True))
-        choice = Choice(
-            chosen.get("experiment"),
-            tuple((kind, value) for kind, value in chosen.items() if kind in SECTIONS),
-            tuple(value for key, value in chosen.items() if key in by_key),
-            {name: _parameter(key, chosen[key]) for key, name in varying.items()},
-        )
+    for number in range(grid.count):
+        chosen = {key: values[position] for (key, values), position in zip(axes.items(), grid.positions(number), strict=True)}
+        changes = tuple(Change(key, value, _where(key, value)) for key, value in chosen.items() if key != "experiment")
+        choice = Choice(chosen.get("experiment"), changes, {name: _parameter(chosen[key]) for key, name in varying.items()})
         made.append((" ".join(short[key][chosen[key]] for key in varying) or "run", choice))
     return made
+
+
+def _where(key: str, value: str) -> str:
+    return key if key in SECTIONS else f"--set {key}={value}"
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
@@ -100,7 +92,7 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 def short_values(key: str, values: Sequence[str], name: str) -> dict[str, str]:
     """Each value of a key as the name of a run has it: `splits=4`; the name of a plugin or file, if that tells it from the others."""
     if "." in key:
-        return {value: f"{name}={_assigned(value)}" for value in values}
+        return {value: f"{name}={value}" for value in values}
     short = {value: _short(value) for value in values}
     return short if len(set(short.values())) == len(short) else {value: value for value in values}
 
@@ -110,22 +102,18 @@ def _short(value: str) -> str:
     return value.removeprefix(PREFIX) if value.startswith(PREFIX) else os.path.splitext(os.path.basename(os.path.normpath(value)))[0]
 
 
-def _assigned(assignment: str) -> str:
-    return assignment.partition("=")[2].strip()
-
-
-def _parameter(key: str, value: str) -> Any:
+def _parameter(value: str) -> Any:
     """What a table has of a value: all of it, as a number where it is one."""
-    text = _assigned(value) if "." in key else value
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
+            return kind(value)
+    return str(value)
 
 
-def row_of(result: Result, first_ns: float, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The row of a run: its parameters, and figures; ratios are to what the first took."""
-    figures = {
+def figures_of(result: Result, first_ns: float) -> dict[str, Any]:
+    """The name of a run and its figures; ratios are to what the first took."""
+    return {
+        "run": result.run_name,
         "finish_ns": result.finish_ns,
         "finish_ratio": result.finish_ns / first_ns if first_ns else None,
         "compute_ns": result.compute_ns,
@@ -135,9 +123,11 @@ def row_of(result: Result, first_ns: float, parameters: Mapping[str, Any] | None
         "wall_s": result.wall_s,
         **result.figures,
     }
-    # A parameter may be called as a figure is.
-    columns = {f"parameter_{name}" if name in ("run", *figures) else name: value for name, value in (parameters or {}).items()}
-    return {"run": result.run_name, **columns, **figures}
+
+
+def row_of_run(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a run: its name first, then its parameters, then figures."""
+    return {"run": None} | row_of(parameters, figures)
 
 
 @click.command()
@@ -181,12 +171,14 @@ def compare(
     """
     chosen = chosen_reports(reports, output, timeline)
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
+    plugins = shared_plugins()
+    bases: dict[str | None, Experiment] = {path: _base(path, options, plugins) for path in experiments or [None]}
     if run_name is not None:
         made = [(f"{run_name} {label}", choice) for label, choice in made]
     is_written = output is not None or timeline is not None
     if is_written:
         check_run_names([label for label, _ in made])
-    rows: list[dict[str, Any]] = []
+    figures: list[dict[str, Any]] = []
     shown: list[Mapping[str, Figure]] = []
     results = []
     with contextlib.ExitStack() as until_written:
@@ -194,21 +186,32 @@ def compare(
         with Progress(enabled=not quiet) as progress:
             for number, (label, choice) in enumerate(made, 1):
                 progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
-                result = choice.run(label, progress=progress, timelines=timeline is not None or TIMELINE in reports, **options)
+                experiment = changed(bases[choice.experiment], choice.changes, plugins)
+                result = simulate(experiment, run_name=label, progress=progress, timelines=timeline is not None or TIMELINE in reports)
                 shown.append(result.shown)
-                rows.append(row_of(result, rows[0]["finish_ns"] if rows else result.finish_ns, choice.parameters))
+                figures.append(figures_of(result, figures[0]["finish_ns"] if figures else result.finish_ns))
                 if not quiet:
                     say_findings(result, label)
                 if folder is not None:
                     results.append(result.spooled(os.path.join(folder, str(number))))
         if not as_json and not quiet:
-            _print(rows, shown, Screen(every, units))
+            _print(figures, shown, Screen(every, units))
+        rows = [row_of_run(choice.parameters, each) for (_, choice), each in zip(made, figures, strict=True)]
         if is_written:
             with Progress(enabled=not quiet) as progress:
                 progress.stage("writing files", simulates=False)
                 chosen.write(results, output, series, tables={RUNS_FILE: [flat_row(row) for row in rows]})
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
+
+
+def _base(path: str | None, options: Mapping[str, Any], plugins: Plugins) -> Experiment:
+    """What the runs of an experiment file have in common. Options of the run that were not given are None. Raises InputError."""
+    experiment = Experiment() if path is None else load_experiment(path, plugins)
+    for name, value in options.items():
+        if value is not None:
+            experiment.choose(name, value)
+    return experiment
 
 
 def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]], screen: Screen) -> None:

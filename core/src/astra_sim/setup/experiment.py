@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -56,6 +57,19 @@ class Experiment:
             if section not in SECTIONS:
                 raise InputError(f"an experiment has the section {section!r}; {suggestion(section, SECTIONS)}")
 
+    def copied(self) -> Experiment:
+        """A copy, of which a change leaves this one as it is."""
+        made = copy.copy(self)
+        made.sections, made.run, made.origin = dict(self.sections), dict(self.run), dict(self.origin)
+        return made
+
+    def take(self, other: Experiment) -> None:
+        """Take over the sections of another experiment."""
+        self.sections |= other.sections
+        self.origin |= other.origin
+        if "platform" in other.sections:
+            self.left_out = other.left_out
+
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
         """Set a section to what a spec string, path or table means, or to an object.
 
@@ -94,17 +108,19 @@ class Experiment:
 
     def set(self, assignment: str) -> None:
         """Apply `section.key=value`, as `--set` does. Raises InputError."""
-        path, equals, value = assignment.partition("=")
-        _, dot, key = path.strip().partition(".")
-        if not equals or not dot or not key:
-            raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
-        self.assign(path.strip(), Typed(value.strip()), f"--set {assignment}")
+        self.assign(*assigned(assignment), f"--set {assignment}")
 
     def assign(self, path: str, value: Any, where: str) -> None:
-        """Set the option `section.key`, whose value has a type. Raises InputError that begins with `where`."""
+        """Set the option `section.key`, whose value has a type; `run.groups` may be the path of a file.
+
+        Raises InputError that begins with `where`.
+        """
         section, _, key = path.partition(".")
         if section not in (*SECTIONS, "run"):
             raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
+        if path == "run.groups":
+            self.choose("groups", value)
+            return
         if section == "run":
             set_value(self.run, key, value, where)
             return
@@ -122,6 +138,15 @@ class Experiment:
     def run_options(self) -> RunOptions:
         """The run section, checked. Raises InputError."""
         return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
+
+
+def assigned(assignment: str) -> tuple[str, Typed]:
+    """The option and the value of `section.key=value`. Raises InputError."""
+    path, equals, value = assignment.partition("=")
+    _, dot, key = path.strip().partition(".")
+    if not equals or not dot or not key:
+        raise InputError(f"--set {assignment}: expected section.key=value, such as system.splits=8")
+    return path.strip(), Typed(value.strip())
 
 
 @staying()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -34,7 +34,7 @@ class Span:
         """The number at a share of the way, of at least 0 and below 1."""
         if self.whole and not self.logarithmic:
             return int(self.low) + int(share * (int(self.high) - int(self.low) + 1))
-        value = self.low * (self.high / self.low) ** share if self.logarithmic else self.low + (self.high - self.low) * share
+        value = _between(self.low, self.high, share) if self.logarithmic else self.low + (self.high - self.low) * share
         return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
 
     @property
@@ -52,9 +52,9 @@ class Span:
         """The step that is nearest to a number."""
         if self.whole:
             return int(value) - int(self.low)
-        share = (
-            math.log(value / self.low) / math.log(self.high / self.low) if self.logarithmic else (value - self.low) / (self.high - self.low)
-        )
+        share = (value - self.low) / (self.high - self.low)
+        if self.logarithmic:
+            share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         return min(max(round(share * STEPS), 0), STEPS)
 
 
@@ -82,7 +82,7 @@ class Axis:
 
 def read_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
     """The axes of a table: a list of values or a table for each key, where `a.b = ...` is the key `a.b`. Raises InputError."""
-    axes = [_axis(key, value, f"{where}: {key}") for key, value in flatten(table, _is_axis).items()]
+    axes = [_axis(key, value, f"{where}: {key}") for key, value in flatten(table, _is_axis, where).items()]
     names: set[str] = set()
     for axis in axes:
         if axis.name in names:
@@ -91,15 +91,22 @@ def read_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
     return axes
 
 
-def flatten(table: Mapping[str, Any], is_leaf: Any, prefix: str = "") -> dict[str, Any]:
-    """The values of nested tables by keys with dots."""
+def flatten(table: Mapping[str, Any], is_leaf: Callable[[Mapping[str, Any]], bool], where: str) -> dict[str, Any]:
+    """The values of nested tables by keys with dots. Raises InputError where two keys come to the same."""
     flat: dict[str, Any] = {}
+    for key, value in _leaves(table, is_leaf, ""):
+        if key in flat:
+            raise InputError(f"{where}: {key} is there twice: in quotes, and as keys of tables; expected one of the two")
+        flat[key] = value
+    return flat
+
+
+def _leaves(table: Mapping[str, Any], is_leaf: Callable[[Mapping[str, Any]], bool], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, Mapping) and not is_leaf(value):
-            flat |= flatten(value, is_leaf, f"{prefix}{key}.")
+            yield from _leaves(value, is_leaf, f"{prefix}{key}.")
         else:
-            flat[prefix + key] = value
-    return flat
+            yield prefix + key, value
 
 
 def _is_axis(table: Mapping[str, Any]) -> bool:
@@ -133,10 +140,23 @@ def _axis(key: str, value: Any, where: str) -> Axis:
         raise InputError(f"{where}: whole = true has no effect on {form}, whose values are as they are given")
     if form in _DRAWN:
         return Axis(key, name, span=_span(form, given, whole, value, where))
+    for value in given:
+        _check_value(value, where)
     values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
     if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
         raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
     return Axis(key, name, values, None, labels, zipped)
+
+
+def _check_value(value: Any, where: str) -> None:
+    """Raise InputError for what no option takes, such as a date of TOML."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            _check_value(each, where)
+    elif not isinstance(value, (str, int, float, bool)):
+        raise InputError(f"{where}: {value} is a {type(value).__name__}; expected text, numbers, true, false, lists and tables")
 
 
 def _numbers(form: str, given: Sequence[Any], names: str, where: str) -> list[float]:
@@ -169,13 +189,21 @@ def _logspace(given: Sequence[Any], whole: bool, where: str) -> list[float]:
         raise InputError(f"{where}: logspace is {given!r}; expected first and last above 0")
     if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
         raise InputError(f"{where}: logspace is {given!r}; expected a count from 2 to {MOST_VALUES}")
-    values: list[float] = [first * (last / first) ** (index / (count - 1)) for index in range(count)]
+    values: list[float] = [_between(first, last, index / (count - 1)) for index in range(count)]
     values[0], values[-1] = first, last
     if whole:
         return list(dict.fromkeys(map(round, values)))
     if isinstance(first, int) and isinstance(last, int):
         return [round(value) if math.isclose(value, round(value), rel_tol=1e-9) else value for value in values]
     return values
+
+
+def _between(first: float, last: float, share: float) -> float:
+    """The number at a share of the way from one to another, by the logarithm."""
+    ratio = last / first
+    if 0 < ratio < math.inf:
+        return float(first * ratio**share)
+    return math.exp(math.log(first) * (1 - share) + math.log(last) * share)  # the ratio is beyond all numbers
 
 
 def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
@@ -185,6 +213,8 @@ def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any]
     low, high = _numbers(form, given, "low, high", where)
     if low >= high or (form == "loguniform" and low <= 0):
         raise InputError(f"{where}: {form} is {given!r}; expected low below high{', both above 0' if form == 'loguniform' else ''}")
+    if not math.isfinite(high - low):
+        raise InputError(f"{where}: {form} is {given!r}; expected ends whose difference is a number")
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         raise InputError(f"{where}: {form} is {given!r}; expected whole numbers, for whole is true")
     return Span(low, high, form == "loguniform", whole)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -20,7 +22,7 @@ from astra_sim_sweep.contents import canonical
 from astra_sim_sweep.expressions import Expression, shown
 
 _OWN = ("name", "check", "figure", "value", "tolerance")
-_TOLERANCE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*%\s*")
+_TOLERANCE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*%\s*")
 
 State = Literal["passed", "failed", "error"]
 
@@ -51,7 +53,10 @@ class Expectation:
 
 @attrs.frozen
 class Verdict:
-    """What came of an expectation: `found` says what the figures are, or what went wrong. `wall_s` are the seconds of its run."""
+    """What came of an expectation: `found` says what the figures are, or what went wrong.
+
+    `wall_s` are the seconds of its run; 0 where another expectation had it run.
+    """
 
     name: str
     state: State
@@ -93,7 +98,7 @@ def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugi
                 raise InputError(f"{where}: {key} is for figure, and has no effect on check")
         text = own["check"].strip()
         return Expectation(title, experiment, text, condition=Expression(text, f"{where}: check"))
-    if "value" not in own or isinstance(own["value"], bool) or not isinstance(own["value"], (int, float)):
+    if not _is_number(own.get("value")):
         raise InputError(f"{where}: value is {own.get('value', 'missing')!r}; expected the number that {own['figure']} should be")
     value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
     margin = _margin(value, tolerance, f"{where}: tolerance")
@@ -105,14 +110,18 @@ def _margin(value: float, tolerance: Any, where: str) -> float:
     """How far from a value a figure may be: a number in its unit, or a share of it."""
     if isinstance(tolerance, str) and (match := _TOLERANCE.fullmatch(tolerance)):
         return abs(value) * float(match[1]) / 100
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
+    if not _is_number(tolerance) or tolerance < 0:
         raise InputError(f"{where} is {tolerance!r}; expected a share such as '2 %', or a number of at least 0 in the unit of the figure")
     return float(tolerance)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def judge(expectations: Sequence[Expectation]) -> Iterator[Verdict]:
     """Run the experiments, each of them once, and say for each expectation what came of it."""
-    results: dict[bytes, tuple[dict[str, Any] | AstraError, float]] = {}
+    results: dict[bytes, dict[str, Any] | AstraError] = {}
     for expectation in expectations:
         key = canonical([expectation.experiment.sections, expectation.experiment.run])
         if key not in results:
@@ -122,9 +131,11 @@ def judge(expectations: Sequence[Expectation]) -> Iterator[Verdict]:
                 outcome = simulate(expectation.experiment).to_dict()
             except AstraError as error:
                 outcome = error
-            results[key] = outcome, time.perf_counter() - began
-        figures, seconds = results[key]
-        yield _verdict(expectation, figures, seconds)
+            results[key] = outcome
+            seconds = time.perf_counter() - began
+        else:
+            seconds = 0.0
+        yield _verdict(expectation, results[key], seconds)
 
 
 def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, seconds: float) -> Verdict:
@@ -138,16 +149,19 @@ def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, sec
 
 
 def junit(verdicts: Sequence[Verdict], suite: str) -> str:
-    """The verdicts as XML, as JUnit writes it and services of continuous integration read it."""
+    """The verdicts as XML, as JUnit writes it and services of continuous integration read it.
+
+    These tell cases apart by name, so what is expected stands behind a name that several have.
+    """
+    names = Counter(verdict.name for verdict in verdicts)
     states = [verdict.state for verdict in verdicts]
     counts = {"tests": len(states), "failures": states.count("failed"), "errors": states.count("error")}
     attributes = {"name": suite, **{name: str(count) for name, count in counts.items()}, "time": f"{sum(v.wall_s for v in verdicts):.3f}"}
     root = ElementTree.Element("testsuites")
     element = ElementTree.SubElement(root, "testsuite", attributes)
     for verdict in verdicts:
-        case = ElementTree.SubElement(
-            element, "testcase", {"classname": suite, "name": printable(verdict.name), "time": f"{verdict.wall_s:.3f}"}
-        )
+        name = verdict.name if names[verdict.name] == 1 else f"{verdict.name}: {verdict.expected}"
+        case = ElementTree.SubElement(element, "testcase", {"classname": suite, "name": printable(name), "time": f"{verdict.wall_s:.3f}"})
         if verdict.state != "passed":
             what = ElementTree.SubElement(case, "failure" if verdict.state == "failed" else "error", {"message": printable(verdict.found)})
             what.text = printable(f"expected {verdict.expected}; {verdict.found}")

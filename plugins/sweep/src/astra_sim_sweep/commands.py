@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
+from astra_sim_sweep.words import counted
+
 if TYPE_CHECKING:
     from astra_sim_sweep.budgets import Verdict
 
@@ -61,26 +63,30 @@ def sweep(
             made.watch(progress.turn)
             made.finish()
     except KeyboardInterrupt:
-        click.echo(f"astra: interrupted; {counts.rows:,} rows are kept, and --resume goes on", err=True)
+        click.echo(f"astra: interrupted; {counted(counts.rows, 'row')} kept, and --resume goes on", err=True)
         sys.exit(STATUS_INTERRUPTED)
     if not quiet:
         for warning in counts.warnings:
             click.echo(f"astra: warning: {warning}", err=True)
-        click.echo(f"{counts.rows:,} rows in {output}{_beside(counts.known, counts.skipped, counts.failed)}")
+        click.echo(f"{counted(counts.rows, 'row')} in {output}{_beside(counts.known, counts.skipped, counts.failed)}")
     if counts.failed:
-        click.echo(f"astra: error: {counts.failed:,} of {counts.rows:,} points failed; the first: {printable(made.first_error)}", err=True)
+        click.echo(
+            f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(made.first_error)}", err=True
+        )
         sys.exit(1)
 
 
 def _beside(known: int, skipped: int, failed: int) -> str:
-    numbers = ((known, "known from before"), (skipped, "points skipped"), (failed, "with an error"))
-    parts = [f"{number:,} {what}" for number, what in numbers if number]
+    parts = [f"{known:,} known from before"] if known else []
+    parts += [f"{counted(skipped, 'point')} skipped"] if skipped else []
+    parts += [f"{failed:,} with an error"] if failed else []
     return f" ({', '.join(parts)})" if parts else ""
 
 
 def _print_points(file: str, quiet: bool) -> None:
     """The points of a sweep as CSV, and how many there are."""
     from astra_sim_sweep.plan import read_plan
+    from astra_sim_sweep.tables import cell_text
 
     plan = read_plan(file)
     skipped: dict[str, int] = {}
@@ -92,11 +98,11 @@ def _print_points(file: str, quiet: bool) -> None:
             continue
         count += 1
         failed += point.error is not None
-        click.echo(_line([*(point.parameters[name] for name in plan.columns), point.error]))
+        click.echo(_line([*(cell_text(point.parameters[name]) for name in plan.columns), point.error]))
     if not quiet:
         reasons = ", ".join(f"{name} {number:,}" for name, number in skipped.items())
         beside = f"; {sum(skipped.values()):,} skipped ({reasons})" if skipped else ""
-        click.echo(f"{count:,} points{beside}", err=True)
+        click.echo(f"{counted(count, 'point')}{beside}", err=True)
     if failed:
         sys.exit(1)
 
@@ -116,6 +122,8 @@ def _line(cells: list[object]) -> str:
 @click.option("--quiet", is_flag=True, help="Print nothing but what is not as expected.")
 def assert_(file: str, junit: str | None, as_json: bool, quiet: bool) -> None:
     """Check figures of experiments against budgets. Exit status 0: all are kept; 1: one is not, or a run failed."""
+    if as_json and quiet:
+        raise InputError("--json and --quiet are given; expected one of the two")
     from astra_sim_sweep import budgets
 
     verdicts = list(budgets.judge(budgets.read_budgets(file)))

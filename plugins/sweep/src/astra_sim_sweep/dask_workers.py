@@ -60,10 +60,11 @@ def end_idle() -> None:
 class Dask:
     """Runs points on the workers of a scheduler: that at an address, or that of a client, which stays open.
 
-    A point that takes longer than `timeout` seconds is an error. Raises InputError where there is no scheduler, or Dask is not installed.
+    A point that takes longer than `timeout` seconds is an error. A worker has at most `batch` points at a time. Raises InputError where
+    there is no scheduler, or Dask is not installed.
     """
 
-    def __init__(self, plan: bytes, timeout: float | None, address: str | None, client: Any = None) -> None:
+    def __init__(self, plan: bytes, timeout: float | None, address: str | None, client: Any = None, batch: int = LARGEST_BATCH) -> None:
         try:
             import distributed
         except ImportError:
@@ -81,7 +82,8 @@ class Dask:
         self._pending: dict[Any, list[int]] = {}
         self._again: deque[int] = deque()
         self._losses: Counter[int] = Counter()
-        self._size = BatchSize(BATCH_S, LARGEST_BATCH)
+        self._size = BatchSize(BATCH_S, batch)
+        self._batches_of_a_thread = _BATCHES_OF_A_THREAD if batch > 1 else 1
 
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
         """What comes of points, as their batches are done; some of the lists are empty. `numbers` is read on when workers have room.
@@ -102,7 +104,7 @@ class Dask:
 
     def _submit(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
         """Hand over batches, as many as keep all threads busy."""
-        room = _BATCHES_OF_A_THREAD * max(1, sum(self._client.nthreads().values()))
+        room = self._batches_of_a_thread * max(1, sum(self._client.nthreads().values()))
         while len(self._pending) < room:
             batch = [self._again.popleft()] if self._again else []
             while not batch or (len(batch) < self._size.points and batch[0] not in self._losses):

@@ -183,9 +183,12 @@ def _truth(value: Any) -> bool:
 
 def _binary(operation: Callable[[Any, Any], Any], left: _Code, right: _Code) -> _Code:
     def evaluate(scope: Scope) -> Any:
-        value = operation(_number(left(scope)), _number(right(scope)))
+        one, other = _number(left(scope)), _number(right(scope))
+        value = operation(one, other)
         if isinstance(value, complex):
             raise ValueError("the value is not a real number")
+        if isinstance(value, float) and not math.isfinite(value) and math.isfinite(one) and math.isfinite(other):
+            raise ValueError("the value is too large")
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise ValueError("the value is too large")
         return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import graphlib
 import hashlib
 import os
@@ -11,7 +10,7 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, Experiment, InputError
-from astra_sim.commands import Plugins, shared_plugins, versions
+from astra_sim.commands import Change, Plugins, changed, shared_plugins, versions
 from astra_sim.errors import suggestion
 from astra_sim.files import parse_toml, read_text
 
@@ -50,35 +49,6 @@ class _Loaded:
     content: bytes
 
 
-@attrs.frozen
-class _Change:
-    """What a point changes in the experiment: a component (`loaded`, or the spec or path `value`), or the option `key`."""
-
-    key: str
-    value: Any
-    loaded: _Loaded | None = None
-
-    def apply(self, experiment: Experiment, plugins: Plugins) -> None:
-        """Change an experiment."""
-        where = f"axes: {self.key}"
-        if self.loaded is not None:
-            component = self.loaded.experiment
-            experiment.sections |= component.sections
-            experiment.origin |= component.origin
-            if "platform" in component.sections:
-                experiment.left_out = component.left_out
-        elif self.key in Experiment.KINDS:
-            experiment.use(self.key, self.value, plugins, where=where)
-        elif self.key == _GROUPS:
-            experiment.choose("groups", self.value)
-        else:
-            experiment.assign(self.key, self.value, where)
-
-    def content(self) -> bytes:
-        """What it comes to, as bytes."""
-        return canonical([self.key, self.value]) if self.loaded is None else self.loaded.content
-
-
 @attrs.define
 class Plan:
     """What a sweep file says, with the contents of all files that it names. It can be pickled, and needs no file then."""
@@ -115,7 +85,7 @@ class Plan:
             known = {name: parameters.get(name) for name in self.columns}
             return Point(number, known, error=str(error), key=self._key(self._base_contents[0], [canonical(known), str(error)]))
         base, changes = self._changes(choices, parameters)
-        return Point(number, parameters, key=self._key(self._base_contents[base], [change.content() for change in changes]))
+        return Point(number, parameters, key=self._key(self._base_contents[base], [content for _, content in changes]))
 
     def experiment(self, number: int, plugins: Plugins) -> Experiment:
         """The experiment of a point that is not left out. Raises InputError where its changes do not fit."""
@@ -123,12 +93,7 @@ class Plan:
         parameters = self._columns_of_axes(choices)
         self._derive(parameters)
         base, changes = self._changes(choices, parameters)
-        experiment = copy.copy(self.bases[base])
-        experiment.sections, experiment.run = dict(experiment.sections), dict(experiment.run)
-        experiment.origin = dict(experiment.origin)
-        for change in changes:
-            change.apply(experiment, plugins)
-        return experiment
+        return changed(self.bases[base], [change for change, _ in changes], plugins)
 
     def content(self) -> bytes:
         """What it comes to: the same for plans whose points and experiments are the same."""
@@ -148,21 +113,27 @@ class Plan:
         for name, meaning in self.derived.items():
             parameters[name] = meaning.value(parameters) if isinstance(meaning, Expression) else meaning
 
-    def _changes(self, choices: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[int, list[_Change]]:
-        """The number of the base, and what a point changes: components first, in the order of their kinds, then options."""
-        base, changes = 0, []
+    def _changes(self, choices: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[int, list[tuple[Change, bytes]]]:
+        """The number of the base, and what a point changes, each with what it comes to."""
+        base = 0
+        values: list[tuple[str, Any]] = []
         for axis in self.axes:
             position = choices[axis.name]
             if axis.key == EXPERIMENT:
                 base = position
             elif axis.key in self.loaded:
-                changes.append(_Change(axis.key, None, self.loaded[axis.key][position]))
+                values.append((axis.key, self.loaded[axis.key][position]))
             elif is_setting(axis.key):
-                value = position if axis.span is not None else axis.values[position]
-                changes.append(_Change(axis.key, self._located(axis.key, value)))
-        changes += [_Change(name, self._located(name, parameters[name])) for name in self.derived if is_setting(name)]
-        kinds = Experiment.KINDS
-        return base, sorted(changes, key=lambda change: kinds.index(change.key) if change.key in kinds else len(kinds))
+                values.append((axis.key, position if axis.span is not None else axis.values[position]))
+        values += [(name, parameters[name]) for name in self.derived if is_setting(name)]
+        return base, [self._change(key, value) for key, value in values]
+
+    def _change(self, key: str, value: Any) -> tuple[Change, bytes]:
+        where = f"axes: {key}"
+        if isinstance(value, _Loaded):
+            return Change(key, value.experiment, where), value.content
+        located = self._located(key, value)
+        return Change(key, located, where), canonical([key, located])
 
     def _located(self, key: str, value: Any) -> Any:
         """A value, whose path is relative to the file of the sweep if it is one of a component or of groups."""
@@ -257,7 +228,7 @@ class PlanReader:
     def _derived(self, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Expression | int | float | bool]:
         """Values that follow, those first of which others are made."""
         found: dict[str, Expression | int | float | bool] = {}
-        for key, value in flatten(table, lambda _: False).items():
+        for key, value in flatten(table, lambda _: False, f"{self.where}: derive").items():
             self._check_key(key, "derive")
             self._check_column(key, key, "derive")
             if key in names:

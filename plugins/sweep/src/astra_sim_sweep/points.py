@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
+from astra_sim.commands import Grid
 from astra_sim.errors import suggestion
 from astra_sim.options import option, structure
 
@@ -48,20 +49,23 @@ class Group:
 class Points:
     """The points by number.
 
-    Every combination of axes: a grid, of which each point has all drawn points. The last axis varies fastest.
+    Every combination of `groups`: a grid, of which each point has all draws of those that are `drawn`. The last axis varies fastest.
     """
 
-    grid: Sequence[Group]
+    groups: Sequence[Group]
     drawn: Sequence[Group]
     sample: SampleOptions | None
+    grid: Grid = attrs.field(init=False)
+    """The combinations of `groups`."""
+
+    @grid.default
+    def _grid(self) -> Grid:
+        return Grid([group.count for group in self.groups])
 
     @property
     def count(self) -> int:
         """How many points there are."""
-        count = 1 if self.sample is None else self.sample.points
-        for group in self.grid:
-            count *= group.count
-        return count
+        return self.grid.count * (1 if self.sample is None else self.sample.points)
 
     def choices(self, number: int) -> dict[str, Any]:
         """By the name of its axis the position of each value at a point; of a span the number itself."""
@@ -70,25 +74,9 @@ class Points:
             number, draw = divmod(number, self.sample.points)
             for group in self.drawn:
                 chosen |= self._draw(group, draw)
-        for group in reversed(self.grid):
-            number, position = divmod(number, group.count)
+        for group, position in zip(self.groups, self.grid.positions(number), strict=True):
             chosen |= group.choose(position)
         return chosen
-
-    def number(self, positions: Sequence[int]) -> int:
-        """The number of the point at these positions of the groups of a grid."""
-        number = 0
-        for group, position in zip(self.grid, positions, strict=True):
-            number = number * group.count + position
-        return number
-
-    def positions(self, number: int) -> list[int]:
-        """The positions of the groups of a grid at a point."""
-        found = []
-        for group in reversed(self.grid):
-            number, position = divmod(number, group.count)
-            found.append(position)
-        return found[::-1]
 
     def _draw(self, group: Group, draw: int) -> dict[str, Any]:
         """What is drawn for axes that go in step."""
@@ -157,9 +145,11 @@ def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
         if axis.zip is None:
             continue
         at = f"{where}: axes: {axis.key}"
+        if axis.zip == axis.name:
+            raise InputError(f"{at}: zip is {axis.zip!r}, its own name; expected that of another axis")
         if axis.zip not in leaders:
-            is_follower = any(other.name == axis.zip for other in axes)
-            hint = "which goes in step with another itself; expected that" if is_follower else suggestion(axis.zip, leaders)
+            its = next((other.zip for other in axes if other.name == axis.zip), None)
+            hint = f"that axis goes in step with {its!r}; expected {its!r}" if its else suggestion(axis.zip, leaders)
             raise InputError(f"{at}: zip is {axis.zip!r}; {hint}")
         leader = leaders[axis.zip][0]
         if leader.span is not None or len(axis.values) != len(leader.values):

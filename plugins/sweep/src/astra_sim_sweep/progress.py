@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from astra_sim_sweep.running import Counts
+from astra_sim_sweep.words import counted
 
 FIRST_S = 2.0
 LOG_S = 30.0
@@ -77,7 +78,7 @@ class _Bar:
 
 def line(counts: Counts, seconds: float, runs: int) -> str:
     """How far a sweep is, in words, where so many runs took so many seconds."""
-    parts = [f"{counts.done:,} of {counts.points:,} points"]
+    parts = [f"{counts.done:,} of {counted(counts.points, 'point')}"]
     if counts.failed:
         parts.append(f"{counts.failed:,} failed")
     left = seconds_left(counts, seconds, runs)

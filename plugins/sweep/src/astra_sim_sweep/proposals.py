@@ -48,7 +48,6 @@ _SAMPLERS = {
     "nsga2": _Sampler("NSGAIISampler"),
     "nsga3": _Sampler("NSGAIIISampler"),
     "cmaes": _Sampler("CmaEsSampler", _QUIET, False, "cmaes"),
-    "gp": _Sampler("GPSampler", _QUIET, True, "torch"),
     "qmc": _Sampler("QMCSampler", {**_QUIET, "warn_asynchronous_seeding": False}, True, "scipy", keeps_seed=True),
 }
 
@@ -67,12 +66,12 @@ class Proposals:
         self._machine = machine
         self._sampler = _SAMPLERS[search.options.sampler]
         if search.options.sampler == "cmaes" and len(search.goal.objectives) > 1:
-            raise InputError("search: sampler is 'cmaes', which has one objective; expected one of tpe, nsga2, nsga3, random, qmc, gp")
+            raise InputError("search: sampler is 'cmaes', which has one objective; expected one of tpe, nsga2, nsga3, random, qmc")
         with _quiet(self._optuna):
             self._sample(0)
             directions = ["maximize" if objective.maximize else "minimize" for objective in search.goal.objectives]
             self._study = _study(self._optuna, storage, _name(search), directions)
-        self._groups = search.plan.points.grid
+        self._groups = search.plan.points.groups
         self._distributions = {group.axes[0].name: self._distribution(group) for group in self._groups}
         self._told: dict[int, Judgement] = {}
         self._runs: dict[int, Run] = {}
@@ -237,11 +236,11 @@ class Proposals:
         for group in self._groups:
             value, span = parameters[group.axes[0].name], group.axes[0].span
             positions.append(value if span is None else span.nearest(value))
-        return self._plan.points.number(positions)
+        return self._plan.points.grid.number(positions)
 
     def _parameters(self, number: int) -> dict[str, Any]:
         found = {}
-        for group, position in zip(self._groups, self._plan.points.positions(number), strict=True):
+        for group, position in zip(self._groups, self._plan.points.grid.positions(number), strict=True):
             span = group.axes[0].span
             found[group.axes[0].name] = position if span is None else span.step(position)
         return found

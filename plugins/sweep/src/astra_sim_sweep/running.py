@@ -8,6 +8,7 @@ import pickle
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from astra_sim.commands import frame_of
 from astra_sim_sweep.journal import Journal, Run
 from astra_sim_sweep.outcomes import Outcome
 from astra_sim_sweep.plan import Plan, Point, read_plan
-from astra_sim_sweep.processes import Processes
+from astra_sim_sweep.processes import LARGEST_BATCH, Processes
 from astra_sim_sweep.tables import Columns, check_table, write_table
 
 Row = dict[str, Any]
@@ -75,6 +76,24 @@ class Files:
         stem = os.path.splitext(table)[0]
         return cls(table, f"{stem}.journal.sqlite", f"{stem}.study.log" if has_study else None)
 
+    @classmethod
+    def for_call(cls, output: str | os.PathLike[str] | None, what: str, resume: bool, overwrite: bool, has_study: bool = False) -> Files:
+        """Those of `output`; without it they are in a temporary folder, named after `what` runs, which goes with them.
+
+        Raises InputError.
+        """
+        if output is not None:
+            files = cls.of(output, has_study)
+            files.check(resume, overwrite)
+            return files
+        for name, value in (("resume", resume), ("overwrite", overwrite)):
+            if value:
+                raise InputError(f"{name} is given without output; expected the table that has been begun")
+        folder = tempfile.mkdtemp(prefix=f"astra-{what}-")
+        files = cls(None, os.path.join(folder, "journal.sqlite"), os.path.join(folder, "study.log"))
+        weakref.finalize(files, shutil.rmtree, folder, ignore_errors=True)
+        return files
+
     def check(self, resume: bool, overwrite: bool) -> None:
         """Raise InputError where something is there already, and nobody has said what becomes of it."""
         assert self.table is not None
@@ -99,23 +118,14 @@ class Files:
                     os.unlink(path)
 
 
-class Sweep:
-    """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
+class Rows(ABC):
+    """Rows that are made while somebody asks for them: an iterator, in the order in which they are done."""
 
-    A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
-    points. Raises AstraError where nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
-    """
-
-    def __init__(self, plan: Plan, scheduler: Scheduler, files: Files, retry_errors: bool = False) -> None:
-        self.plan = plan
-        self.counts = Counts(points=plan.points.count)
-        self._scheduler = scheduler
+    def __init__(self, files: Files, columns: Columns) -> None:
         self._files = files
-        self._retry_errors = retry_errors
-        self._columns = Columns(plan.columns)
+        self._columns = columns
         self._rows: Generator[Row] | None = None
         self._watch: Callable[[], None] = lambda: None
-        self.first_error = ""
 
     def __iter__(self) -> Generator[Row]:
         if self._rows is None:
@@ -123,21 +133,46 @@ class Sweep:
         return self._rows
 
     def watch(self, turn: Callable[[], None]) -> None:
-        """Call a function from time to time as long as the sweep runs, when `counts` may have changed."""
+        """Call a function from time to time as long as rows come, when `counts` may have changed."""
         self._watch = turn
+
+    def frame(self, library: str = "pandas") -> Any:
+        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
+        for _ in self:
+            pass
+        with Journal(self._files.journal) as journal:
+            rows = list(self._table(journal))
+        return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
+
+    @abstractmethod
+    def _run(self) -> Generator[Row]:
+        """Run the points, and write the table."""
+
+    @abstractmethod
+    def _table(self, journal: Journal) -> Iterator[Row]:
+        """The rows in the order of points, out of the journal."""
+
+
+class Sweep(Rows):
+    """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
+
+    A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
+    points. Raises AstraError where nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
+    """
+
+    def __init__(self, plan: Plan, scheduler: Scheduler, files: Files, retry_errors: bool = False) -> None:
+        super().__init__(files, Columns(plan.columns))
+        self.plan = plan
+        self.counts = Counts(points=plan.points.count)
+        self._scheduler = scheduler
+        self._retry_errors = retry_errors
+        self.first_error = ""
 
     def finish(self) -> Counts:
         """Run what is left, and write the table."""
         for _ in self:
             pass
         return self.counts
-
-    def frame(self, library: str = "pandas") -> Any:
-        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
-        self.finish()
-        with Journal(self._files.journal) as journal:
-            rows = list(self._ordered(journal))
-        return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
 
     def _run(self) -> Generator[Row]:
         with Journal(self._files.journal) as journal:
@@ -150,7 +185,7 @@ class Sweep:
                     for point, run in flow.take(some):
                         yield self._row(point, run)
             if self._files.table is not None:
-                write_table(self._files.table, self._columns, self._ordered(journal))
+                write_table(self._files.table, self._columns, self._table(journal))
 
     def _row(self, point: Point, run: Run) -> Row:
         row = self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
@@ -159,8 +194,7 @@ class Sweep:
             self.first_error = run.error
         return row
 
-    def _ordered(self, journal: Journal) -> Iterator[Row]:
-        """The rows in the order of points, out of the journal."""
+    def _table(self, journal: Journal) -> Iterator[Row]:
         for point in self.plan:
             run = None if point.skipped_by is not None else journal.get(point.key)
             if run is not None:
@@ -202,9 +236,11 @@ class Flow:
         if run is None and point.error is not None:
             run = Run(point.key, point.parameters, None, point.error, 0.0)
             self._journal.add([run])
+            self._counts.run += 1
+        elif run is not None:
+            self._counts.known += 1
         if run is not None:
             self._done.append((point, run))
-            self._counts.known += 1
             self._counts.failed += run.error is not None
             return False
         self._waiting[point.key] = [point]
@@ -251,25 +287,13 @@ def sweep(
     """
     check_numbers(jobs, timeout)
     plan = read_plan(source)
-    if output is None:
-        for name, value in (("resume", resume), ("overwrite", overwrite)):
-            if value:
-                raise InputError(f"{name} is given without output; expected the table that has been begun")
-        folder = tempfile.mkdtemp(prefix="astra-sweep-")
-        files = Files(None, os.path.join(folder, "journal.sqlite"))
-    else:
-        folder = None
-        files = Files.of(output)
-        files.check(resume, overwrite)
     if retry_errors and not resume:
         raise InputError("retry_errors is for a sweep that goes on; expected resume, too")
+    files = Files.for_call(output, "sweep", resume, overwrite)
     chosen = choose_scheduler(plan, jobs, timeout, scheduler, client)
     if overwrite:
         files.drop()
-    made = Sweep(plan, chosen, files, retry_errors)
-    if folder is not None:
-        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
-    return made
+    return Sweep(plan, chosen, files, retry_errors)
 
 
 def check_numbers(jobs: int | None, timeout: float | None) -> None:
@@ -280,14 +304,17 @@ def check_numbers(jobs: int | None, timeout: float | None) -> None:
         raise InputError(f"timeout is {timeout!r}; expected seconds above 0")
 
 
-def choose_scheduler(plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any) -> Scheduler:
-    """What runs points: processes of this machine, or Dask. Raises InputError."""
+def choose_scheduler(
+    plan: Plan, jobs: int | None, timeout: float | None, address: str | None, client: Any, one_at_a_time: bool = False
+) -> Scheduler:
+    """What runs points: processes of this machine, or Dask. A worker has several points, or `one_at_a_time`. Raises InputError."""
     if address is None and client is None:
-        return Processes(pickle.dumps(plan), jobs, timeout)
+        return Processes(pickle.dumps(plan), jobs, timeout, batch=1 if one_at_a_time else LARGEST_BATCH)
     if address is not None and client is not None:
         raise InputError("scheduler and client are given; expected one of the two")
     if jobs is not None:
         raise InputError("jobs is for processes of this machine; the workers of Dask are those of its scheduler")
-    from astra_sim_sweep.dask_workers import Dask
+    from astra_sim_sweep import dask_workers
 
-    return Dask(pickle.dumps(plan), timeout, address, client)
+    batch = 1 if one_at_a_time else dask_workers.LARGEST_BATCH
+    return dask_workers.Dask(pickle.dumps(plan), timeout, address, client, batch)

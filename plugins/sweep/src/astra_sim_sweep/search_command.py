@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
+from astra_sim_sweep.words import counted
+
 if TYPE_CHECKING:
     from astra_sim_sweep.search_files import SearchPlan
     from astra_sim_sweep.searching import Found
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with a search that was interrupted or has more trials now; nothing is run again.")
 @click.option("--overwrite", is_flag=True, help="Drop the table, its journal and its study, and begin anew.")
 @click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on the workers of a scheduler of Dask, such as tcp://10.0.0.1:8786.")
 @click.option("--dry-run", is_flag=True, help="Print what would be searched and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -30,6 +33,7 @@ def search(
     resume: bool,
     overwrite: bool,
     timeout: float | None,
+    scheduler: str | None,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
@@ -48,13 +52,13 @@ def search(
     from astra_sim_sweep.progress import SweepProgress
     from astra_sim_sweep.searching import search as begin
 
-    made = begin(file, output, jobs=jobs, timeout=timeout, resume=resume, overwrite=overwrite)
+    made = begin(file, output, jobs=jobs, timeout=timeout, resume=resume, overwrite=overwrite, scheduler=scheduler)
     try:
         with SweepProgress(made.counts, not quiet) as progress:
             made.watch(progress.turn)
             found = made.finish()
     except KeyboardInterrupt:
-        click.echo(f"astra: interrupted; {made.counts.rows:,} rows are kept, and --resume goes on", err=True)
+        click.echo(f"astra: interrupted; {counted(made.counts.rows, 'row')} kept, and --resume goes on", err=True)
         sys.exit(STATUS_INTERRUPTED)
     if not quiet:
         for warning in made.counts.warnings:
@@ -67,7 +71,9 @@ def search(
         click.echo(f"{_counted(found)}; rows in {output}")
     if found.failed:
         kind = "warning" if found.best else "error"
-        click.echo(f"astra: {kind}: {found.failed:,} of {found.run:,} points failed; the first: {printable(found.first_error)}", err=True)
+        click.echo(
+            f"astra: {kind}: {found.failed:,} of {counted(found.run, 'point')} failed; the first: {printable(found.first_error)}", err=True
+        )
     if not found.best:
         click.echo("astra: error: no point that was run is feasible", err=True)
         sys.exit(1)
@@ -96,12 +102,12 @@ def _print_best(search: SearchPlan, found: Found) -> None:
         rows.append([constraint.name, printable(values), constraint.condition.text])
     screen.table(Table([Column("", "text")] * 3, rows, headed=False))
     if len(found.best) > 1:
-        screen.text(f"{len(found.best) - 1:,} more are as good")
+        screen.text(f"{len(found.best) - 1:,} more as good as that")
 
 
 def _counted(found: Found) -> str:
     """How many points came to what."""
-    parts = [f"{found.run:,} points run"]
+    parts = [f"{counted(found.run, 'point')} run"]
     if found.infeasible:
         by = ", ".join(f"{name} {number:,}" for name, number in found.infeasible_by.items())
         parts.append(f"{found.infeasible:,} infeasible ({by})")
@@ -141,8 +147,7 @@ def _print_plan(file: str) -> None:
         click.echo(f"axis      {axis.name}: {printable(values)}")
     if search.is_exhaustive:
         kept = sum(1 for point in search.plan if point.skipped_by is None)
-        click.echo(f"{kept:,} points, all of which are run; {search.plan.points.count - kept:,} skipped")
+        click.echo(f"{counted(kept, 'point')}, all of which are run; {search.plan.points.count - kept:,} skipped")
     else:
-        click.echo(
-            f"up to {options.trials:,} of {search.plan.points.count:,} points (some may be skipped), by the sampler {options.sampler}"
-        )
+        every = counted(search.plan.points.count, "point")
+        click.echo(f"up to {options.trials:,} of {every} (some may be skipped), by the sampler {options.sampler}")

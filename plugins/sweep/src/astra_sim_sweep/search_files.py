@@ -19,7 +19,7 @@ from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.goals import MEMORY, Constraint, Goal, Objective
 from astra_sim_sweep.plan import RESERVED, TABLES, Plan, PlanReader
 
-SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "cmaes", "gp", "qmc")
+SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "cmaes", "qmc")
 FEASIBLE, BROKEN, BEST = "feasible", "infeasible_by", "best"
 """Columns of a table of a search, beside its objectives."""
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import shutil
 import socket
-import tempfile
-import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
-from astra_sim import InputError
-from astra_sim.commands import frame_of
 
 from astra_sim_sweep.goals import Front, Judgement
 from astra_sim_sweep.journal import Journal, Run
 from astra_sim_sweep.plan import Point
-from astra_sim_sweep.processes import Processes, processors
 from astra_sim_sweep.proposals import Proposals
-from astra_sim_sweep.running import Counts, Files, Flow, Row, Scheduler, check_numbers
+from astra_sim_sweep.running import Counts, Files, Flow, Row, Rows, Scheduler, check_numbers, choose_scheduler
 from astra_sim_sweep.search_files import BEST, BROKEN, FEASIBLE, SearchPlan, read_search
 from astra_sim_sweep.tables import Columns, write_table
 
@@ -54,7 +47,7 @@ class Found:
             self.feasible += 1
 
 
-class Search:
+class Search(Rows):
     """A search that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row is that of a sweep, with the objectives, whether it is `feasible`, and `infeasible_by` which constraints it is not. `found` is
@@ -62,42 +55,18 @@ class Search:
     """
 
     def __init__(self, search: SearchPlan, scheduler: Scheduler, files: Files, proposals: Proposals | None) -> None:
+        super().__init__(files, _columns(search))
         self.search = search
         self.found = Found()
         self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
         self._scheduler = scheduler
-        self._files = files
         self._proposals = proposals
-        self._rows: Generator[Row] | None = None
-        self._watch: Callable[[], None] = lambda: None
-        self._columns = self._new_columns()
-
-    def __iter__(self) -> Generator[Row]:
-        if self._rows is None:
-            self._rows = self._run()
-        return self._rows
-
-    def watch(self, turn: Callable[[], None]) -> None:
-        """Call a function from time to time as long as the search runs, when `counts` may have changed."""
-        self._watch = turn
 
     def finish(self) -> Found:
         """Run what is left, find the best, and write the table."""
         for _ in self:
             pass
         return self.found
-
-    def frame(self, library: str = "pandas") -> Any:
-        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
-        self.finish()
-        with Journal(self._files.journal) as journal:
-            rows = list(self._table(journal))
-        return frame_of([{name: row.get(name) for name in self._columns.names} for row in rows], library)
-
-    def _new_columns(self) -> Columns:
-        known = self.search.plan.columns
-        objectives = [text for text in self.search.goal.texts if text not in known]
-        return Columns(known, (*objectives, FEASIBLE, BROKEN, BEST))
 
     def _run(self) -> Generator[Row]:
         with Journal(self._files.journal) as journal:
@@ -151,7 +120,7 @@ class Search:
         """Find the best of all points, and write the table."""
         self.found = Found()
         front = Front(self.search.goal)
-        self._columns = self._new_columns()
+        self._columns = _columns(self.search)
         for point, run in self._points(journal):
             row, judgement = self._judged(point, run)
             self.found.add(judgement)
@@ -195,43 +164,38 @@ def search(
     timeout: float | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    scheduler: str | None = None,
+    client: Any = None,
 ) -> Search:
     """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
     `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
     beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
-    in `jobs` processes of this machine (none: one for each processor). A point that takes more than `timeout` seconds is an error. Raises
-    InputError.
+    in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or by its `client`. A point
+    that takes more than `timeout` seconds is an error. Raises InputError.
     """
     check_numbers(jobs, timeout)
     read = read_search(source)
-    folder = None
-    if output is None:
-        for name, value in (("resume", resume), ("overwrite", overwrite)):
-            if value:
-                raise InputError(f"{name} is given without output; expected the table that has been begun")
-        folder = tempfile.mkdtemp(prefix="astra-search-")
-        files = Files(None, os.path.join(folder, "journal.sqlite"), os.path.join(folder, "study.log"))
-    else:
-        files = Files.of(output, has_study=not read.is_exhaustive and read.options.storage is None)
-        files.check(resume, overwrite)
-    try:
-        made = _begin(read, files, jobs or processors(), timeout, overwrite)
-    except BaseException:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if folder is not None:
-        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
-    return made
+    has_study = not read.is_exhaustive and read.options.storage is None
+    files = Files.for_call(output, "search", resume, overwrite, has_study)
+    # With a sampler one point at a time: what came of it changes what is proposed next.
+    chosen = choose_scheduler(read.plan, jobs, timeout, scheduler, client, one_at_a_time=not read.is_exhaustive)
+    return Search(read, chosen, files, _proposals(read, files, overwrite))
 
 
-def _begin(read: SearchPlan, files: Files, jobs: int, timeout: float | None, overwrite: bool) -> Search:
-    proposals = None
+def _columns(search: SearchPlan) -> Columns:
+    """The columns of its table."""
+    known = search.plan.columns
+    objectives = [text for text in search.goal.texts if text not in known]
+    return Columns(known, (*objectives, FEASIBLE, BROKEN, BEST))
+
+
+def _proposals(read: SearchPlan, files: Files, overwrite: bool) -> Proposals | None:
+    """What chooses the points, if not all are run; what was there before is dropped to `overwrite` it. Raises InputError."""
     if read.is_exhaustive:
         if overwrite:
             files.drop()
-        return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout), files, None)
+        return None
     machine = f"{socket.gethostname()}:{os.path.abspath(files.journal)}"
     storage = read.options.storage or files.study
     assert storage is not None
@@ -241,5 +205,4 @@ def _begin(read: SearchPlan, files: Files, jobs: int, timeout: float | None, ove
         files.drop()
     proposals = Proposals(read, storage, machine)
     proposals.give_up()
-    # One point at a time: what came of it changes what is proposed next.
-    return Search(read, Processes(pickle.dumps(read.plan), jobs, timeout, batch=1), files, proposals)
+    return proposals

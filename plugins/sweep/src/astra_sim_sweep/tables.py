@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from astra_sim import InputError, RunError
+from astra_sim.commands import row_of
 from astra_sim.files import FileSet
 
 ENDINGS = (".parquet", ".csv", ".sqlite")
@@ -41,9 +42,7 @@ class Columns:
 
     def row(self, parameters: Row, figures: Row | None, error: str | None, wall_s: float) -> dict[str, Any]:
         """The row of a point."""
-        row = dict(parameters)
-        for name, value in (figures or {}).items():
-            row[f"result_{name}" if name in row else name] = value
+        row = row_of(parameters, figures or {})
         audit = row.pop("audit", None)
         return row | {"audit": audit or None, "error": error, "wall_s": wall_s}
 
@@ -90,10 +89,11 @@ def _write_csv(temporary: str, columns: Columns, rows: Iterable[Row], _: str) ->
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns.names)
         names = columns.names
-        writer.writerows([_text(row.get(name)) for name in names] for row in rows)
+        writer.writerows([cell_text(row.get(name)) for name in names] for row in rows)
 
 
-def _text(value: Any) -> Any:
+def cell_text(value: Any) -> Any:
+    """A value as text has it: true and false as TOML writes them."""
     return ("false", "true")[value] if isinstance(value, bool) else value
 
 
@@ -106,7 +106,8 @@ def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: s
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("BEGIN")
-            database.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{_quoted(name)} {kinds[columns.type_of(name)]}' for name in names)})")
+            described = [f"{_quoted(called)} {kinds[columns.type_of(name)]}" for called, name in zip(_apart(names), names, strict=True)]
+            database.execute(f"CREATE TABLE {TABLE} ({', '.join(described)})")
             marks = ", ".join("?" * len(names))
             database.executemany(f"INSERT INTO {TABLE} VALUES ({marks})", (_cells(row, columns, names) for row in rows))
             database.execute("COMMIT")
@@ -114,6 +115,19 @@ def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: s
             database.close()
     except sqlite3.Error as error:
         raise RunError(f"cannot write {path}: {error}") from None
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names that SQLite tells apart, which it does not by capital letters: the second of two such gets `_2`."""
+    seen: set[str] = set()
+    found = []
+    for name in names:
+        called, number = name, 2
+        while called.lower() in seen:
+            called, number = f"{name}_{number}", number + 1
+        seen.add(called.lower())
+        found.append(called)
+    return found
 
 
 def _quoted(name: str) -> str:
@@ -127,7 +141,7 @@ def _cells(row: Row, columns: Columns, names: Sequence[str]) -> list[Any]:
 
 
 def _cast(kind: type) -> Callable[[Any], Any]:
-    return _whole if kind is int else kind if kind is not str else lambda value: str(_text(value))
+    return _whole if kind is int else kind if kind is not str else lambda value: str(cell_text(value))
 
 
 def _whole(value: int) -> int | float:

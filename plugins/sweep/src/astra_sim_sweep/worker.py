@@ -31,7 +31,8 @@ class Worker:
         with theirs:
             number = theirs.fileno()
             command = [sys.executable, "-c", f"from {__name__} import main; main({number})"]
-            self.process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+            # A process group of its own: Ctrl-C is for the parent, which ends this process, from its first moment on.
+            self.process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL, process_group=0)
         self.connection = Connection(ours.detach())
 
     def send(self, plan: bytes | None, numbers: Sequence[int]) -> None:
@@ -65,7 +66,6 @@ class Worker:
 
 def main(number: int) -> None:
     """Run what comes over the connection of that file descriptor, until it is closed: then the parent has ended, and this ends at once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     connection = Connection(number)
     os.set_inheritable(number, False)
     # What plugins print is not for the connection's parent, whose standard output may be a table.
