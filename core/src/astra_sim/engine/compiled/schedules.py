@@ -31,7 +31,7 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Groups:
     """Groups of NPUs that run phases together; with `loop_back` the first NPU stands for all."""
 
