@@ -7,10 +7,22 @@ import os
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from devtools.workspace import ROOT, build_requirements, fingerprint, members, run_quietly, toml_of
+from devtools.workspace import (
+    KERNEL,
+    ROOT,
+    build_requirements,
+    fingerprint,
+    in_parallel,
+    is_compiled,
+    members,
+    requirements_of,
+    run_quietly,
+    toml_of,
+)
 
 TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
@@ -55,15 +67,29 @@ class Environment:
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
             run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
-        core, *plugins = folders
-        for names in ([core], plugins):
-            arguments: list[str | Path] = []
-            for name in names:
-                arguments += ["--editable", folders[name]] if name in changed else []
-            if arguments:
-                what = "installing " + ", ".join(name for name in names if name in changed)
-                run_quietly(what, *pip, "install", "--no-build-isolation", *self.build_options, *arguments)
+        self._install_packages({name: folder for name, folder in folders.items() if name in changed})
         self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+
+    def _install_packages(self, folders: dict[str, Path]) -> None:
+        """Install packages, editable: first what they need of others, then the packages, as many at a time as there are processors.
+
+        Compiled plugins come after the kernel, with whose header they are compiled. Raises Failure.
+        """
+        if not folders:
+            return
+        pip = (self.python, "-m", "pip", "install")
+        run_quietly("installing what the packages need", *pip, *requirements_of(folders.values()))
+        options = ("--no-deps", "--no-build-isolation", *self.build_options)
+
+        def install(*names: str) -> None:
+            arguments = [argument for name in names for argument in ("--editable", folders[name])]
+            run_quietly("installing " + ", ".join(names), *pip, *options, *arguments)
+
+        compiled = [name for name, folder in folders.items() if is_compiled(folder)]
+        plain = [name for name in folders if name not in compiled]
+        kernel = [name for name in compiled if name == KERNEL]
+        in_parallel([partial(install, *names) for names in (kernel, plain) if names])
+        in_parallel([partial(install, name) for name in compiled if name != KERNEL])
 
     def make(self) -> None:
         """Create it, or create it anew where it is incomplete or of another Python version. Raises Failure."""

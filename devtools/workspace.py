@@ -7,8 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +53,39 @@ def members(root: Path = ROOT) -> list[Path]:
 
 def build_wheels(directory: Path, python: Path) -> None:
     """Build a wheel of every package, with the pip of that Python. Raises Failure."""
-    core, *plugins = members()
+    folders = members()
     pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
-    run_quietly("building the wheel of the kernel", *pip, core)
-    run_quietly("building the wheels of the plugins", *pip, *plugins)
+    began = time.monotonic()
+    done: list[str] = []
+
+    def build(folder: Path) -> None:
+        name = toml_of(folder)["project"]["name"]
+        run_quietly(f"building the wheel of {name}", *pip, folder)
+        done.append(name)
+        print(f"dev.py: {len(done)} of {len(folders)} wheels after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+    core, *plugins = folders
+    build(core)  # compiled plugins need it
+    in_parallel([partial(build, folder) for folder in sorted(plugins, key=is_compiled, reverse=True)])
+
+
+def in_parallel(actions: Sequence[Callable[[], None]]) -> None:
+    """Call functions, as many at a time as there are processors, until all have ended. Raises what the first of them raised that failed."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for outcome in [pool.submit(action) for action in actions]:
+            outcome.result()
+
+
+def is_compiled(folder: Path) -> bool:
+    """Whether a package has compiled sources."""
+    return (folder / "CMakeLists.txt").is_file()
+
+
+def requirements_of(folders: Iterable[Path]) -> list[str]:
+    """What packages need to run, but for packages of this checkout."""
+    own = {toml_of(member)["project"]["name"] for member in members()}
+    needed = {requirement for folder in folders for requirement in toml_of(folder)["project"].get("dependencies", [])}
+    return sorted(requirement for requirement in needed if re.split(r"[^\w.-]", requirement, maxsplit=1)[0] not in own)
 
 
 def build_requirements() -> list[str]:
@@ -87,7 +119,7 @@ def fingerprint(member: Path, root: Path = ROOT) -> str:
     modules: their contents do not matter, but its editable installation keeps a list of them.
     """
     state = hashlib.sha256(os.fsencode(member))
-    compiled = (member / "CMakeLists.txt").is_file()
+    compiled = is_compiled(member)
     for path in (path for folder in ([member, root / HEADERS] if compiled else [member]) for path in files_of(folder)):
         if path.name in ("pyproject.toml", "CMakeLists.txt") or path.suffix in COMPILED_SUFFIXES:
             state.update(os.fsencode(path) + b"\0" + path.read_bytes() + b"\0")

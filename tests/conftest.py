@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,11 @@ from devtools.workspace import build_wheels
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
+
+# What is remembered of installed packages goes where tests may write, and is forgotten with the last of them.
+if "ASTRA_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="astra-tests-")
+    os.environ["ASTRA_CACHE_DIR"] = _cache.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

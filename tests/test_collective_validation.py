@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import tomli
 from astra_sim.schedule import Collective
-from astra_sim_network_analytical.nccl_parameters import device_names, device_tables, read_device
+from astra_sim_network_analytical.nccl_devices import device_names, device_tables
+from astra_sim_network_analytical.nccl_parameters import read_device
 from support import ROOT
 
 

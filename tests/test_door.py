@@ -139,7 +139,7 @@ def test_the_kernel_imports_no_plugin() -> None:
 
 
 def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
-    is_loaded = "print('rich.console' in sys.modules)"
+    is_loaded = "print('astra_sim.report.screen' in sys.modules)"
     code = f"import sys; from astra_sim import commands; {is_loaded}; commands.Screen(); {is_loaded}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

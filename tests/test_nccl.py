@@ -12,7 +12,8 @@ from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl import Prices
-from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, device_names, parameters_of, read_device
+from astra_sim_network_analytical.nccl_devices import device_names
+from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, parameters_of, read_device
 from hypothesis import given
 from hypothesis import strategies as st
 from support import figures

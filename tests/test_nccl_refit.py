@@ -9,8 +9,9 @@ from astra_sim.collective_tables import MeasuredCollective
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl_devices import device_names, device_tables
 from astra_sim_network_analytical.nccl_fit import Node, bandwidth_beyond, calibrated, fits_of, is_fitted, tables_of
-from astra_sim_network_analytical.nccl_parameters import Parameters, device_names, device_tables, parameters_of, read_device, ring_share
+from astra_sim_network_analytical.nccl_parameters import Parameters, parameters_of, read_device, ring_share
 from astra_sim_network_analytical.options import AnalyticalOptions
 
 AR, AG = Collective.ALL_REDUCE, Collective.ALL_GATHER

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -52,6 +51,8 @@ def staying() -> Iterator[None]:
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
+        import traceback
+
         frames = traceback.extract_tb(error.__traceback__)
         place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         raise PluginError(f"a plugin ended the run{place}: {in_words(error)}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
 from collections.abc import Iterable
@@ -102,6 +101,8 @@ def _restored(cls: type[AstraError], arguments: tuple[Any, ...], attributes: dic
 
 def suggestion(word: object, known: Iterable[str]) -> str:
     """A hint for a misspelt `word`: the closest known name, or all of them."""
+    import difflib
+
     names = sorted(known)
     word = str(word)
     close = difflib.get_close_matches(word[:100], names, n=1)

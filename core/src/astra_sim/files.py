@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -64,6 +62,8 @@ def _whole(digits: str) -> int:
 
 def parse_json(text: str, path: str) -> Any:
     """What a JSON file holds. Raises InputError naming the file and line, or a key that stands twice in an object."""
+    import json
+
     try:
         return json.loads(text, object_pairs_hook=_once, parse_int=_whole)
     except json.JSONDecodeError as error:
@@ -137,6 +137,8 @@ class FileSet:
 
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
+        import secrets
+
         mode = _mode(_checked(path))
         if mode is not None and not stat.S_ISREG(mode):
             return os.fspath(path), None

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from astra_sim._boundary import Lazily, call, in_words
 from astra_sim.errors import InputError, PluginError, suggestion
 from astra_sim.options import can_be_kept, structure
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 __all__ = [
     "CollectiveProvider",
@@ -189,6 +191,8 @@ def named_function(name: str, where: str) -> Callable[..., Any]:
     So an input file cannot call whatever can be imported; what it may call is what somebody has installed for this purpose. `where` is
     the option that names it. Raises InputError where there is none, PluginError where several are or it cannot be loaded.
     """
+    import importlib.metadata
+
     entries = call("the entry points of installed packages", importlib.metadata.entry_points).select(group=FUNCTION_GROUP)
     plain, _, distribution = name.partition("@")
     found = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]

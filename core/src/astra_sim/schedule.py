@@ -448,10 +448,11 @@ def _lower(
     memory: list[int] = []
     computing: list[int] = []
     sent: Counter[Hashable] = Counter()
+    sends = 0
     for step in program.steps:
         for _ in range(step.times):
             receipt = -1
-            after = step.after if step.after is not None else sent.total() + 1
+            after = step.after if step.after is not None else sends + 1
             if step.send_to is not None:
                 waiting, ordinal = receives_at(step.send_to), sent[key(step.send_to)]
                 if ordinal >= len(waiting):
@@ -460,6 +461,7 @@ def _lower(
                 if expected != step.bytes:
                     raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
                 sent[key(step.send_to)] += 1
+                sends += 1
             actions.append(Action(after, step.after_arrivals, step.send_to, receipt, step.receive_from, len(memory), step.bytes))
             if step.receive_from is not None:
                 memory.append(step.memory_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import click
@@ -15,6 +14,8 @@ from astra_sim.report.result import Result
 def say_findings(result: Result, label: str = "") -> None:
     """A line on standard error for each finding of a run, broken at words on a terminal; `label` tells several runs apart."""
     of = f" of {printable(label)}" if label else ""
+    import shutil
+
     width = shutil.get_terminal_size().columns if sys.stderr is not None and sys.stderr.isatty() else None
     for finding in result.audit:
         for line in wrapped(f"astra: audit{of}: {finding.message}", width, further="  "):

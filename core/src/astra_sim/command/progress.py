@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 import time
@@ -101,6 +100,8 @@ class Progress:
         return f", about {(now - self._began) * (1 - done) / done:.0f} s left"
 
     def _write(self) -> None:
+        import shutil  # here, and so only where a run takes long
+
         wait, shown = FIRST_S, False
         try:
             while not self._ended.wait(wait):

@@ -126,7 +126,7 @@ class PhaseStepRecord(NamedTuple):
     received: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PhaseStepRecords(Sequence[PhaseStepRecord]):
     """Records in columns, which have the names of their fields."""
 

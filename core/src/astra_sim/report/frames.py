@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,6 +55,8 @@ def write_rows(rows: Rows, path: FilePath) -> None:
         elif ending == ".csv":
             write_csv(rows, file)
         else:
+            import json
+
             json.dump(list(rows), file, allow_nan=False)
 
 

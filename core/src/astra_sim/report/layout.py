@@ -53,7 +53,7 @@ class Table:
     indent: int = 0
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Page:
     """What a table is laid out for: characters of a line (None: no limit), whether all columns are wanted, and signs to draw with.
 
@@ -139,7 +139,7 @@ def _can_go(name: str, start: int, end: int) -> bool:
     return re.search(r"\d[.,]?$", name[max(0, start - 2) : start]) is None and re.match(r"[.,]?\d", name[end:]) is None
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Band:
     """Columns that stand side by side: their places in the table, their widths, lines of their headings, and the gap between them."""
 

@@ -26,7 +26,7 @@ Span = tuple[int, int, int]
 _COMPUTE, _COMMUNICATION = range(2)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NpuSpans:
     """What an NPU does, by what it is."""
 
@@ -35,7 +35,7 @@ class NpuSpans:
     memory: list[Span] = attrs.field(factory=list)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NpuShares:
     """What an NPU that stands for `members` spends its time on until it has finished (picoseconds).
 

@@ -19,10 +19,6 @@ from astra_sim.report.details import (
     Interval,
     RunDetails,
     RunTimeline,
-    Spool,
-    SpooledBusy,
-    SpooledDetails,
-    SpooledProvenance,
     Timeline,
     computes,
     to_ns,
@@ -39,6 +35,7 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.explanation import Explanation
+    from astra_sim.report.spool import SpooledDetails, SpooledProvenance
 
 
 NPU_TABLES = ("operations", "npu_times", "groups", "links")
@@ -239,6 +236,8 @@ class Result:
 
     def spooled(self, path: str) -> Result:
         """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
+        from astra_sim.report.spool import Spool, SpooledBusy, SpooledDetails, SpooledProvenance
+
         spool = Spool(path)
         spool.write(self._provenance, self._busy, self._details)
         provenance = None if self._provenance is None else SpooledProvenance(spool)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+
+import click
 
 from astra_sim.report.amounts import NO_BREAK, Unit, time_unit
 from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PROSE = 80
 """Characters of a line of prose where the output has no width."""
@@ -27,10 +25,10 @@ class Screen:
     def __init__(self, every: bool = False, units: str | None = None) -> None:
         self.every = every
         self.units = units
-        self._console = _console()
         self.is_terminal = sys.stdout.isatty()
         self.width = _columns() or (_terminal_columns() if self.is_terminal else None)
-        self.is_ascii = self._console.options.ascii_only
+        self.is_ascii = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        self._has_styles = _has_styles(self.is_terminal)
 
     def table(self, table: Table) -> None:
         """Print a table."""
@@ -57,14 +55,15 @@ class Screen:
         return time_unit(largest_ns, self.units)
 
     def _print(self, line: Line) -> None:
-        self._console.print(line.text.replace(NO_BREAK, " "), style="bold" if line.heading else None, soft_wrap=True)
+        text = line.text.replace(NO_BREAK, " ")
+        click.echo(click.style(text, bold=True) if line.heading and text and self._has_styles else text, color=self._has_styles)
 
 
-def _console() -> Console:
-    """A console that changes nothing of what it prints; without any style where NO_COLOR is set."""
-    from rich.console import Console
-
-    return Console(markup=False, emoji=False, highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
+def _has_styles(is_terminal: bool) -> bool:
+    """Whether headings are bold: on a terminal that can, or where FORCE_COLOR is set, but not where NO_COLOR is."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (is_terminal and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"))
 
 
 def _columns() -> int | None:

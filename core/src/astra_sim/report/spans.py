@@ -29,7 +29,7 @@ class Spans:
         return sum(self.ends) - sum(self.begins)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Use:
     """The time that phase steps take from start to end, added up, and the spans in which at least one is queued or running."""
 

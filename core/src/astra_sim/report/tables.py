@@ -10,7 +10,6 @@ from astra_sim.report.amounts import byte_unit
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table
-from astra_sim.report.npu_tables import print_npu_tables
 from astra_sim.report.screen import Screen
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
     if result.layers:
         out.table(layers_table(result.layers, out))
     if result.has_npu_tables and (out.every or not result.layers):
+        from astra_sim.report.npu_tables import print_npu_tables
+
         print_npu_tables(result.npu_tables(out.every), out)
     out.table(_dimensions(result, out))
 

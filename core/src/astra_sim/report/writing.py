@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -123,7 +123,12 @@ def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[st
     yield "\n]\n"
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+@functools.cache
+def _encoder() -> Callable[[Any], str]:
+    """What writes a value as JSON, in one line."""
+    import json
+
+    return json.JSONEncoder(allow_nan=False).encode
 
 
 def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
@@ -133,11 +138,11 @@ def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
     """
     inner = f"{margin}  "
     if depth and value and isinstance(value, dict):
-        lines = [f"{inner}{_encode(key)}: {_in_lines(each, depth - 1, inner)}" for key, each in value.items()]
+        lines = [f"{inner}{_encoder()(key)}: {_in_lines(each, depth - 1, inner)}" for key, each in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
     if depth and value and isinstance(value, list) and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"{inner}{_encode(each)}" for each in value) + f"\n{margin}]"
-    return _encode(value)
+        return "[\n" + ",\n".join(f"{inner}{_encoder()(each)}" for each in value) + f"\n{margin}]"
+    return _encoder()(value)
 
 
 def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:

@@ -49,7 +49,7 @@ class PartKind(enum.StrEnum):
     START = "start"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Place:
     """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
 
@@ -86,7 +86,7 @@ class Part(NamedTuple):
     bandwidth_ps: float = 0.0
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CriticalPath:
     """The parts of a path.
 

@@ -17,7 +17,7 @@ from astra_sim.run.prices import Prices
 from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RunInputs:
     """What is simulated. The platform is the network's: a run has no other."""
 

@@ -11,7 +11,7 @@ from astra_sim.graph import NpuProgram, Operation
 from astra_sim.run.symmetry import Choice, Scope
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NpuTimes:
     """When an NPU did its operations (picoseconds): ready, ended, and of those that send (by number) when the message was on its way.
 

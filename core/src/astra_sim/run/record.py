@@ -42,7 +42,7 @@ class PhaseRecord(NamedTuple):
     received: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PhaseRecords:
     """The phases of all chunks on NPU 0, in the order in which they were issued. `records` say which of the planned ones each is."""
 
@@ -58,7 +58,7 @@ class PhaseRecords:
             yield PhaseRecord(task, *place, queued, started, ended, delay_sum, received)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Sends:
     """The messages that operations of an NPU send: number of the operation and when it began (picoseconds).
 
@@ -70,7 +70,7 @@ class Sends:
     sent: Sequence[Mapping[int, int]]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NpuRecord:
     """What happened on an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
 

@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 """Told (simulated picoseconds, events) now and then. One that has a method `ended` is told (tasks that have ended, all tasks) before."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Explain:
     """Keep the critical path of a run. `empty_network` makes a network like the run's; None where that cannot be."""
 

@@ -26,7 +26,7 @@ from astra_sim.setup.specs import sizes_of
 from astra_sim.system import System
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one."""
 
@@ -113,7 +113,7 @@ def _shape(platform: Platform) -> str:
     return "a platform of " + " x ".join(f"{d.size} ({d.topology.name})" for d in platform.dimensions) + " NPUs"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Maker:
     """Makes the components that the sections of an experiment describe; `names` gets the name of each, `options` its options, if any."""
 
@@ -234,7 +234,7 @@ def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dime
     return dimensions
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Assembled:
     """A preset and its dimensions."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
-import inspect
+import importlib
+import operator
 import os
 import sys
-import traceback
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,8 +19,8 @@ from astra_sim import hookspecs
 from astra_sim._boundary import call, in_words
 from astra_sim.errors import PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
+from astra_sim.setup.entry_points import EntryPoint, entry_points
 
-GROUP = "astra_sim"
 BUILT_IN = frozenset(
     f"astra-sim-{name}"
     for name in (
@@ -62,6 +62,8 @@ KINDS = {
 }
 """Kinds of components and the hooks that offer them."""
 
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+
 
 @attrs.frozen
 class PluginInfo:
@@ -75,7 +77,7 @@ class PluginInfo:
     details: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Offer:
     """A component and the plugin that offers it, with what to call it behind the @ of `NAME@DISTRIBUTION`."""
 
@@ -206,15 +208,13 @@ class Plugins:
         if not self._load:
             return
         self._load = False
-        entries = call("the entry points of installed packages", importlib.metadata.entry_points)
-        for entry in sorted(entries.select(group=GROUP), key=lambda entry: (entry.name, entry.value)):
-            distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
+        for entry in call("the entry points of installed packages", entry_points):
             taken = any(info.name == entry.name for info in self._infos)
-            name = f"{entry.name}@{distribution}" if taken else entry.name
-            self._infos.append(PluginInfo(name, entry.value, distribution, version))
+            name = f"{entry.name}@{entry.distribution}" if taken else entry.name
+            self._infos.append(PluginInfo(name, entry.value, entry.distribution, entry.version))
             try:
                 with contextlib.redirect_stdout(sys.stderr):
-                    module = entry.load()
+                    module = _imported(entry)
                 if not self._manager.is_registered(module):
                     self._manager.register(module, name)
                     self._check_hooks(module, name)
@@ -229,7 +229,7 @@ class Plugins:
         for attribute in dir(plugin):
             marks = self._manager.parse_hookimpl_opts(plugin, attribute)
             hook = attribute if marks is None else marks["specname"] or attribute
-            if marks is None and hook in known and inspect.isroutine(getattr(plugin, attribute)):
+            if marks is None and hook in known and isinstance(getattr(plugin, attribute), _FUNCTIONS):
                 self._report(name, f"its function {hook} is not marked with @hookimpl and is not called", "", tell=True)
             elif marks is not None and hook not in known and not marks["optionalhook"]:
                 self._report(name, f"it implements the hook {hook}, which does not exist; {suggestion(hook, known)}", "", tell=True)
@@ -287,8 +287,17 @@ class Plugins:
             self._untold.setdefault(f"plugin {name!r}{of}: {error}", True)
 
 
+def _imported(entry: EntryPoint) -> Any:
+    """What an entry point names. What stands in brackets behind it, extras of its package, means nothing."""
+    module, _, attribute = entry.value.partition("[")[0].replace(" ", "").partition(":")
+    imported = importlib.import_module(module)
+    return operator.attrgetter(attribute)(imported) if attribute else imported
+
+
 def _frames(problem: BaseException) -> str:
     """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty where none is left."""
+    import traceback
+
     made = traceback.TracebackException.from_exception(problem)
     part: traceback.TracebackException | None = made
     count = 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-import importlib.metadata
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +27,7 @@ class Origin(NamedTuple):
     versions: Table
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Provenance:
     """Says where the result of a run comes from. It is worked out when it is asked for; a pickled one is worked out before.
 
@@ -51,7 +49,7 @@ class Provenance:
         return Origin(tables, versions(self._plugins, tables["run"]["engine"]))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class KnownProvenance:
     """Provenance that was worked out before."""
 
@@ -69,6 +67,8 @@ def provenance(experiment: Experiment, plugins: Plugins, options: Mapping[str, A
 
 def versions(plugins: Plugins, engine: str) -> Table:
     """The versions of astra, of Python and of every distribution with plugins, and the engine that runs where `engine` is chosen."""
+    import platform
+
     return {
         "astra": _version("astra-sim-core"),
         "python": platform.python_version(),
@@ -79,6 +79,8 @@ def versions(plugins: Plugins, engine: str) -> Table:
 
 @functools.cache
 def _version(distribution: str) -> str:
+    import importlib.metadata
+
     return importlib.metadata.version(distribution)
 
 
@@ -104,7 +106,7 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
     return tables
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Resolver:
     """Makes plain tables of options."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -111,6 +110,8 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
                 return sections
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
+    import hashlib
+
     text = read_text(path)
     key = kind, path, hashlib.sha256(text.encode()).digest(), plugins
     if key not in _read:

@@ -8,7 +8,7 @@ from astra_sim.schedule import Collective, Request, Schedule, Step, exchange, sh
 
 from astra_sim_collectives.charge import is_charged
 
-MAX_RANKS = 1 << 17
+MAX_RANKS = 1 << 20
 
 
 @attrs.frozen

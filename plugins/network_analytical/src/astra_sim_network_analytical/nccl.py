@@ -10,10 +10,10 @@ from astra_sim.errors import warn
 from astra_sim.platform import GroupShape, Platform
 from astra_sim.schedule import Collective
 
+from astra_sim_network_analytical.nccl_devices import device_names
 from astra_sim_network_analytical.nccl_parameters import (
     Parameters,
     Protocol,
-    device_names,
     read_device,
     read_parameters,
     ring_share,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from itertools import pairwise
 from typing import Any
 
@@ -18,11 +17,11 @@ from astra_sim.files import parse_toml, read_text
 from astra_sim.options import structure
 from astra_sim.schedule import Collective
 
+from astra_sim_network_analytical.nccl_devices import device_file, device_of, device_tables
+
 PROTOCOLS = ("ll", "ll128", "simple", "nvls")
 BEYOND = "beyond"
 """The line that holds beyond the sizes that were measured. Between nodes it goes as Simple."""
-
-_FOLDER, _SUFFIX = "nccl", ".toml"
 
 
 @attrs.frozen
@@ -142,30 +141,13 @@ def steps(operation: Collective, ranks: int) -> int:
     return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1)
 
 
-def device_tables() -> list[str]:
-    """Devices and versions of NCCL that have a file in this package, as DEVICE-VERSION; of each device the newest version last."""
-    entries = (resources.files(__package__) / _FOLDER).iterdir()
-    names = [entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX)]
-    return sorted(names, key=lambda name: (_device_of(name), [int(part) for part in name.partition("-")[2].split(".")]))
-
-
-def device_names() -> list[str]:
-    """Devices that have a file in this package."""
-    return sorted({_device_of(name) for name in device_tables()})
-
-
 def read_device(name: str) -> Parameters:
     """The parameters of a device of this package: DEVICE-VERSION, or DEVICE for the newest version of NCCL. Raises InputError."""
     tables = device_tables()
-    newest = {_device_of(table): table for table in tables}
+    newest = {device_of(table): table for table in tables}
     if name not in newest and name not in tables:
         raise InputError(f"device is {name!r}; {suggestion(name.lower(), [*newest, *tables])}")
-    text = (resources.files(__package__) / _FOLDER / f"{newest.get(name, name)}{_SUFFIX}").read_text(encoding="utf-8")
-    return parameters_of(parse_toml(text, f"device {name}"), f"device {name}")
-
-
-def _device_of(table: str) -> str:
-    return table.partition("-")[0]
+    return parameters_of(parse_toml(read_text(device_file(newest.get(name, name))), f"device {name}"), f"device {name}")
 
 
 def read_parameters(path: str) -> Parameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import option
 
-from astra_sim_network_analytical.nccl_parameters import device_tables
+from astra_sim_network_analytical.nccl_devices import device_tables
 from astra_sim_network_analytical.rounding import ROUNDINGS
 
 

@@ -7,40 +7,21 @@ time until the first of them has ended counts as exposed communication of that l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import attrs
-from astra_sim import InputError, option
+from astra_sim import InputError
 from astra_sim.graph import Pass
 from astra_sim.layers import LayeredProgram
 from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
 
+if TYPE_CHECKING:
+    from astra_sim_training_loops.loop_options import DlrmOptions, RecomputingTransformerOptions, TransformerOptions
+
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
 
 Scope = tuple[int, ...]
 """Dimensions that take part in a collective."""
-
-
-@attrs.frozen
-class DlrmOptions:
-    """Options of the DLRM loops."""
-
-    last_bottom_layer: int = option(minimum=0, help="last layer of the bottom MLP; layer 0 is the embedding")
-
-
-@attrs.frozen
-class TransformerOptions:
-    """Options of the transformer loop."""
-
-    model_parallel_npus: int = option(minimum=1, help="NPUs of a model-parallel group")
-
-
-@attrs.frozen
-class RecomputingTransformerOptions(TransformerOptions):
-    """Options of the transformer loop that recomputes activations."""
-
-    checkpoints: tuple[int, ...] = option((), minimum=0, help="layers whose activations are kept")
-    checkpoint_initiates: tuple[int, ...] = option((), minimum=0, help="layers before whose backward pass the forward pass is repeated")
 
 
 def data(program: LayeredProgram) -> None:

@@ -33,9 +33,9 @@ def astra_workloads() -> list[Provider]:
 @hookimpl
 def astra_training_loops() -> list[Provider]:
     loop = functools.partial(Provider, pure=True)
-    loops = f"{_HERE}.loops"
-    transformer = f"{loops}:TransformerOptions"
-    dlrm = f"{loops}:DlrmOptions"
+    loops, options = f"{_HERE}.loops", f"{_HERE}.loop_options"
+    transformer = f"{options}:TransformerOptions"
+    dlrm = f"{options}:DlrmOptions"
     groups = [{"model_parallel_npus": npus} for npus in (1, 2, 4)]
     bottom = [{"last_bottom_layer": 1}]
     return [
@@ -55,7 +55,7 @@ def astra_training_loops() -> list[Provider]:
             "hybrid_transformer_fwd_in_bckwd",
             "The same, with parts of the forward pass recomputed in the backward pass",
             f"{loops}:hybrid_transformer_fwd_in_bckwd",
-            f"{loops}:RecomputingTransformerOptions",
+            f"{options}:RecomputingTransformerOptions",
             examples=[{"model_parallel_npus": 4, "checkpoints": [0], "checkpoint_initiates": [2]}],
         ),
         loop("hybrid_dlrm", "DLRM: embedding exchanged all-to-all, the rest data parallel", f"{loops}:hybrid_dlrm", dlrm, examples=bottom),

@@ -32,7 +32,6 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.orders import Order
 from astra_sim.errors import AstraError, PluginError
-from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import packed, view
@@ -156,6 +155,8 @@ class CompiledEngine:
         self._has_table = True
         table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
         if table is not None:
+            from astra_sim.function_table import FunctionTable
+
             FunctionTable(table, self._failure).require("delay" if isinstance(self._network, RouteDelayNetwork) else "events")
             self._machine.set_table(table)
 

@@ -31,7 +31,7 @@ def _unknown(peer: Peer, size: int) -> int:
     return _UNKNOWN
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Groups:
     """Groups of NPUs that run phases together; with `loop_back` the first NPU stands for all."""
 
@@ -97,12 +97,12 @@ class Schedules:
         if (groups, peer) not in self._common_routes:
             asked_of = self._groups[groups]
             size = len(asked_of.members[0])
-            pairs = [(group[rank], group[peer.of(rank, size)]) for group in asked_of.members for rank in range(size)]
+            groups_asked, ranks = (asked_of.members[:1], 1) if asked_of.loop_back else (asked_of.members, size)
+            asked = len(groups_asked) * ranks
             found: set[Route] = set()
-            if asked_of.loop_back or len(pairs) <= self._routes_left:
-                asked = pairs[:1] if asked_of.loop_back else pairs
-                self._routes_left -= len(asked)
-                found = {network.route(*pair) for pair in asked}
+            if asked_of.loop_back or asked <= self._routes_left:
+                self._routes_left -= asked
+                found = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups_asked for rank in range(ranks)}
             self._common_routes[groups, peer] = found.pop() if len(found) == 1 else None
         return self._common_routes[groups, peer]
 

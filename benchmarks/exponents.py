@@ -1,0 +1,155 @@
+"""What grows with what: python3 dev.py bench exponents.
+
+Each case runs at sizes over a decade, every run in a process of its own, and the exponent of its CPU time (or memory) is fitted to them,
+less what a run of next to nothing takes. An exponent above LIMIT means that a run costs more than its work: the benchmark fails.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import astra_sim
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 1.15
+ROUNDS = 1
+LINKS = "link_bandwidth_gib_per_s=50&link_latency_ns=500"
+RING = f"plugin:ring?size={{}}&links=2&{LINKS}"
+SWITCH = f"plugin:switch?size={{}}&{LINKS}"
+
+MEASURE = """
+import json, resource, sys
+import astra_sim
+astra_sim.simulate(workload="plugin:collective?bytes=64", platform=sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF)
+astra_sim.simulate(**json.loads(sys.argv[1]))
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss - before.ru_maxrss]))
+"""
+"""CPU seconds and kilobytes of a run, beyond those of one of next to nothing."""
+
+
+class Case(NamedTuple):
+    """A run at some sizes; `work` is what its cost may grow with, for a size (itself, unless it is something else)."""
+
+    name: str
+    arguments: Callable[[int], dict[str, Any]]
+    sizes: Sequence[int]
+    work: Callable[[int], float] = float
+
+
+def collective(kind: str, algorithm: str, platform: str, size: int = 1 << 26, **further: Any) -> dict[str, Any]:
+    """Arguments of `simulate` for one collective, in one chunk."""
+    workload = f"plugin:collective?collective={kind}&bytes={size}"
+    return {"workload": workload, "platform": platform, "set": ["system.splits=1", f"system.{kind}={algorithm}"], **further}
+
+
+def chunks(splits: int) -> dict[str, Any]:
+    """VGG-16 on TPUs, each collective in so many chunks."""
+    return {"experiment": str(ROOT / "examples" / "vgg16_tpu_v2.toml"), "set": [f"system.splits={splits}"]}
+
+
+def layers(count: int) -> dict[str, Any]:
+    """Data-parallel training of so many layers."""
+    gradient = {"compute_ns": 1000, "collective": "all_reduce", "collective_bytes": 65536}
+    return {
+        "workload": {"loop": "data", "layers": [{"name": f"layer{number}", "weight_gradient": gradient} for number in range(count)]},
+        "platform": RING.format(16),
+    }
+
+
+def passes(count: int) -> dict[str, Any]:
+    """So many iterations of 32 layers."""
+    return {**layers(32), "passes": count}
+
+
+def every(npus: int) -> dict[str, Any]:
+    """A ring all-reduce of which every message is simulated."""
+    return collective("all_reduce", "ring", RING.format(npus), symmetry=False)
+
+
+def all_at_once(npus: int) -> dict[str, Any]:
+    """All messages of an all-to-all at once, on links that carry one after another."""
+    return collective("all_to_all", "direct", SWITCH.format(npus), symmetry=False, network="plugin:analytical?congestion=aware")
+
+
+def packets(size: int) -> dict[str, Any]:
+    """An all-reduce of so many bytes through the packet network."""
+    return collective("all_reduce", "ring", RING.format(8), size, network="plugin:packet")
+
+
+PAIRS: Callable[[int], float] = lambda npus: npus * (npus - 1.0)  # noqa: E731
+RUNS = (
+    Case("chunks of VGG-16 on TPUs", chunks, (200, 600, 2000)),
+    Case("direct all-to-all, symmetry: NPUs", lambda n: collective("all_to_all", "direct", SWITCH.format(n)), (8192, 16384, 40960, 81920)),
+    Case(
+        "double binary tree, symmetry: NPUs",
+        lambda n: collective("all_reduce", "double_binary_tree", RING.format(n)),
+        (4096, 8192, 16384, 65536),
+    ),
+    Case("layers", layers, (300, 1000, 3000)),
+    Case("passes", passes, (10, 30, 100)),
+    Case("NPUs, ring without symmetry: messages", every, (512, 1024, 1728), lambda n: 2 * PAIRS(n)),
+    Case("NPUs, direct on links with congestion: messages", all_at_once, (128, 256, 420), PAIRS),
+    Case("bytes of an all-reduce on the packet network", packets, (1 << 20, 1 << 22, 10 << 20)),
+)
+
+
+def measured(case: Case, size: int) -> tuple[float, float]:
+    """CPU seconds and megabytes of a run: medians of some processes."""
+    command = [sys.executable, "-c", MEASURE, json.dumps(case.arguments(size)), RING.format(4)]
+    figures = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(ROUNDS)]
+    seconds, kilobytes = (statistics.median(each) for each in zip(*figures, strict=True))
+    return seconds, kilobytes / 1024
+
+
+def exponent(work: Sequence[float], cost: Sequence[float]) -> float:
+    """The slope of the straight line through the logarithms, by least squares."""
+    across, up = ([math.log(max(value, 1e-9)) for value in values] for values in (work, cost))
+    return statistics.linear_regression(across, up).slope
+
+
+CASES: dict[str, Callable[[], object]] = {
+    case.name: lambda case=case: astra_sim.simulate(**case.arguments(case.sizes[0]))
+    for case in RUNS  # type: ignore[misc]
+}
+"""What `dev.py bench exponents --against REVISION` compares: the smallest size of each."""
+
+
+def main() -> int:
+    """Measure everything, print a table, and return 1 if something grows faster than its work."""
+    table = Table(title="CPU time and memory by size", title_justify="left")
+    for heading in ("what grows", "sizes", "seconds", "MB at the largest", "exponent"):
+        table.add_column(heading, justify="left" if heading in ("what grows", "sizes") else "right")
+    failed = []
+    for case in RUNS:
+        figures = [measured(case, size) for size in case.sizes]
+        seconds = [each for each, _ in figures]
+        found = exponent([case.work(size) for size in case.sizes], seconds)
+        table.add_row(
+            case.name,
+            f"{case.sizes[0]:,} - {case.sizes[-1]:,}",
+            f"{seconds[0]:.3f} - {seconds[-1]:.3f}",
+            f"{figures[-1][1]:.0f}",
+            f"{found:.2f}",
+        )
+        if found > LIMIT:
+            failed.append(case.name)
+    console = Console(width=140)
+    console.print(table)
+    for name in failed:
+        console.print(f"{name}: an exponent above {LIMIT}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
