@@ -9,7 +9,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim_llm.in_flight import in_flight
 from astra_sim_llm.schedules import PassKind, PassTimes, Step, makespan, order_of, virtual_stage
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm.runs import platform, run
@@ -193,14 +193,13 @@ def test_bubbles_of_whole_runs(schedule: str, chunks: int, share: float, stages:
 
 
 @pytest.mark.parametrize("stages", [2, 4, 8])
-def test_zb_v_waits_no_longer_with_more_micro_batches(stages: int) -> None:
+def test_zb_v_waits_less_than_1f1b_with_many_micro_batches(stages: int) -> None:
     """Passes that take different times make an order of their own: one of equal times would wait in each micro-batch."""
-    model = {"layers": 16, "hidden": 256, "heads": 4, "vocab": 8, "sequence": 1024}
-    few, many = (_bubble("zb-v", stages, rounds * stages, model) for rounds in (2, 16))
-    assert many < 1.6 * few
-    assert many < 0.8 * _bubble("1f1b", stages, 16 * stages, model)
+    model = {"layers": 16, "hidden": 256, "heads": 4, "vocab": 8, "sequence": 512}
+    assert _bubble("zb-v", stages, 16 * stages, model) < 0.7 * _bubble("1f1b", stages, 16 * stages, model)
 
 
+@example(2, 8, 24, 47, 6)  # places for forward passes are filled by the first chunk, if nothing keeps some for the second
 @given(st.integers(2, 6), st.integers(1, 24), st.integers(1, 30), st.integers(1, 30), st.integers(1, 30))
 def test_zb_v_is_no_longer_than_the_order_of_equal_times(stages: int, micro_batches: int, forward: int, inputs: int, weights: int) -> None:
     times = PassTimes(forward, inputs, weights)

@@ -143,7 +143,8 @@ _BACKWARD_FIRST = ((I, 1), (I, 0), (F, 1), (F, 0), (W, 1), (W, 0))
 def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence[tuple[PassKind, int]]) -> Order:
     """Passes of ZB-V of these times, placed one after another, each as soon as what it needs has ended.
 
-    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage.
+    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage; at most 2p - 1 are
+    of the first chunk, which leaves a place for the second chunk of the oldest micro-batch: it can always go on.
     """
     last, limit, durations = 2 * stages - 1, 2 * stages, times.by_kind()
     ended: dict[tuple[PassKind, int, int], int] = {}  # (kind, micro-batch, virtual stage) -> when it ends
@@ -163,8 +164,10 @@ def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence
             return micro_batch < done[I, chunk]
         if micro_batch == micro_batches:
             return False
-        if kind is F and sum(done[F, c] - done[W, c] for c in (0, 1)) >= limit:
-            return False
+        if kind is F:
+            ahead = [done[F, c] - done[W, c] for c in (0, 1)]
+            if sum(ahead) >= limit or (chunk == 0 and ahead[0] >= limit - 1):
+                return False
         need = needed(kind, virtual_stage("zb-v", stage, chunk, stages))
         return need is None or ended.get((need[0], micro_batch, need[1]), now + 1) <= now
 
