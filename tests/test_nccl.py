@@ -100,7 +100,19 @@ def test_small_all_reduces_take_a_tree_and_others_a_ring() -> None:
     given = BetweenNodes()
     shape = GroupShape((256, 256, 1), 1)
     assert between(shape, size=8) == pytest.approx(10 - 7 + 8 * given.level_us.ll, rel=0.01)
-    assert between(shape, AG, size=8) == pytest.approx(10 - 3.5 + 255 * given.step_us.ll, rel=0.01)
+    assert between(shape, AG, size=8) == pytest.approx(10 - 3.5 + 255 * given.step_alone_us.ll, rel=0.01)
+
+
+def test_a_ring_that_leaves_its_nodes_takes_at_least_its_posts() -> None:
+    """128 ranks in 16 nodes: 127 steps, of which 15 are between nodes; 7 of the others are in the latency of 10 us, 0.5 us each."""
+    given = BetweenNodes()
+    shape = GroupShape((128, 16, 1), 8)
+    assert given.post_us.ll > 0.5
+    assert between(shape, AG, size=8) == pytest.approx(10 - 7 * 0.5 + 112 * given.post_us.ll + 15 * given.step_us.ll, rel=0.01)
+
+
+def test_processors_of_a100_machines_post_more_slowly() -> None:
+    assert read_device("a100").between_nodes.post_us.simple == 2 * read_device("h100").between_nodes.post_us.simple
 
 
 def test_an_all_to_all_sends_by_the_nic_of_each_rank() -> None:

@@ -33,7 +33,7 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
     }
     if context > 1:
         workload["context"] = random.choice(("ring", "ulysses"))
-    elif mode != "decode":
+    if mode != "decode" and workload.get("context") != "ring":
         workload["attention"] = random.choice(("flash", "unfused"))
     if not model.get("experts"):
         workload["sequence_parallel"] = random.choice((True, False)) if tensor > 1 and mode != "decode" else None

@@ -92,8 +92,8 @@ def _check(model: Model, parallel: Parallelism, work: Work) -> None:
         raise InputError(problem)
     if model.experts and t > 1 and not parallel.sequence and work.sequence > 1:
         raise InputError(f"sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}")
-    if c > 1 and not work.flash:
-        raise InputError(f"attention is unfused; expected flash with context_parallel, which is {c}")
+    if c > 1 and not work.flash and not work.ulysses:
+        raise InputError(f"attention is unfused, context ring and context_parallel {c}; expected flash, or context = ulysses")
     if c > 1 and work.ulysses and (model.heads // t) % c:
         raise InputError(
             f"context is ulysses and context_parallel {c}; expected a divisor of the heads of a rank, which are {model.heads // t}"

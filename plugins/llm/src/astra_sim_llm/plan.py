@@ -219,11 +219,15 @@ def _recompute(options: LlmOptions) -> tuple[str, int | None]:
     return options.recompute, None
 
 
-def order_of(plan: Plan) -> Sequence[Sequence[schedules.Step]]:
-    """The passes of each stage. Where exchanges of experts are hidden, one forward pass more goes ahead. Raises InputError."""
+def order_of(plan: Plan, times_of: Callable[[Plan], schedules.PassTimes]) -> Sequence[Sequence[schedules.Step]]:
+    """The passes of each stage. Where exchanges of experts are hidden, one forward pass more goes ahead.
+
+    `times_of` says how long passes of a chunk take, which ZB-V alone asks for. Raises InputError.
+    """
     stages = plan.parallel.pipeline
     if plan.options.mode != "train":
         rounds = plan.options.decode_tokens if plan.options.mode == "decode" else 1
         passes = range(rounds * plan.micro_batches)
         return [[schedules.Step(schedules.PassKind.FORWARD, number) for number in passes]] * stages
-    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, plan.setup.extra_ahead)
+    times = times_of(plan) if plan.schedule == "zb-v" else schedules.EQUAL_TIMES
+    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, plan.setup.extra_ahead, times)

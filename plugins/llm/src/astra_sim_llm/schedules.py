@@ -8,7 +8,8 @@ c p + r, or, for schedules in the form of a V, r and 2p - 1 - r. Sources: GPipe 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from astra_sim import InputError
@@ -106,15 +107,48 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
     return order
 
 
-def zero_bubble_v(stages: int, micro_batches: int) -> Order:
-    """ZB-V: two chunks in the form of a V. Passes of one length are placed one after another, so that a stage waits at its start alone.
+class PassTimes(NamedTuple):
+    """How long passes of a chunk take, in any unit."""
 
-    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage. Of the passes that
-    can begin forward passes go first, those of the second chunk before others, and weight gradients last.
+    forward: int = 1
+    inputs: int = 1
+    weights: int = 1
+
+    def by_kind(self) -> dict[PassKind, int]:
+        """The times of kinds of passes."""
+        return {F: self.forward, I: self.inputs, W: self.weights, B: self.inputs + self.weights}
+
+
+EQUAL_TIMES = PassTimes()
+
+
+def zero_bubble_v(stages: int, micro_batches: int, times: PassTimes = EQUAL_TIMES) -> Order:
+    """ZB-V: two chunks in the form of a V. Where passes take equal times, a stage waits at its start alone.
+
+    With other times the order of equal ones would wait in every micro-batch. So the authors make it of measured times, and take the best
+    of several (sail-sg/zero-bubble-pipeline-parallelism, v_schedule.py); here it is the shortest of three.
     """
-    last, limit = 2 * stages - 1, 2 * stages
-    ended: dict[tuple[PassKind, int, int], int] = {}  # (kind, micro-batch, virtual stage) -> when
-    counts = [dict.fromkeys(((kind, chunk) for kind in (F, I, W) for chunk in (0, 1)), 0) for _ in range(stages)]
+    order = _placed(stages, micro_batches, EQUAL_TIMES, _FORWARD_FIRST)
+    if times == EQUAL_TIMES:
+        return order
+    orders = [order, *(_placed(stages, micro_batches, times, choices) for choices in (_FORWARD_FIRST, _BACKWARD_FIRST))]
+    return min(orders, key=lambda order: makespan(order, "zb-v", times.by_kind()))
+
+
+_FORWARD_FIRST = ((F, 1), (F, 0), (I, 0), (I, 1), (W, 1), (W, 0))
+_BACKWARD_FIRST = ((I, 1), (I, 0), (F, 1), (F, 0), (W, 1), (W, 0))
+"""Which of the passes that can begin goes first: (kind, chunk)."""
+
+
+def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence[tuple[PassKind, int]]) -> Order:
+    """Passes of ZB-V of these times, placed one after another, each as soon as what it needs has ended.
+
+    At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage; at most 2p - 1 are
+    of the first chunk, which leaves a place for the second chunk of the oldest micro-batch: it can always go on.
+    """
+    last, limit, durations = 2 * stages - 1, 2 * stages, times.by_kind()
+    ended: dict[tuple[PassKind, int, int], int] = {}  # (kind, micro-batch, virtual stage) -> when it ends
+    counts = [dict.fromkeys(choices, 0) for _ in range(stages)]
     order: Order = [[] for _ in range(stages)]
 
     def needed(kind: PassKind, place: int) -> tuple[PassKind, int] | None:
@@ -130,23 +164,30 @@ def zero_bubble_v(stages: int, micro_batches: int) -> Order:
             return micro_batch < done[I, chunk]
         if micro_batch == micro_batches:
             return False
-        if kind is F and sum(done[F, c] - done[W, c] for c in (0, 1)) >= limit:
-            return False
+        if kind is F:
+            ahead = [done[F, c] - done[W, c] for c in (0, 1)]
+            if sum(ahead) >= limit or (chunk == 0 and ahead[0] >= limit - 1):
+                return False
         need = needed(kind, virtual_stage("zb-v", stage, chunk, stages))
         return need is None or ended.get((need[0], micro_batch, need[1]), now + 1) <= now
 
-    now, left = 0, 6 * stages * micro_batches
-    while left:
-        for stage, done in enumerate(counts):
-            choices = ((F, 1), (F, 0), (I, 0), (I, 1), (W, 1), (W, 0))
-            choice = next((choice for choice in choices if can_begin(stage, *choice, now)), None)
-            if choice is not None:
-                kind, chunk = choice
-                order[stage].append(Step(kind, done[choice], chunk))
-                ended[kind, done[choice], virtual_stage("zb-v", stage, chunk, stages)] = now + 1
-                done[choice] += 1
-                left -= 1
-        now += 1
+    busy_until = [0] * stages
+    looks = [(0, stage) for stage in range(stages)]  # when a stage looks for its next pass: after its own ones and those it waits for
+    while looks:
+        now, stage = heapq.heappop(looks)
+        choice = next((choice for choice in choices if can_begin(stage, *choice, now)), None) if busy_until[stage] <= now else None
+        if choice is None:
+            continue
+        (kind, chunk), micro_batch = choice, counts[stage][choice]
+        counts[stage][choice] += 1
+        order[stage].append(Step(kind, micro_batch, chunk))
+        place = virtual_stage("zb-v", stage, chunk, stages)
+        follower = place + {F: 1, I: -1, W: 0}[kind]
+        other = min(follower, last - follower) if 0 <= follower <= last else stage
+        end = now + max(1, durations[kind])
+        busy_until[stage] = ended[kind, micro_batch, place] = end
+        for each in dict.fromkeys((stage, other)):
+            heapq.heappush(looks, (end, each))
     return order
 
 
@@ -241,21 +282,28 @@ def virtual_stage(schedule: str, stage: int, chunk: int, stages: int) -> int:
     return chunk * stages + stage
 
 
-def order_of(schedule: str, stages: int, micro_batches: int, chunks: int, extra_ahead: int = 0) -> Order:
-    """The order of a schedule by name. Raises InputError where it cannot be."""
+def order_of(
+    schedule: str,
+    stages: int,
+    micro_batches: int,
+    chunks: int,
+    extra_ahead: int = 0,
+    times: PassTimes = EQUAL_TIMES,
+) -> Order:
+    """The order of a schedule by name; that of ZB-V follows from the `times` of passes of a chunk. Raises InputError where it cannot be."""
     if schedule == "interleaved":
         return interleaved(stages, micro_batches, chunks, extra_ahead)
     plain: dict[str, Callable[[int, int], Order]] = {
         "gpipe": gpipe,
         "1f1b": lambda stages, micro_batches: one_forward_one_backward(stages, micro_batches, extra_ahead),
         "zb-h1": zero_bubble_h1,
-        "zb-v": zero_bubble_v,
+        "zb-v": lambda stages, micro_batches: zero_bubble_v(stages, micro_batches, times),
         "dualpipe": dualpipe,
     }
     return plain[schedule](stages, micro_batches)
 
 
-def makespan(order: Sequence[Sequence[Step]], schedule: str, times: dict[PassKind, float], send: float = 0.0) -> float:
+def makespan(order: Sequence[Sequence[Step]], schedule: str, times: Mapping[PassKind, float], send: float = 0.0) -> float:
     """How long an order takes where passes of a kind take one time on all stages; a joined pair the sum. For closed forms and tests.
 
     Raises ValueError where the order waits for itself.

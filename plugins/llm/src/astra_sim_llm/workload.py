@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -22,7 +23,8 @@ from astra_sim_llm.layout import Axes
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.plan import Plan, make_plan, order_of
 from astra_sim_llm.program import StageWriter
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.schedules import PassTimes
+from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.templates import Compiler, Kinds, communicate
 
@@ -46,7 +48,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     kinds = [Kinds() for _ in range(parallel.pipeline)]
     iteration = iteration_of(plan, context.run.passes)
     launch_ps = _launch_ps(options, context)
-    order, block = order_of(plan), plan.block()
+    order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
     programs = []
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
@@ -117,9 +119,22 @@ class ExchangeTimes:
         self._axes = axes
 
     def of(self, exchange: Exchange) -> int:
-        """The time of a collective of all groups of its axis at once."""
+        """The time of a collective of all groups of its axis at once; none over one rank."""
+        if not (self._axes[exchange.axis] and exchange.bytes):
+            return 0
         operation = communicate(exchange, self._axes[exchange.axis])
         return self._context.time_alone_ps(operation, self._axes.dimensions)
+
+
+def pass_times(plan: Plan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
+    """How long passes of a chunk take, by its mean layers (picoseconds)."""
+    block, model, times = plan.block(), plan.model, [0, 0, 0]
+    for kind, layers in Counter(map(model.kind, range(model.layers))).items():
+        inputs, weights = weight_steps([*block.recompute(kind, plan.recompute), *block.backward(kind)])
+        for number, steps in enumerate((block.forward(kind), inputs, weights)):
+            waits = (exchanges.of(step) for step in steps if isinstance(step, Exchange) and not step.beside)
+            times[number] += layers * (sum(map(durations.of_run, _runs(steps))) + sum(waits))
+    return PassTimes(*(time // len(plan.chunks) for time in times))
 
 
 def iteration_of(plan: Plan, passes: int) -> Iteration:

@@ -107,7 +107,9 @@ class Prices:
         """
         given, members = self._parameters.between_nodes, shape.per_node
         between = steps(collective, shape.nodes)
-        within = steps(collective, shape.ranks) - between - steps(collective, members)
+        within = steps(collective, shape.ranks) - between
+        inside = steps(collective, members)  # of which the latency in the node has these
+        step_us = given.step_us if members > 1 else given.step_alone_us
         nics = self._nic_share(shape) * members
         volume = ring_share(collective, shape.ranks) * size / 1e3
         levels = math.ceil(math.log2(shape.nodes))
@@ -121,7 +123,8 @@ class Prices:
                 continue
             if members > 1:
                 bandwidth = min(bandwidth, protocol.gb_per_s)
-            yield protocol.latency_us + within * protocol.step_us + between * given.step_us.of(name) + volume / bandwidth
+            base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
+            yield base_us + within * max(protocol.step_us, given.post_us.of(name)) + between * step_us.of(name) + volume / bandwidth
             if collective is Collective.ALL_REDUCE:
                 yield levels_us + 2 * size / 1e3 / (bandwidth * given.tree_share)
 

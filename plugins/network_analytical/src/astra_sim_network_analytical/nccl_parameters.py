@@ -105,9 +105,19 @@ class BetweenNodes:
         factory=lambda: ByProtocol(ll=0.25, ll128=0.92, simple=1.0, nvls=1.0), help="share of that which a protocol reaches"
     )
     tree_share: float = option(0.9, above=0, maximum=1, help="share of a ring's bandwidth that a tree reaches")
-    step_us: ByProtocol = option(factory=lambda: ByProtocol(ll=2.7, ll128=4.0, simple=6.0, nvls=6.0), help="a step of a ring", unit="us")
+    step_us: ByProtocol = option(
+        factory=lambda: ByProtocol(ll=2.7, ll128=4.0, simple=14.0, nvls=14.0), help="a step of a ring to another node", unit="us"
+    )
+    step_alone_us: ByProtocol = option(
+        factory=lambda: ByProtocol(ll=5.0, ll128=8.5, simple=14.0, nvls=14.0), help="that of a group with one rank in each node", unit="us"
+    )
+    post_us: ByProtocol = option(
+        factory=lambda: ByProtocol(ll=1.0, ll128=1.0, simple=3.0, nvls=0.0),
+        help="what a step within a node takes at least, where the ring leaves the node",
+        unit="us",
+    )
     level_us: ByProtocol = option(
-        factory=lambda: ByProtocol(ll=10.0, ll128=17.0, simple=20.0, nvls=20.0), help="a level of a tree, up and down", unit="us"
+        factory=lambda: ByProtocol(ll=10.0, ll128=17.0, simple=28.0, nvls=41.8), help="a level of a tree, up and down", unit="us"
     )
     peer_us: float = option(0.5, minimum=0, help="all-to-all: what each rank of another node adds", unit="us")
 
@@ -168,10 +178,14 @@ def parameters_of(table: dict[str, Any], where: str) -> Parameters:
     return parameters
 
 
-def table_of(title: str, fits: Sequence[Fit], sources: Mapping[str, str], channels: int | None) -> dict[str, Any]:
-    """The table of a file with these fits."""
+def table_of(
+    title: str, fits: Sequence[Fit], sources: Mapping[str, str], channels: int | None, between_nodes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The table of a file with these fits, and what differs between nodes from what holds for others."""
     rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
-    own = {} if channels is None else {"channels": channels}
+    own: dict[str, Any] = {} if channels is None else {"channels": channels}
+    if between_nodes:
+        own["between_nodes"] = dict(between_nodes)
     return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}
 
 
