@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from devtools.workspace import ROOT, build_requirements, fingerprint, members, run_quietly, toml_of
+from devtools.workspace import ROOT, build_requirements, fingerprint, members, run_quietly, separate, toml_of
 
 TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
 OTHERS = "programs of others"
+LIBRARIES = "libraries of ns-3"
 
 
 @dataclass(frozen=True)
@@ -29,20 +30,28 @@ class Environment:
         """Its Python."""
         return self.folder / "bin" / "python"
 
-    def install(self, tools: bool = False, others: bool = False) -> None:
-        """Bring it up to date: the packages, and if asked for the development tools, and programs of others. Raises Failure."""
+    def install(self, tools: bool = False, others: bool = False, apart: bool = False) -> None:
+        """Bring it up to date: the packages, and if asked for the development tools, programs of others, and packages built apart.
+
+        What is built apart stays, and up to date, once it is there. Raises Failure.
+        """
         folders = {toml_of(member)["project"]["name"]: member for member in members()}
+        if apart or LIBRARIES in self._read_stamp():
+            folders.update({toml_of(member)["project"]["name"]: member for member in separate()})
+            apart = True
         wanted = {name: fingerprint(member) for name, member in folders.items()}
         requirements = {BUILD_TOOLS: build_requirements()}
         if tools:
             requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
         if others:
             requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
+        alone = {LIBRARIES: toml_of(ROOT)["dependency-groups"]["ns3"]} if apart else {}
+        wanted.update({name: json.dumps(listed) for name, listed in alone.items()})
         wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
         self.make()
         installed = self._read_stamp()
         changed = [name for name in wanted if installed.get(name) != wanted[name]]
-        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS)]
+        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS, LIBRARIES)]
         if not changed and not gone:
             return
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
@@ -55,6 +64,9 @@ class Environment:
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
             run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
+        for name in alone:
+            if name in changed:
+                run_quietly(f"installing {name}", *pip, "install", "--no-deps", *alone[name])
         core, *plugins = folders
         for names in ([core], plugins):
             arguments: list[str | Path] = []

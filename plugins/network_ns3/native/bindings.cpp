@@ -31,6 +31,7 @@ Settings settings_of(const nb::dict& table) {
   };
   field("congestion_control", s.congestion_control);
   field("marks", s.marks);
+  field("hystart", s.hystart);
   field("connection_per_message", s.connection_per_message);
   field("segment_bytes", s.segment_bytes);
   field("initial_window", s.initial_window);
@@ -96,7 +97,8 @@ nb::dict figures(const Network& network) {
   table["drops"] = of.drops;
   table["marks"] = of.marks;
   nb::list loads;
-  for (const Load& load : of.loads) loads.append(nb::make_tuple(load.packets, load.bytes, load.busy, load.highest_queue));
+  for (const Load& load : of.loads)
+    loads.append(nb::make_tuple(load.packets, load.bytes, load.busy, load.highest_queue, load.sum_of_queues));
   table["loads"] = loads;
   return table;
 }

@@ -26,8 +26,9 @@ bool FabricChannel::TransmitStart(ns3::Ptr<const ns3::Packet> packet, ns3::Ptr<n
   ++load.packets;
   load.bytes += packet->GetSize();
   load.busy += duration.GetPicoSeconds();
-  const std::uint64_t waiting = source->GetQueue()->GetNBytes() + (queues_[way] ? queues_[way]->GetNBytes() : 0);
-  load.highest_queue = std::max(load.highest_queue, waiting + packet->GetSize());
+  const std::uint64_t behind = source->GetQueue()->GetNBytes() + (queues_[way] ? queues_[way]->GetNBytes() : 0);
+  load.highest_queue = std::max(load.highest_queue, behind + packet->GetSize());
+  load.sum_of_queues += behind + packet->GetSize();
   const ns3::Ptr<ns3::PointToPointNetDevice> target = GetDestination(way);
   ns3::Simulator::ScheduleWithContext(target->GetNode()->GetId(), duration + delays_[way], &ns3::PointToPointNetDevice::Receive, target,
                                       packet->Copy());

@@ -12,12 +12,14 @@
 
 namespace astra::tcp {
 
-// What a link has carried, how long it was busy (ps), and the most bytes that waited for it, with the packet that was next.
+// What a link has carried, how long it was busy (ps), and the bytes that waited for it when a packet left, with that packet: the most, and
+// the sum over all packets.
 struct Load {
   std::uint64_t packets = 0;
   std::uint64_t bytes = 0;
   std::int64_t busy = 0;
   std::uint64_t highest_queue = 0;
+  std::uint64_t sum_of_queues = 0;
 };
 
 class FabricChannel : public ns3::PointToPointChannel {

@@ -2,7 +2,8 @@
 // The events of ns-3 in a heap that does not keep what has been cancelled.
 //
 // TCP sets its timer of retransmission anew with every acknowledgement. ns-3 leaves the cancelled timer among its events until its time
-// comes, 0.2 simulated seconds later: by then there would be millions. Here they are moved to the front now and then, where they do nothing.
+// comes, 0.2 simulated seconds later: by then there would be millions. Here they are moved to the front now and then, where they do
+// nothing.
 #pragma once
 
 #include <cstddef>

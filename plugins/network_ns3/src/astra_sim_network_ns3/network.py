@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
@@ -117,34 +117,48 @@ class Ns3Network(EventNetwork):
     def statistics(self) -> dict[str, object]:
         """Figures of the run so far. `highest_queue_bytes`: of a port of a switch."""
         figures = self._own().figures()
-        loads = figures.pop("loads")
-        del figures["now_ps"]
-        figures["highest_queue_bytes"] = max(
-            (highest for link, (_, _, _, highest) in zip(self.fabric.links, loads, strict=True) if self.fabric.is_switch(link.source)),
-            default=0,
-        )
+        del figures["loads"], figures["now_ps"]
+        loads = self._loads()
+        at_switches = (load for link, load in zip(self.fabric.links, loads, strict=True) if self.fabric.is_switch(link.source))
+        figures["highest_queue_bytes"] = max((load.highest_queue for load in at_switches), default=0)
         if figures["drops"]:
             warn(f"network ns3: {figures['drops']} packets found a queue full and were dropped (queue_packets, nic_queue_packets)")
         return dict(figures)
 
     def links(self) -> list[LinkLoad]:
         """The links that have carried something."""
-        figures = self._own().figures()
-        now = figures["now_ps"]
+        now = self._own().figures()["now_ps"]
         return [
-            LinkLoad(link.dimension, self.fabric.name(link.source), self.fabric.name(link.target), size, busy / now if now else 0.0)
-            for link, (packets, size, busy, _) in zip(self.fabric.links, figures["loads"], strict=True)
-            if packets
+            LinkLoad(
+                link.dimension, self.fabric.name(link.source), self.fabric.name(link.target), load.bytes, load.busy / now if now else 0.0
+            )
+            for link, load in zip(self.fabric.links, self._loads(), strict=True)
+            if load.packets
         ]
 
     def reports(self) -> dict[str, str]:
-        """The file `links.csv`: of each link its ends, packets and bytes sent, busy time, and the highest queue at its port."""
+        """The file `links.csv`: of each link its ends, packets, bytes, busy time, and the queue at its port as packets left it."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(("link", "bits_per_s", "packets", "bytes", "busy_ns", "highest_queue_bytes"))
-        for number, (link, (packets, size, busy, highest)) in enumerate(zip(self.fabric.links, self._own().figures()["loads"], strict=True)):
-            rows.writerow((self.fabric.link_name(number), link.bits_per_s, packets, size, f"{busy / 1000:g}", highest))
+        rows.writerow(("link", "bits_per_s", "packets", "bytes", "busy_ns", "highest_queue_bytes", "mean_queue_bytes"))
+        for number, (link, load) in enumerate(zip(self.fabric.links, self._loads(), strict=True)):
+            mean = load.sum_of_queues / max(1, load.packets)
+            name = self.fabric.link_name(number)
+            rows.writerow((name, link.bits_per_s, load.packets, load.bytes, f"{load.busy / 1000:g}", load.highest_queue, f"{mean:.0f}"))
         return {"links.csv": text.getvalue()}
+
+    def _loads(self) -> list[_Load]:
+        return [_Load(*row) for row in self._own().figures()["loads"]]
+
+
+class _Load(NamedTuple):
+    """What a link has carried, picoseconds in which it was busy, and bytes that waited when packets left: the most, and their sum."""
+
+    packets: int
+    bytes: int
+    busy: int
+    highest_queue: int
+    sum_of_queues: int
 
 
 def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:

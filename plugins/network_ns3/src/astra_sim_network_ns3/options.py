@@ -21,6 +21,9 @@ class Ns3Options:
     """Options of the network. Where a default is that of Linux or ns-3, its help says so."""
 
     congestion_control: str = option("cubic", choices=tuple(CONGESTION_CONTROLS), help="how senders share links; cubic is that of Linux")
+    hystart: bool = option(
+        True, help="cubic: slow start ends before there are losses (Linux and ns-3), where round trips are short at some 20 segments"
+    )
     connections: str = option(
         "pair",
         choices=("pair", "message"),
@@ -42,7 +45,13 @@ class Ns3Options:
         1000.0, above=0, maximum=1e6, help="the same while a connection is made (RFC 6298)", unit="ms"
     )
     retries: int = option(6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3)")
-    send_buffer_kib: int = option(4096, minimum=4, maximum=2**20, help="what a sender keeps until it is acknowledged (Linux)", unit="KiB")
+    send_buffer_kib: int = option(
+        512,
+        minimum=4,
+        maximum=2**20,
+        help="what a connection has under way at most; Linux goes up to 4096, but ns-3 looks through it with every segment",
+        unit="KiB",
+    )
     receive_buffer_kib: int = option(6144, minimum=4, maximum=2**20, help="the largest window of a receiver (Linux)", unit="KiB")
     queue_packets: int = option(
         500, minimum=1, maximum=10**6, help="packets that wait at a port of a switch before it drops (DCTCP's paper: 700 kB)"
@@ -64,12 +73,15 @@ class Ns3Options:
                 f"ecn_threshold_packets is {self.ecn_threshold_packets}, and congestion_control {self.congestion_control!r};"
                 " expected 'dctcp', as others do not look at marks"
             )
+        if not self.hystart and self.congestion_control != "cubic":
+            raise InputError(f"hystart is false, and congestion_control {self.congestion_control!r}; expected 'cubic', which alone has it")
 
     def settings(self) -> dict[str, Any]:
         """The options as the core takes them; times in picoseconds."""
         return {
             "congestion_control": CONGESTION_CONTROLS[self.congestion_control],
             "marks": self.congestion_control == "dctcp",
+            "hystart": self.hystart,
             "connection_per_message": self.connections == "message",
             "segment_bytes": self.segment_bytes,
             "initial_window": self.initial_window,
