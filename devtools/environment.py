@@ -64,9 +64,9 @@ class Environment:
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
             run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
-        for name in alone:
+        for name, needed in alone.items():
             if name in changed:
-                run_quietly(f"installing {name}", *pip, "install", "--no-deps", *alone[name])
+                run_quietly(f"installing {name}", *pip, "install", "--no-deps", *needed)
         core, *plugins = folders
         for names in ([core], plugins):
             arguments: list[str | Path] = []

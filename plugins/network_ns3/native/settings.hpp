@@ -26,7 +26,7 @@ struct Stuck : std::runtime_error {
 struct Settings {
   std::string congestion_control;  // a class of ns-3
   bool marks = false;              // switches and interfaces mark packets (ECN)
-  bool hystart = true;                 // CUBIC
+  bool hystart = true;             // CUBIC
   bool connection_per_message = false;
   std::uint32_t segment_bytes = 0;
   std::uint32_t initial_window = 0;     // segments

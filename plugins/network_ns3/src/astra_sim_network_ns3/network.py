@@ -170,15 +170,18 @@ def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:
     for through_npus in (False, True):
         plan = _core.Plan(fabric.npus, fabric.nodes, through_npus, rows)
         unreachable, longest = plan.check()
+        if unreachable is not None and (through_npus or not options.npu_forwarding):
+            over, remedy = (
+                ("", "links that join them") if through_npus else (" over switches", "npu_forwarding = true, or links to a switch")
+            )
+            raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
         if unreachable is None and longest > _MOST_LINKS:
-            raise InputError(f"the longest of the shortest ways between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has")
+            raise InputError(
+                f"the longest of the shortest ways between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has"
+            )
         if unreachable is None:
-            return plan
-        if not options.npu_forwarding:
             break
-    over = "" if options.npu_forwarding else " over switches"
-    remedy = "links that join them" if options.npu_forwarding else "npu_forwarding = true, or links to a switch"
-    raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
+    return plan
 
 
 def _row(options: Ns3Options, fabric: Fabric, link: FabricLink, back: int) -> tuple[int, int, int, int, float, int]:

@@ -31,7 +31,11 @@ class Ns3Options:
         "message: each has a connection of its own, which begins in slow start",
     )
     segment_bytes: int = option(
-        1460, minimum=1, maximum=65455, help="bytes of a message in a packet; 42 bytes of headers come on top (Ethernet's 1500)", unit="bytes"
+        1460,
+        minimum=1,
+        maximum=65455,
+        help="bytes of a message in a packet; 42 bytes of headers come on top (Ethernet's 1500)",
+        unit="bytes",
     )
     initial_window: int = option(10, minimum=1, maximum=10**6, help="segments that a connection begins with (RFC 6928)", unit="segments")
     delayed_ack_segments: int = option(
@@ -41,9 +45,7 @@ class Ns3Options:
     min_rto_ms: float = option(
         200.0, above=0, maximum=1e6, help="shortest time without acknowledgement after which a segment is sent again (Linux)", unit="ms"
     )
-    connect_timeout_ms: float = option(
-        1000.0, above=0, maximum=1e6, help="the same while a connection is made (RFC 6298)", unit="ms"
-    )
+    connect_timeout_ms: float = option(1000.0, above=0, maximum=1e6, help="the same while a connection is made (RFC 6298)", unit="ms")
     retries: int = option(6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3)")
     send_buffer_kib: int = option(
         512,
