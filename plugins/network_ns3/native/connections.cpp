@@ -121,8 +121,8 @@ void Connection::acknowledge(std::int64_t bytes) {
 
 void Connection::give_up(const char* why) {
   if (closed_ && messages_.empty()) return;
-  listener_.failed("the connection " + ends_of(source_, destination_) + " " + why + ": nothing came back to " +
-                   std::to_string(settings_.retries) + " repetitions of a segment (retries, min_rto_ms)");
+  listener_.failed("the connection " + ends_of(source_, destination_) + " " + why +
+                   ": no answer to a segment, also when it was repeated (retries = " + std::to_string(settings_.retries) + ")");
 }
 
 void Connection::count_sent(const ns3::TcpHeader& header, std::uint32_t bytes) {
