@@ -4,6 +4,8 @@
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
 python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder; all tests run side by side, on
                                    every processor (-n 0: one after another)
+python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
+                                   tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
@@ -81,6 +83,13 @@ def interop(arguments: Sequence[str]) -> int:
     OURS.install(tools=True, others=True)
     os.chdir(ROOT)
     OURS.become(OURS.python, "-m", "pytest", *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
+
+
+def ns3(arguments: Sequence[str]) -> int:
+    """Build the network ns3, and run its tests."""
+    OURS.install(tools=True, apart=True)
+    os.chdir(ROOT)
+    OURS.become(OURS.python, "-m", "pytest", *arguments, *([] if _names_tests(arguments) else ["tests/test_ns3.py"]))
 
 
 def lint(arguments: Sequence[str]) -> int:
@@ -180,6 +189,7 @@ def _names_tests(arguments: Sequence[str]) -> bool:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "astra": astra,
     "test": test,
+    "ns3": ns3,
     "interop": interop,
     "lint": lint,
     "bench": bench,

@@ -21,12 +21,14 @@ from devtools.workspace import (
     members,
     requirements_of,
     run_quietly,
+    separate,
     toml_of,
 )
 
 TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
 OTHERS = "programs of others"
+LIBRARIES = "libraries of ns-3"
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,28 @@ class Environment:
         """Its Python."""
         return self.folder / "bin" / "python"
 
-    def install(self, tools: bool = False, others: bool = False) -> None:
-        """Bring it up to date: the packages, and if asked for the development tools, and programs of others. Raises Failure."""
+    def install(self, tools: bool = False, others: bool = False, apart: bool = False) -> None:
+        """Bring it up to date: the packages, and if asked for the development tools, programs of others, and packages built apart.
+
+        What is built apart stays, and up to date, once it is there. Raises Failure.
+        """
         folders = {toml_of(member)["project"]["name"]: member for member in members()}
+        if apart or LIBRARIES in self._read_stamp():
+            folders.update({toml_of(member)["project"]["name"]: member for member in separate()})
+            apart = True
         wanted = {name: fingerprint(member) for name, member in folders.items()}
         requirements = {BUILD_TOOLS: build_requirements()}
         if tools:
             requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
         if others:
             requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
+        alone = {LIBRARIES: toml_of(ROOT)["dependency-groups"]["ns3"]} if apart else {}
+        wanted.update({name: json.dumps(listed) for name, listed in alone.items()})
         wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
         self.make()
         installed = self._read_stamp()
         changed = [name for name in wanted if installed.get(name) != wanted[name]]
-        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS)]
+        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS, LIBRARIES)]
         if not changed and not gone:
             return
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
@@ -67,6 +77,9 @@ class Environment:
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
             run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
+        for name, needed in alone.items():
+            if name in changed:
+                run_quietly(f"installing {name}", *pip, "install", "--no-deps", *needed)
         self._install_packages({name: folder for name, folder in folders.items() if name in changed})
         self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
 
@@ -78,7 +91,8 @@ class Environment:
         if not folders:
             return
         pip = (self.python, "-m", "pip", "install")
-        run_quietly("installing what the packages need", *pip, *requirements_of(folders.values()))
+        if needed := requirements_of(folders.values()):
+            run_quietly("installing what the packages need", *pip, *needed)
         options = ("--no-deps", "--no-build-isolation", *self.build_options)
 
         def install(*names: str) -> None:

@@ -46,8 +46,18 @@ def toml_of(folder: Path) -> dict[str, Any]:
 
 
 def members(root: Path = ROOT) -> list[Path]:
-    """The folders of all packages, the kernel first."""
-    patterns = toml_of(root)["tool"]["uv"]["workspace"]["members"]
+    """The folders of the packages that are built and installed together, the kernel first."""
+    apart = set(separate(root))
+    return [folder for folder in _packages(root, "members") if folder not in apart]
+
+
+def separate(root: Path = ROOT) -> list[Path]:
+    """The folders of the packages that are built only where somebody asks for them."""
+    return _packages(root, "exclude")
+
+
+def _packages(root: Path, key: str) -> list[Path]:
+    patterns = toml_of(root)["tool"]["uv"]["workspace"].get(key, [])
     return [folder for pattern in patterns for folder in sorted(root.glob(pattern)) if (folder / "pyproject.toml").is_file()]
 
 
@@ -109,7 +119,7 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 def cpp_files() -> list[Path]:
     """All sources and headers in C++, those of examples too."""
-    return [path for folder in (*members(), ROOT / "examples") for path in files_of(folder) if path.suffix in CPP_SUFFIXES]
+    return [path for folder in (*members(), *separate(), ROOT / "examples") for path in files_of(folder) if path.suffix in CPP_SUFFIXES]
 
 
 def fingerprint(member: Path, root: Path = ROOT) -> str:
@@ -144,7 +154,7 @@ def write_version(new: str, root: Path = ROOT) -> list[Path]:
     """
     if not VERSION.fullmatch(new):
         raise Failure(f"dev.py: {new!r} is no version; expected numbers and dots, such as 1.2.0 or 1.2.0rc1", 2)
-    files = [folder / "pyproject.toml" for folder in (root, *members(root))]
+    files = [folder / "pyproject.toml" for folder in (root, *members(root), *separate(root))]
     for file in files:
         text = re.sub(r'^version = "[^"]*"$', f'version = "{new}"', file.read_text(), flags=re.MULTILINE)
         file.write_text(re.sub(rf'"{KERNEL}==[^"]*"', f'"{KERNEL}=={new}"', text))

@@ -16,7 +16,7 @@ from support import ROOT
 from devtools import comparison, workspace
 from devtools.workspace import Failure, fingerprint
 
-MEMBERS = workspace.members()
+MEMBERS = [*workspace.members(), *workspace.separate()]
 
 
 def dev(*arguments: str) -> subprocess.CompletedProcess[str]:

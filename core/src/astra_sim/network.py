@@ -35,7 +35,8 @@ class MessageFigures(NamedTuple):
     """What a network says of a message when it has ended. Times in picoseconds.
 
     `started` is when its first packet could be sent, `received` when its last byte arrived, `ended` when the sender knew. Of packets and of
-    what answered them: how many there were, refusals (NACK) and acknowledgements of marked packets (ECN).
+    what answered them: how many there were, refusals (NACK; None where the network knows none) and
+    acknowledgements of marked packets (ECN).
     """
 
     started: int
@@ -43,7 +44,7 @@ class MessageFigures(NamedTuple):
     ended: int
     packets: int
     acks: int
-    nacks: int
+    nacks: int | None
     marked_acks: int
 
 

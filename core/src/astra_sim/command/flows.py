@@ -215,7 +215,8 @@ def _print(rows: Sequence[FlowRow], statistics: dict[str, object], wall_s: float
     marked = [row.marked_acks for row in rows if row.marked_acks is not None]
     if marked:
         acks = sum(row.acks or 0 for row in rows)
-        screen.text(f"marked: {sum(marked)} of {acks} acknowledgements; refused: {sum(row.nacks or 0 for row in rows)}")
+        refused = [row.nacks for row in rows if row.nacks is not None]
+        screen.text(f"marked: {sum(marked)} of {acks} acknowledgements" + (f"; refused: {sum(refused)}" if refused else ""))
     for key, label in (("pfc_frames", "pauses and resumes"), ("drops", "drops"), ("highest_queue_bytes", "highest queue (bytes)")):
         if key in statistics:
             screen.text(f"{label}: {statistics[key]}")

@@ -34,6 +34,7 @@ BUILT_IN = frozenset(
         "memory",
         "network-analytical",
         "network-flow",
+        "network-ns3",
         "network-packet",
         "network-roce",
         "platforms",
@@ -45,6 +46,12 @@ BUILT_IN = frozenset(
     )
 )
 """The distributions whose components go before those of others that have the same name."""
+
+_SEPARATE = {
+    ("network", "ns3"): "it comes with astra-sim-network-ns3 (GPL-2.0-only), built where the wheel ns3 is installed:"
+    " pip install --no-deps ns3==3.44.post0, then install that package (docs/ns3.md)"
+}
+"""How to get components of ours that are not installed with the others."""
 
 KINDS = {
     "workload": "astra_workloads",
@@ -171,7 +178,8 @@ class Plugins:
                 raise PluginError(f"plugin {info.name!r} of {info.distribution} is broken: {info.error}\n{info.details}".rstrip())
         broken = [info.name for info in self._infos if info.error is not None]
         also = f" (broken plugins, see 'astra plugins': {', '.join(broken)})" if broken else ""
-        raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {suggestion(name, known)}{also}")
+        remedy = _SEPARATE.get((kind, name)) or suggestion(name, known)
+        raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {remedy}{also}")
 
     def owner(self, kind: str, name: str) -> str:
         """The name of the plugin that offers a component."""

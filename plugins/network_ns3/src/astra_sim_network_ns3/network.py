@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The network as a backend: hands a fabric and messages to ns-3."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from astra_sim import InputError
+from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink
+from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
+from astra_sim.platform import Platform
+
+from astra_sim_network_ns3.options import Ns3Options
+
+try:
+    from astra_sim_network_ns3 import _core
+except ImportError as error:
+    raise PluginError(
+        f"network ns3 needs the libraries of the wheel ns3 3.44 ({error}); expected them beside this package:"
+        " pip install --no-deps ns3==3.44.post0"
+    ) from None
+
+_MOST_LINKS = 255
+"""Of a way: IP counts them in a byte."""
+
+
+class Ns3Network(EventNetwork):
+    """Messages as bytes of TCP connections in ns-3. One network at a time can be in the middle of a run, for ns-3 is one in a process.
+
+    Raises InputError where NPUs cannot reach each other, and where a link has none back.
+    """
+
+    charged_dimension = "lowest"
+    tells_sent = True
+
+    def __init__(self, options: Ns3Options, platform: Platform) -> None:
+        super().__init__(platform)
+        self.options = options
+        self.fabric = platform.fabric()
+        self._plan = _plan(options, self.fabric)
+        self._tell: Callable[[int], None] | None = None
+        self._counts = False
+        self._sent: list[int] = []
+        self._core: _core.Network | None = None
+
+    def begin(self) -> int:
+        """Begin a run at time 0: this network takes ns-3 over."""
+        self._core = None  # frees the last run first
+        self._core = self._build()
+        return 0
+
+    def _build(self) -> _core.Network:
+        built = _core.Network(self.options.settings(), self._plan, self._counts)
+        built.watch(self._tell)
+        return built
+
+    def _own(self) -> _core.Network:
+        if self._core is None:
+            self._core = self._build()
+        return self._core
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages that are sent at `time` (picoseconds). Raises InputError where one cannot be sent."""
+        core = self._own()
+        for message in messages:
+            try:
+                core.inject(time, message.number, message.source, message.destination, message.bytes, message.traffic_class)
+            except (_core.Impossible, TypeError) as error:
+                raise InputError(str(error)) from None
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """Go on to the next arrivals. Raises DeadlockError where messages cannot arrive, InputError where another run has ns-3."""
+        try:
+            answer = self._own().advance(until)
+        except (_core.Stuck, _core.Impossible) as error:
+            raise self.failure(str(error)) from None
+        if answer is None:
+            return None
+        time, deliveries = answer
+        self._sent = [number for number, acknowledged in deliveries if acknowledged]
+        return time, [number for number, acknowledged in deliveries if not acknowledged]
+
+    def take_sent(self) -> list[int]:
+        """Messages whose last acknowledgement came with the last answer."""
+        return self._sent
+
+    def keep_message_figures(self) -> None:
+        """Keep figures of each message of the next run."""
+        self._counts = True
+
+    def message_figures(self) -> dict[int, MessageFigures]:
+        """The figures of messages that have ended. TCP refuses nothing."""
+        return {
+            number: MessageFigures(started, received, acknowledged, packets, acks, None, marked_acks)
+            for number, started, received, acknowledged, packets, acks, marked_acks in self._own().messages()
+        }
+
+    def watch(self, tell: Callable[[int], None] | None) -> None:
+        """Call `tell` with the simulated time now and then, also within a long `advance`."""
+        self._tell = tell
+        if self._core is not None:
+            self._core.watch(tell)
+
+    def failure(self, why: str) -> AstraError:
+        """The error that the core reports: messages that cannot arrive, a line each; or what cannot be sent."""
+        first, *waiting = why.split("\n")
+        return DeadlockError(why, waiting) if waiting or "nothing moves" in first else InputError(why)
+
+    def function_table(self) -> object:
+        """A capsule with the network function table of the kernel's header, for the run that has begun."""
+        return _core.function_table(self._own())
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the run so far. `highest_queue_bytes`: of a port of a switch."""
+        figures = self._own().figures()
+        del figures["loads"], figures["now_ps"]
+        loads = self._loads()
+        at_switches = (load for link, load in zip(self.fabric.links, loads, strict=True) if self.fabric.is_switch(link.source))
+        figures["highest_queue_bytes"] = max((load.highest_queue for load in at_switches), default=0)
+        if figures["drops"]:
+            warn(f"network ns3: {figures['drops']} packets found a queue full and were dropped (queue_packets, nic_queue_packets)")
+        return dict(figures)
+
+    def links(self) -> list[LinkLoad]:
+        """The links that have carried something."""
+        now = self._own().figures()["now_ps"]
+        return [
+            LinkLoad(
+                link.dimension, self.fabric.name(link.source), self.fabric.name(link.target), load.bytes, load.busy / now if now else 0.0
+            )
+            for link, load in zip(self.fabric.links, self._loads(), strict=True)
+            if load.packets
+        ]
+
+    def reports(self) -> dict[str, str]:
+        """The file `links.csv`: of each link its ends, packets, bytes, busy time, and the queue at its port as packets left it."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(("link", "bits_per_s", "packets", "bytes", "busy_ns", "highest_queue_bytes", "mean_queue_bytes"))
+        for number, (link, load) in enumerate(zip(self.fabric.links, self._loads(), strict=True)):
+            mean = load.sum_of_queues / max(1, load.packets)
+            name = self.fabric.link_name(number)
+            rows.writerow((name, link.bits_per_s, load.packets, load.bytes, f"{load.busy / 1000:g}", load.highest_queue, f"{mean:.0f}"))
+        return {"links.csv": text.getvalue()}
+
+    def _loads(self) -> list[_Load]:
+        return [_Load(*row) for row in self._own().figures()["loads"]]
+
+
+class _Load(NamedTuple):
+    """What a link has carried, picoseconds in which it was busy, and bytes that waited when packets left: the most, and their sum."""
+
+    packets: int
+    bytes: int
+    busy: int
+    highest_queue: int
+    sum_of_queues: int
+
+
+def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:
+    """The graph as the core takes it, on which all NPUs reach each other. Raises InputError where they cannot."""
+    reverse = fabric.reverses()
+    if NO_WAY in reverse:
+        raise InputError(f"the link {fabric.link_name(reverse.index(NO_WAY))} has no link back; expected links both ways, as TCP answers")
+    rows = [_row(options, fabric, link, back) for link, back in zip(fabric.links, reverse, strict=True)]
+    for through_npus in (False, True):
+        plan = _core.Plan(fabric.npus, fabric.nodes, through_npus, rows)
+        unreachable, longest = plan.check()
+        if unreachable is not None and (through_npus or not options.npu_forwarding):
+            over, remedy = (
+                ("", "links that join them") if through_npus else (" over switches", "npu_forwarding = true, or links to a switch")
+            )
+            raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
+        if unreachable is None and longest > _MOST_LINKS:
+            raise InputError(
+                f"the longest of the shortest ways between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has"
+            )
+        if unreachable is None:
+            break
+    return plan
+
+
+def _row(options: Ns3Options, fabric: Fabric, link: FabricLink, back: int) -> tuple[int, int, int, int, float, int]:
+    """A link: ends, bit/s, picoseconds with those of interfaces and of the switch that it enters, error rate, and the link back."""
+    if link.bits_per_s < 1:
+        raise InputError(f"the link {fabric.name(link.source)} to {fabric.name(link.target)} has less than a bit per second")
+    nics = sum(not fabric.is_switch(node) for node in (link.source, link.target))
+    latency = link.latency_ns + nics * link.nic_latency_ns
+    if fabric.is_switch(link.target):
+        latency += options.switch_latency_ns + fabric.switch_latency_ns[link.target - fabric.npus]
+    return link.source, link.target, link.bits_per_s, round(latency * 1000), link.error_rate or options.error_rate, back
