@@ -194,7 +194,8 @@ void Network::fail(const Failure& failure) {
 void Network::look_for_an_end(const Event& event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
-  if (event.what == What::timeout && ++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
+  if (event.what != What::timeout || !flows_[event.subject].under_way) return;  // messages that have ended leave theirs behind
+  if (++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
 }
 
 void Network::give_up() const { throw Stuck(why_stuck(*this)); }
