@@ -51,6 +51,7 @@ bool Network::advance(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first().time <= until) {
     if (until == kNever && !moves()) look_for_an_end(events_.first());
+    samples_.upto(events_.first().time, switches_.queues());
     happen(events_.begin());
     step(events_.now());
     if (!endpoints_.delivered.empty()) {

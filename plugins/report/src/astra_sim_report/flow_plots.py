@@ -12,12 +12,13 @@ import attrs
 from astra_sim.errors import InputError
 from astra_sim.files import read_text
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from astra_sim_report.figures import PALETTE, unit_of
 from astra_sim_report.kinds import MOST_PANELS
 from astra_sim_report.plots import legend, picture
 
-_MOST_QUEUES = 8
+_MOST_QUEUES = 6
 _BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9))
 _LOGARITHMIC_FROM = 20.0
 """From which ratio of the largest to the smallest value an axis is logarithmic."""
@@ -100,6 +101,9 @@ def _shares(runs: Sequence[FlowRun], names: Sequence[str], values: Sequence[Sequ
     smallest, largest = (pick(pick(own) for own in values) for pick in (min, max))
     if smallest > 0 and largest / smallest > _LOGARITHMIC_FROM:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_xlim(left=0)
     axes.set_xlabel(label)
@@ -133,16 +137,16 @@ def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     unit = unit_of(max(run.finish_ns for run in runs))
     highest = max(max(sizes) for run in runs for _, sizes in run.queues.values())
     size_name, size = next((each for each in reversed(_BYTES) if highest >= each[1]), _BYTES[0])
-    shown = sorted({link for run in runs for link in _longest(run)})
-    shades = {link: PALETTE[place % len(PALETTE)] for place, link in enumerate(shown)}
+    shades = dict(zip(_longest(runs), PALETTE, strict=False))
+    end = max(run.finish_ns for run in runs)
     for run, name, axes in zip(runs, names, panels, strict=True):
-        for link in _longest(run):
-            times, sizes = run.queues[link]
-            ends = [*(time / unit.ns for time in times), run.finish_ns / unit.ns]
-            axes.step(ends, [*(each / size for each in sizes), sizes[-1] / size], where="post", color=shades[link], label=link, linewidth=1)
+        for link, shade in shades.items():
+            times, sizes = run.queues.get(link, ([], []))
+            at = [time / unit.ns for time in (0.0, *times, run.finish_ns)]
+            axes.step(at, [each / size for each in (0.0, *sizes, 0.0)], where="post", color=shade, label=link, linewidth=1)
         axes.set_ylabel(f"queue ({size_name})")
         axes.set_ylim(bottom=0)
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, end / unit.ns or 1)
         if len(runs) > 1:
             axes.set_title(name, loc="left", fontsize=9)
     panels[-1].set_xlabel(f"time ({unit.name})")
@@ -150,9 +154,13 @@ def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     return figure
 
 
-def _longest(run: FlowRun) -> list[str]:
-    """The ports with the longest queues."""
-    return sorted(run.queues, key=lambda link: (-max(run.queues[link][1]), link))[:_MOST_QUEUES]
+def _longest(runs: Sequence[FlowRun]) -> list[str]:
+    """The ports that have had the longest queues in any of the runs."""
+    most: dict[str, float] = {}
+    for run in runs:
+        for link, (_, sizes) in run.queues.items():
+            most[link] = max(most.get(link, 0.0), *sizes)
+    return sorted(most, key=lambda link: (-most[link], link))[:_MOST_QUEUES]
 
 
 _DRAWN: dict[str, Callable[[Sequence[FlowRun], Sequence[str]], Any]] = {"fct": _fct, "slowdown": _slowdown, "queues": _queue_lines}

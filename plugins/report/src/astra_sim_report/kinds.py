@@ -46,6 +46,11 @@ def is_table(path: str) -> bool:
     return os.path.splitext(path)[1] in ENDINGS
 
 
+def has_flows(path: str) -> bool:
+    """Whether a path is a folder that `astra flows` has written."""
+    return os.path.isfile(os.path.join(path, "flows.csv"))
+
+
 def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """The figure that the last of the arguments RUN... [KIND] names (None: it is a run or a table), and the others. Raises InputError."""
     *runs, last = arguments
