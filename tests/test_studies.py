@@ -28,7 +28,8 @@ def lines(text: str) -> list[str]:
 
 def shown(commands: str) -> list[tuple[str, str]]:
     """The commands of a block, and what each prints."""
-    return [(command, printed) for command, _, printed in (each.partition("\n") for each in commands.split("$ ")[1:])]
+    whole = commands.replace("\\\n", " ")  # a command over several lines
+    return [(command, printed) for command, _, printed in (each.partition("\n") for each in whole.split("$ ")[1:])]
 
 
 def test_commands_and_programs_print_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

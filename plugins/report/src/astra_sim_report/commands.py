@@ -46,7 +46,7 @@ def _list(kinds: Mapping[str, str]) -> str:
     help=f"Draw a figure for a paper, of runs or of a table of results.\n\n{_RUNS} KIND is one of these:{_list(KINDS)}"
     "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
     f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
-    f"\n\nOf folders that `astra flows --output` has written, in place of RUN, KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
+    f"\n\nOf folders that `astra flows --output` has written KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
