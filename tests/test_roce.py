@@ -109,6 +109,23 @@ def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:
     assert all(each.received > 0 for each in times)
 
 
+@pytest.mark.parametrize("size", [1, 999, 4000, 5001, 50_001])
+@pytest.mark.parametrize("error_rate", [0.0, 0.05])
+def test_messages_that_end_within_a_chunk_end(size: int, error_rate: float) -> None:
+    made = network(STAR.format(4), back_to_chunk=True, error_rate=error_rate)
+    times = run(made, (0, 1, size), (2, 1, size))
+    assert all(each.ended >= each.received > 0 for each in times)
+
+
+@pytest.mark.parametrize("balancing", ["ecmp", "spray_random"])
+def test_packets_of_other_bounds_fill_what_is_missing(balancing: str) -> None:
+    """Chunks are no multiples of packets: what is sent again begins elsewhere than what was lost."""
+    made = network(STAR.format(4), back_to_chunk=True, chunk_bytes=1500, error_rate=0.02, load_balancing=balancing, rto_us=50.0, seed=3)
+    times = run(made, (0, 1, 60_000), (2, 1, 60_000), (3, 0, 60_000))
+    assert made.statistics()["losses"] > 0  # type: ignore[operator]
+    assert all(each.ended >= each.received > 0 for each in times)
+
+
 def test_queues_are_sampled_where_they_change() -> None:
     made = network(STAR.format(4), qlen_interval_us=1.0)
     run(made, (1, 0, 100_000), (2, 0, 100_000), (1, 3, 1000))
