@@ -75,7 +75,7 @@ def test_keys_without_effect_are_told(config: Path) -> None:
 
 def test_output_files_ask_for_reports_or_are_told(config: Path) -> None:
     text = config.read_text() + "FCT_OUTPUT_FILE a/fct.txt\nPFC_OUTPUT_FILE pfc.txt\nQLEN_MON_FILE q.txt\nQLEN_MON_END 20000\n"
-    with pytest.warns(astra_sim.InputWarning, match=r"no file for QLEN_MON_FILE, QLEN_MON_END; .*qlen_interval_us"):
+    with pytest.warns(astra_sim.InputWarning, match=r"no file for QLEN_MON_FILE, QLEN_MON_END: .*qlen_interval_us"):
         network = ns3_config.read(text, str(config))["network"]
     assert (network["fct"], network["pfc_log"]) == (True, True)
 

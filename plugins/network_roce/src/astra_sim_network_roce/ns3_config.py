@@ -166,10 +166,11 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
             unwritten.append(key)
         elif key in WITHOUT_EFFECT:
             idle.append(key)
+    notes = [f"without effect here and in ns-3: {', '.join(idle)}"] if idle else []
     if unwritten:
-        warn(f"{path}: no file for {', '.join(unwritten)}; queues in time: network.qlen_interval_us writes qlen.csv")
-    if idle:
-        warn(f"{path}: without effect here and in ns-3: {', '.join(idle)}")
+        notes.append(f"no file for {', '.join(unwritten)}: queues in time are qlen.csv of network.qlen_interval_us")
+    if notes:
+        warn(f"{path}: {'; '.join(notes)}")
     return sections
 
 
