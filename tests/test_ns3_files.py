@@ -73,6 +73,13 @@ def test_keys_without_effect_are_told(config: Path) -> None:
         ns3_config.read(config.read_text() + "PAUSE_TIME 5\nENABLE_TRACE 1\n", str(config))
 
 
+def test_output_files_ask_for_reports_or_are_told(config: Path) -> None:
+    text = config.read_text() + "FCT_OUTPUT_FILE a/fct.txt\nPFC_OUTPUT_FILE pfc.txt\nQLEN_MON_FILE q.txt\nQLEN_MON_END 20000\n"
+    with pytest.warns(astra_sim.InputWarning, match=r"no file for QLEN_MON_FILE, QLEN_MON_END: .*qlen_interval_us"):
+        network = ns3_config.read(text, str(config))["network"]
+    assert (network["fct"], network["pfc_log"]) == (True, True)
+
+
 def test_a_topology_keeps_ids_rates_delays_and_losses() -> None:
     made = ns3_topology.parse("4 1 3\n1\n0 1 10Gbps 2us 0\n2 1 400Gbps 0.0005ms 0.25\n3 1 1Mb/s 1s 0\n", "t.txt")
     assert (made.size, made.switches, made.node_ids) == (3, 1, (0, 2, 3, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,47 @@ def test_without_a_timeout_a_lost_packet_is_named() -> None:
 def test_a_link_that_loses_everything_is_an_end_too() -> None:
     with pytest.raises(DeadlockError, match="nothing moves after"):
         run(network(STAR.format(2), error_rate=1.0, rto_us=10.0), (0, 1, 5))
+
+
+def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:
+    """One message waits for its timeout while those of thirty others, which have arrived, go off one after another."""
+    made = network(STAR.format(32), windows=False, buffer_mib=2, pfc=False, ecn=False)
+    times = run(made, *[(npu, 0, 400_000) for npu in range(1, 32)])
+    with pytest.warns(astra_sim.InputWarning, match="switches dropped"):
+        figures = made.statistics()
+    assert figures["timeouts"] > 0  # type: ignore[operator]
+    assert figures["messages"] == 31
+    assert all(each.received > 0 for each in times)
+
+
+@pytest.mark.parametrize("size", [1, 999, 4000, 5001, 50_001])
+@pytest.mark.parametrize("error_rate", [0.0, 0.05])
+def test_messages_that_end_within_a_chunk_end(size: int, error_rate: float) -> None:
+    made = network(STAR.format(4), back_to_chunk=True, error_rate=error_rate)
+    times = run(made, (0, 1, size), (2, 1, size))
+    assert all(each.ended >= each.received > 0 for each in times)
+
+
+@pytest.mark.parametrize("balancing", ["ecmp", "spray_random"])
+def test_packets_of_other_bounds_fill_what_is_missing(balancing: str) -> None:
+    """Chunks are no multiples of packets: what is sent again begins elsewhere than what was lost."""
+    made = network(STAR.format(4), back_to_chunk=True, chunk_bytes=1500, error_rate=0.02, load_balancing=balancing, rto_us=50.0, seed=3)
+    times = run(made, (0, 1, 60_000), (2, 1, 60_000), (3, 0, 60_000))
+    assert made.statistics()["losses"] > 0  # type: ignore[operator]
+    assert all(each.ended >= each.received > 0 for each in times)
+
+
+def test_queues_are_sampled_where_they_change() -> None:
+    made = network(STAR.format(4), qlen_interval_us=1.0)
+    run(made, (1, 0, 100_000), (2, 0, 100_000), (1, 3, 1000))
+    heading, *rows = made.reports()["qlen.csv"].splitlines()
+    assert heading == "time_ns,link,bytes"
+    samples = [(int(time), link, int(size)) for time, link, size in (row.split(",") for row in rows)]
+    assert {time % 1000 for time, _, _ in samples} == {0}
+    to_0 = [size for _, link, size in samples if link == "switch 0 to NPU 0"]
+    assert all(before != after for before, after in pairwise(to_0))
+    assert 0.95 * made.statistics()["highest_queue_bytes"] < max(to_0) <= made.statistics()["highest_queue_bytes"]  # type: ignore[operator]
+    assert "qlen.csv" not in network(STAR.format(4)).reports()
 
 
 def test_pfc_prevents_drops() -> None:

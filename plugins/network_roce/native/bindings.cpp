@@ -181,6 +181,13 @@ nb::list pauses(const Network& network) {
   return rows;
 }
 
+nb::list queue_samples(const Network& network) {
+  nb::list rows;
+  for (const QueueSample& each : network.samples().taken())
+    rows.append(nb::make_tuple(picoseconds(network, each.time), each.port, each.bytes));
+  return rows;
+}
+
 nb::list link_loads(const Network& network) {
   nb::list rows;
   for (LinkId link = 0; link < network.plan().links.size(); ++link) {
@@ -231,6 +238,8 @@ NB_MODULE(_core, module) {
       .def("statistics", &statistics)
       .def("flows", &flows)
       .def("pauses", &pauses)
+      .def("sample_queues", &Network::sample_queues)
+      .def("queue_samples", &queue_samples)
       .def("link_loads", &link_loads)
       .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
       .def("ways",

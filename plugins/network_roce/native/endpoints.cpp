@@ -24,8 +24,9 @@ void Endpoints::receive(PacketId id) {
 }
 
 Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
-  if (packet.sequence == flow.expected) {
-    flow.expected += packet.payload;
+  // After going back to the start of a chunk packets may begin elsewhere than before: one that has the missing byte will do.
+  if (packet.sequence <= flow.expected && packet.sequence + packet.payload > flow.expected) {
+    flow.expected = packet.sequence + packet.payload;
     return acknowledges(flow) ? Answer::ack : Answer::nothing;
   }
   if (packet.sequence < flow.expected) return settings_.retransmission > 0 ? Answer::ack : Answer::nothing;
@@ -42,10 +43,10 @@ Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
   std::set<std::int64_t>& early = early_[id];
   if (packet.sequence > flow.expected) {
     early.insert(packet.sequence);
-  } else if (packet.sequence == flow.expected) {
-    flow.expected += packet.payload;
+  } else {
+    flow.expected = std::max(flow.expected, packet.sequence + packet.payload);
     while (!early.empty() && *early.begin() <= flow.expected) {
-      if (*early.begin() == flow.expected) flow.expected += std::min<std::int64_t>(settings_.payload_bytes, flow.bytes - flow.expected);
+      flow.expected = std::max(flow.expected, std::min<std::int64_t>(*early.begin() + settings_.payload_bytes, flow.bytes));
       early.erase(early.begin());
     }
   }
@@ -62,9 +63,10 @@ void Endpoints::answer(PacketId id) {
   if (!flow.under_way) return discard(id);
   ++(packet.kind == Kind::nack ? flow.nacks : flow.acks);
   if (packet.marked) ++flow.marked_acks;
-  const std::int64_t upto = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
+  const std::int64_t chunk = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
+  const std::int64_t upto = packet.sequence >= flow.bytes ? flow.bytes : chunk;  // the last chunk may be short
   if (upto > flow.acknowledged) {
-    flow.acknowledged = std::min(packet.sequence >= flow.bytes ? flow.bytes : upto, flow.bytes);
+    flow.acknowledged = upto;
     flow.progress = events_.now();
     flow.timeouts = 0;
   }

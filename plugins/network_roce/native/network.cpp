@@ -51,6 +51,7 @@ bool Network::advance(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first().time <= until) {
     if (until == kNever && !moves()) look_for_an_end(events_.first());
+    samples_.upto(events_.first().time, switches_.queues());
     happen(events_.begin());
     step(events_.now());
     if (!endpoints_.delivered.empty()) {
@@ -194,7 +195,8 @@ void Network::fail(const Failure& failure) {
 void Network::look_for_an_end(const Event& event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
-  if (event.what == What::timeout && ++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
+  if (event.what != What::timeout || !flows_[event.subject].under_way) return;  // messages that have ended leave theirs behind
+  if (++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
 }
 
 void Network::give_up() const { throw Stuck(why_stuck(*this)); }

@@ -16,6 +16,7 @@
 #include "monitor.hpp"
 #include "nics.hpp"
 #include "packets.hpp"
+#include "queue_samples.hpp"
 #include "random.hpp"
 #include "routes.hpp"
 #include "settings.hpp"
@@ -57,6 +58,9 @@ class Network : public Interruptible {
   const Routes& routes() const { return routes_; }
   const Monitor& monitor() const { return monitor_; }
   Monitor& monitor() { return monitor_; }
+  // Sample the queues of switches after each so many ticks, from now on.
+  void sample_queues(Tick interval) { samples_.begin(interval, plan_); }
+  const QueueSamples& samples() const { return samples_; }
   const Switches& switches() const { return switches_; }
   const Wires& wires() const { return wires_; }
   const Flows& flows() const { return flows_; }
@@ -91,6 +95,7 @@ class Network : public Interruptible {
   Packets packets_;
   Flows flows_;
   Monitor monitor_;
+  QueueSamples samples_;
   Routes routes_;
   Wires wires_;
   Nics nics_;

@@ -32,7 +32,11 @@ SIZES: dict[str, tuple[tuple[int, float], ...]] = {
         (30_000_000, 1.0),
     ),
 }
-"""Distributions by name: bytes, and the share of flows that have no more. `websearch`: DCTCP (SIGCOMM 2010), as HPCC's study has it."""
+"""Distributions by name: bytes, and the share of flows that have no more.
+
+`websearch` is traffic_gen/WebSearch_distribution.txt of HPCC's study (github.com/alibaba-edu/High-Precision-Congestion-Control), from
+measurements of DCTCP (SIGCOMM 2010).
+"""
 
 
 @attrs.frozen

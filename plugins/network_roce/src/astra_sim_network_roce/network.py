@@ -13,7 +13,7 @@ from astra_sim.platform import Platform
 
 from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
-from astra_sim_network_roce.settings import LinkRows, addresses, failures_of, settings_of
+from astra_sim_network_roce.settings import LinkRows, addresses, clock_of, failures_of, settings_of
 
 
 class RoceNetwork(EventNetwork):
@@ -47,6 +47,8 @@ class RoceNetwork(EventNetwork):
             failures=failures_of(self.options, fabric),
         )
         made.keep(self._keeps_flows, self.options.pfc_log)
+        if self.options.qlen_interval_us:
+            made.sample_queues(max(1, clock_of(self.options).ticks(1000 * self.options.qlen_interval_us)))
         made.watch(self._tell)
         return made
 
@@ -123,12 +125,14 @@ class RoceNetwork(EventNetwork):
         return figures
 
     def reports(self) -> dict[str, str]:
-        """fct.txt and pfc.txt, where they were asked for, in the form of ASTRA-sim's ns-3 back end, and links.csv."""
+        """links.csv, and where they were asked for fct.txt and pfc.txt in the form of ASTRA-sim's ns-3 back end, and qlen.csv."""
         files = {"links.csv": reports.links(self.fabric, self._core.link_loads())}
         if self._keeps_flows:
             files["fct.txt"] = reports.fct(self.options, self.fabric, self._core)
         if self.options.pfc_log:
             files["pfc.txt"] = reports.pauses(self.fabric, self._core.pauses())
+        if self.options.qlen_interval_us:
+            files["qlen.csv"] = reports.queues(self.fabric, self._core.queue_samples())
         return files
 
 

@@ -26,8 +26,11 @@ WITHOUT_EFFECT = (
 )
 """Keys that change no answer, there and here."""
 
-OUTPUTS = ("FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE", "QLEN_MON_START", "QLEN_MON_END", "TRACE_FILE", "TRACE_OUTPUT_FILE")
-"""Keys of output files, which are reports of --output here."""
+REQUESTS = {"FCT_OUTPUT_FILE": "fct", "PFC_OUTPUT_FILE": "pfc_log"}
+"""Keys that ask for reports of --output, which take the place of the files that they name."""
+
+OUTPUTS = ("QLEN_MON_FILE", "QLEN_MON_START", "QLEN_MON_END", "TRACE_FILE", "TRACE_OUTPUT_FILE")
+"""Keys of output files that are not written."""
 
 Reader = Callable[[list[str], str], Any]
 
@@ -124,7 +127,7 @@ KEYS: dict[str, tuple[str, Reader]] = {
     "HEADROOM_FACTOR": ("headroom_factor", _number),
 }
 _TOPOLOGY = "TOPOLOGY_FILE"
-_KNOWN = (*KEYS, _TOPOLOGY, *WITHOUT_EFFECT, *OUTPUTS)
+_KNOWN = (*KEYS, _TOPOLOGY, *WITHOUT_EFFECT, *REQUESTS, *OUTPUTS)
 
 
 def recognises(text: str) -> bool:
@@ -138,7 +141,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     found: dict[str, int] = {}
     network: dict[str, Any] = {"plugin": "roce", "preset": "reference"}
     sections: dict[str, dict[str, Any]] = {"network": network}
-    idle = []
+    idle: list[str] = []
+    unwritten: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -155,10 +159,18 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         elif key == _TOPOLOGY:
             topology = _beside(_text(words[1:], f"{where}: {key}"), path, where)
             sections["platform"] = ns3_topology.read(read_text(topology), topology)["platform"]
+        elif key in REQUESTS:
+            _text(words[1:], f"{where}: {key}")
+            network[REQUESTS[key]] = True
+        elif key in OUTPUTS:
+            unwritten.append(key)
         elif key in WITHOUT_EFFECT:
             idle.append(key)
-    if idle:
-        warn(f"{path}: without effect here and in ns-3: {', '.join(idle)}")
+    notes = [f"without effect here and in ns-3: {', '.join(idle)}"] if idle else []
+    if unwritten:
+        notes.append(f"no file for {', '.join(unwritten)}: queues in time are qlen.csv of network.qlen_interval_us")
+    if notes:
+        warn(f"{path}: {'; '.join(notes)}")
     return sections
 
 

@@ -149,6 +149,9 @@ class RoceOptions:
     # Records
     fct: bool = option(False, help="write fct.txt among the reports: times of every message (astra flows does)")
     pfc_log: bool = option(False, help="write pfc.txt among the reports: every pause and resume")
+    qlen_interval_us: float = option(
+        0.0, minimum=0, maximum=1e9, help="write qlen.csv among the reports: queues of switches after each so long; 0: none", unit="us"
+    )
 
     def chosen(self, name: str) -> Any:
         """The value of an option, or that of the preset."""

@@ -37,6 +37,13 @@ def pauses(fabric: Fabric, records: Sequence[tuple[int, int, int, bool]]) -> str
     )
 
 
+def queues(fabric: Fabric, samples: Sequence[tuple[int, int, int]]) -> str:
+    """qlen.csv: ns, the link that leaves a switch, and the bytes that wait for it from then on, where that has changed."""
+    rows = ["time_ns,link,bytes"]
+    rows += [f"{time // 1000 if time % 1000 == 0 else time / 1000},{fabric.link_name(link)},{size}" for time, link, size in samples]
+    return "\n".join(rows) + "\n"
+
+
 def links(fabric: Fabric, loads: Sequence[tuple[int, int, int]]) -> str:
     """links.csv: of each link its ends, bytes sent, time in which it was busy, and the highest queue at its port if a switch has it."""
     rows = ["link,bits_per_s,bytes,busy_ns,highest_queue_bytes"]

@@ -11,3 +11,16 @@ def graph(folder: Path) -> list[dict[str, str]]:
     path = folder / "star.csv"
     path.write_text("\n".join(lines) + "\n")
     return [{"file": str(path)}]
+
+
+def nccl_topology(folder: Path) -> list[dict[str, object]]:
+    """Two GPUs with an NVLink between them, behind one CPU, and a NIC; alone, and two such nodes."""
+    pci = '<pci busid="{}" class="{}" link_speed="16 GT/s" link_width="16">{}</pci>'
+    gpus = [
+        pci.format(bus, "0x030200", f'<gpu dev="{dev}" sm="80"><nvlink target="{peer}" count="4" tclass="0x030200"/></gpu>')
+        for dev, (bus, peer) in enumerate((("a", "b"), ("b", "a")))
+    ]
+    nic = pci.format("c", "0x020700", '<nic><net name="mlx5_0" dev="0" speed="200000" port="1"/></nic>')
+    path = folder / "nccl.xml"
+    path.write_text(f'<system version="1"><cpu numaid="0">{"".join(gpus)}{nic}</cpu></system>\n')
+    return [{"file": str(path)}, {"file": str(path), "nodes": 2}]

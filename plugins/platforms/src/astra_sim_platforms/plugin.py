@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim import Provider, hookimpl
+from astra_sim import FileFormat, Provider, hookimpl
 
 _HERE = "astra_sim_platforms"
 _NODES = {
@@ -35,6 +35,19 @@ def astra_platforms() -> list[Provider]:
     return [*_topologies(), *nodes, *pods]
 
 
+@hookimpl
+def astra_formats() -> list[FileFormat]:
+    return [
+        FileFormat(
+            "nccl-topology",
+            "Topology XML of NCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE)",
+            kinds=("platform",),
+            recognises=f"{_HERE}.nccl_xml:recognises",
+            read=f"{_HERE}.nccl_topology:read",
+        )
+    ]
+
+
 def _topologies() -> list[Provider]:
     garnet, own = f"{_HERE}.garnet", f"{_HERE}.topologies"
     link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
@@ -53,6 +66,13 @@ def _topologies() -> list[Provider]:
             f"{_HERE}.graph:graph",
             f"{_HERE}.graph:GraphOptions",
             examples=f"{_HERE}.examples:graph",
+        ),
+        Provider(
+            "nccl_topology",
+            "A node as NCCL's topology XML says: GPUs, NVLink, PCIe; nodes of one kind joined NIC by NIC",
+            f"{_HERE}.nccl_topology:nccl_topology",
+            f"{_HERE}.nccl_topology:NcclTopologyOptions",
+            examples=f"{_HERE}.examples:nccl_topology",
         ),
         Provider(
             "torus3d",

@@ -11,7 +11,7 @@ from astra_sim.commands import Progress, Screen, quiet_option
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_report.kinds import ENDINGS, FORMATS, KINDS, TABLE_KINDS, is_table, kind_of
+from astra_sim_report.kinds import ENDINGS, FLOW_KINDS, FORMATS, KINDS, TABLE_KINDS, has_flows, is_table, kind_of
 
 _RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
@@ -46,6 +46,7 @@ def _list(kinds: Mapping[str, str]) -> str:
     help=f"Draw a figure for a paper, of runs or of a table of results.\n\n{_RUNS} KIND is one of these:{_list(KINDS)}"
     "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
     f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
+    f"\n\nOf folders that `astra flows --output` has written KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
@@ -81,10 +82,7 @@ def plot(
         given = [f"--{name}" for name, value in {**of_table, "where": where}.items() if value]
         if given:
             raise InputError(f"{given[0]} is for tables of results; {paths[0]} is a run")
-        from astra_sim_report.plots import draw
-        from astra_sim_report.runs import load_runs
-
-        drawn = _progressing(quiet, lambda: draw(kind, load_runs(paths), form, title, labels))
+        drawn = _progressing(quiet, lambda: _of_folders(kind, paths, form, title, labels))
     with FileSet() as files, files.open(output, "wb") as file:
         file.write(drawn)
     if not quiet:
@@ -96,6 +94,18 @@ def _progressing(quiet: bool, draw: Callable[[], bytes]) -> bytes:
     with Progress(enabled=not quiet) as progress:
         progress.stage("drawing", simulates=False)
         return draw()
+
+
+def _of_folders(kind: str | None, paths: Sequence[str], form: str, title: str | None, labels: Sequence[str]) -> bytes:
+    """A figure of runs, or of folders of flows, as a file. Without a kind, flows are drawn by slowdown."""
+    if kind in FLOW_KINDS or (kind is None and all(has_flows(path) for path in paths)):
+        from astra_sim_report.flow_plots import draw_flows, load_flow_runs
+
+        return draw_flows(kind or "slowdown", load_flow_runs(paths), form, title, labels)
+    from astra_sim_report.plots import draw
+    from astra_sim_report.runs import load_runs
+
+    return draw(kind, load_runs(paths), form, title, labels)
 
 
 def _of_table(path: str, kind: str, form: str, title: str | None, where: Sequence[str], quiet: bool, **axes: Any) -> bytes:

@@ -25,6 +25,13 @@ TABLE_KINDS = {
 }
 """What each figure of a table of results shows."""
 
+FLOW_KINDS = {
+    "fct": "the share of flows that have arrived after a time, a line for each folder of `astra flows`",
+    "slowdown": "the same, with times in those that flows take alone",
+    "queues": "bytes that wait at ports of switches in time (option qlen_interval_us of roce), a panel for each folder",
+}
+"""What each figure of flows shows."""
+
 ENDINGS = (".parquet", ".csv", ".sqlite")
 """Endings of the names of tables."""
 
@@ -39,17 +46,24 @@ def is_table(path: str) -> bool:
     return os.path.splitext(path)[1] in ENDINGS
 
 
+def has_flows(path: str) -> bool:
+    """Whether a path is a folder that `astra flows` has written."""
+    return os.path.isfile(os.path.join(path, "flows.csv"))
+
+
 def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """The figure that the last of the arguments RUN... [KIND] names (None: it is a run or a table), and the others. Raises InputError."""
     *runs, last = arguments
     if os.path.exists(last):
         return None, arguments
-    if last not in (*KINDS, *TABLE_KINDS):
-        known = (*KINDS, *TABLE_KINDS)
+    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS)
+    if last not in known:
         raise InputError(
             f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
         )
     if not runs:
-        what = "a table of results" if last in TABLE_KINDS else "a run: a folder that astra --output has written, or its result.json"
+        what = "a run: a folder that astra --output has written, or its result.json"
+        if last not in KINDS:
+            what = "a table of results" if last in TABLE_KINDS else "a folder that astra flows --output has written"
         raise InputError(f"figure {last!r} needs {what}")
     return last, runs

@@ -69,7 +69,7 @@ def _panels(runs: Sequence[Run], names: Sequence[str], width: float, height: flo
     return figure, axes
 
 
-def _legend(figure: Any) -> None:
+def legend(figure: Any) -> None:
     """A legend of what the panels of a figure have, each once, outside of them."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
@@ -105,7 +105,7 @@ def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
         axes.set_xlim(-0.6, len(rows) - 0.4)
         axes.set_ylabel(f"time ({unit.name})")
         _head_room(axes, bottom)
-    _legend(figure)
+    legend(figure)
     return figure
 
 
@@ -124,7 +124,7 @@ def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
     axes.set_xticks(range(len(runs)), names, **turned)
     axes.set_ylabel(f"time ({unit.name})")
     _head_room(axes, bottom)
-    _legend(figure)
+    legend(figure)
     return figure
 
 
@@ -166,7 +166,7 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
         axes.set_xlim(0, run.result["finish_ns"] / unit.ns or 1)
         axes.set_xlabel(f"time ({unit.name})")
         axes.set_ylabel("busy (%)")
-    _legend(figure)
+    legend(figure)
     return figure
 
 

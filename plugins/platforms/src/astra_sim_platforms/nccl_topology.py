@@ -1,0 +1,196 @@
+"""A node as NCCL describes it: GPUs, NVLink and NVSwitch, PCIe, CPUs and NICs; several such nodes meet at a switch for each NIC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.files import read_text
+from astra_sim.platform import Dimension
+from astra_sim.shortest_paths import shortest_paths
+
+from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.nccl_xml import Element, read_system
+
+_NVSWITCH, _CPU, _GPU = "0x068000", "0x068001", "0x03"
+_NVLINK_GB_PER_S = ((100, 50.0), (90, 25.0), (86, 14.0625), (70, 25.0), (60, 20.0))
+"""10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/fabrics.md has the sources."""
+_ENCODING = ((64.0, 1.0), (8.0, 128 / 130), (0.0, 8 / 10))
+"""The share of the bits on a PCIe lane that carry bytes, from so many GT/s on."""
+
+
+@attrs.frozen
+class NcclTopologyOptions:
+    """Options of NCCL's description of a node. It has bandwidths but no latencies: those are assumptions."""
+
+    file: str = option(help="topology XML of NCCL (NCCL_TOPO_DUMP_FILE); the path is relative to the working directory", path="path")
+    nodes: int = option(1, minimum=1, maximum=4096, help="nodes like that of the file; NICs of one number meet at a switch")
+    nvlink_gb_per_s: float | None = option(
+        None, above=0, help="bandwidth of an NVLink and direction; default: by the compute capability of its GPU", unit="10^9 bytes/s"
+    )
+    nvlink_latency_ns: float = option(300.0, minimum=0, help="assumed latency of an NVLink, to a GPU or an NVSwitch", unit="ns")
+    pcie_gb_per_s: float | None = option(
+        None, above=0, help="bandwidth of PCIe where the file has no speed or width, as in virtual machines", unit="10^9 bytes/s"
+    )
+    pcie_latency_ns: float = option(150.0, minimum=0, help="assumed latency of a PCIe link", unit="ns")
+    cpu_gb_per_s: float = option(20.8, above=0, help="assumed bandwidth between two CPUs and direction: a UPI link", unit="10^9 bytes/s")
+    cpu_latency_ns: float = option(150.0, minimum=0, help="assumed latency between two CPUs", unit="ns")
+    net_latency_ns: float = option(1000.0, minimum=0, help="assumed latency from a NIC to the switch of its number", unit="ns")
+
+
+def nccl_topology(options: NcclTopologyOptions) -> list[Dimension]:
+    """The GPUs of all nodes as one dimension. Raises InputError naming file, line, element and value."""
+    root = read_system(read_text(options.file), options.file)
+    node = _Node(options)
+    node.add(root)
+    topology = _graph(node, options)
+    slowest, longest = min(link.bandwidth for link in topology.edges), max(link.latency_ns for link in topology.edges)
+    return [Dimension(topology, topology.size, topology.links_per_npu(), slowest, longest)]
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `platform` of a file. Raises InputError where the file is wrong."""
+    read_system(text, path)
+    return {"platform": {"plugin": "nccl_topology", "file": path}}
+
+
+class _Node:
+    """The parts of a node by name, and the wires between them: ends, bytes/ns and ns, both ways. GPUs stand by their bus ids."""
+
+    def __init__(self, options: NcclTopologyOptions) -> None:
+        self._options = options
+        self.gpus: dict[str, Element] = {}
+        self.nets: dict[int, tuple[str, Element]] = {}
+        self.wires: list[tuple[str, str, float, float]] = []
+        self._nvlinks: dict[tuple[str, str], float] = {}
+        self._cpus: dict[str, str] = {}  # of a GPU
+
+    def add(self, root: Element) -> None:
+        """Take in a file."""
+        cpus = list(root.of("cpu"))
+        names = [f"cpu {place}" for place in range(len(cpus))]
+        for name, cpu in zip(names, cpus, strict=True):
+            for part in cpu.of("pci"):
+                self._pci(part, name, name)
+            for nic in cpu.of("nic"):
+                self._nic(nic, name)
+        if len(self.gpus) * self._options.nodes < 2:
+            raise InputError(f"{root.where}: {len(self.gpus)} <gpu> in {self._options.nodes} node; expected two GPUs at least")
+        if self._options.nodes > 1 and not self.nets:
+            raise InputError(
+                f"{root.where}: nodes is {self._options.nodes}, and no <nic> has a <net> with dev; expected a NIC to join them"
+            )
+        for bus, gpu in self.gpus.items():
+            for link in gpu.of("nvlink"):
+                self._nvlink(link, gpu, bus)
+        pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+        self.wires += [(*pair, self._options.cpu_gb_per_s, self._options.cpu_latency_ns) for pair in pairs]
+        if self._options.nodes == 1 and all((bus, "nvswitch") in self._nvlinks for bus in self.gpus):
+            self.wires = []  # all ways are over NVSwitch: as a graph of like links, a delay formula takes it, too
+        self.wires += [(*ends, bandwidth, self._options.nvlink_latency_ns) for ends, bandwidth in self._nvlinks.items()]
+
+    def _pci(self, part: Element, parent: str, cpu: str) -> None:
+        """A bridge, or the port of a GPU or NIC. A GPU is behind a port, so that a way over NVLink is shorter than one over PCIe."""
+        bus = part.text("busid").lower()
+        bandwidth = self._pcie_bandwidth(part)
+        port = f"pci {bus}"
+        self.wires.append((parent, port, bandwidth, self._options.pcie_latency_ns))
+        for gpu in part.of("gpu"):
+            if bus in self.gpus:
+                raise InputError(f"{gpu.where}: a second <gpu> at busid {bus}; expected one for each <pci>")
+            self.gpus[bus] = gpu
+            self._cpus[bus] = cpu
+            self.wires.append((port, bus, bandwidth, 0.0))
+        for nic in part.of("nic"):
+            self._nic(nic, port)
+        for below in part.of("pci"):
+            self._pci(below, port, cpu)
+
+    def _nic(self, nic: Element, port: str) -> None:
+        for net in nic.of("net"):
+            if "dev" not in net.attributes:
+                continue
+            number = net.whole("dev")
+            if number in self.nets:
+                raise InputError(
+                    f"{net.where}: dev of <net> is {number} again (first {self.nets[number][1].where}); expected another number"
+                )
+            net.whole("speed", least=1)
+            self.nets[number] = port, net
+
+    def _nvlink(self, link: Element, gpu: Element, bus: str) -> None:
+        count, kind, target = link.whole("count", least=1), link.text("tclass"), link.text("target").lower()
+        bandwidth = count * self._nvlink_bandwidth(gpu)
+        if kind == _NVSWITCH:
+            self._nvlinks[bus, "nvswitch"] = self._nvlinks.get((bus, "nvswitch"), 0.0) + bandwidth
+        elif kind.startswith(_GPU):
+            if target not in self.gpus or target == bus:
+                raise InputError(f"{link.where}: target of <nvlink> is {target!r:.80}; expected the busid of another <pci> with a <gpu>")
+            if (target, bus) not in self._nvlinks:
+                self._nvlinks[bus, target] = self._nvlinks.get((bus, target), 0.0) + bandwidth
+        elif kind == _CPU:
+            self._nvlinks[bus, self._cpus[bus]] = bandwidth
+        else:
+            raise InputError(
+                f"{link.where}: tclass of <nvlink> is {kind!r:.80}; expected {_NVSWITCH} (NVSwitch), {_GPU}... (a GPU) or {_CPU} (a CPU)"
+            )
+
+    def _nvlink_bandwidth(self, gpu: Element) -> float:
+        if self._options.nvlink_gb_per_s is not None:
+            return float(self._options.nvlink_gb_per_s)
+        capability = gpu.whole("sm")
+        for least, bandwidth in _NVLINK_GB_PER_S:
+            if capability >= least:
+                return bandwidth
+        raise InputError(f"{gpu.where}: sm of <gpu> is {capability}, which has no NVLink; expected at least 60, or nvlink_gb_per_s")
+
+    def _pcie_bandwidth(self, part: Element) -> float:
+        """Bytes/ns of the link above a <pci>: lanes times transfers of a bit, less what the encoding takes (PCI Express)."""
+        speed, width = part.attributes.get("link_speed", ""), part.attributes.get("link_width", "")
+        match = re.match(r"(\d{1,3}(?:\.\d+)?) ?GT/s", speed)
+        lanes = int(width) if re.fullmatch(r"\d{1,3}", width) else 0
+        if match is None or not float(match[1]) or not lanes:
+            if self._options.pcie_gb_per_s is None:
+                raise InputError(
+                    f"{part.where}: link_speed of <pci> is {speed!r:.80} and link_width {width!r:.80}; "
+                    "expected such as '16 GT/s' and '16', or pcie_gb_per_s"
+                )
+            return float(self._options.pcie_gb_per_s)
+        rate = float(match[1])
+        share = next(share for least, share in _ENCODING if rate >= least)
+        return rate * lanes * share / 8
+
+
+def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:
+    """The GPUs of all nodes, ordered by rank or else by number, then all other parts."""
+    buses = _ordered(node.gpus)
+    numbers = {(copy, bus): copy * len(buses) + place for copy in range(options.nodes) for place, bus in enumerate(buses)}
+    edges: list[GraphLink] = []
+
+    def wire(one: tuple[int, str], other: tuple[int, str], bandwidth: float, latency: float) -> None:
+        a, b = (numbers.setdefault(end, len(numbers)) for end in (one, other))
+        edges.extend((GraphLink(a, b, bandwidth, latency), GraphLink(b, a, bandwidth, latency)))
+
+    for copy in range(options.nodes):
+        for one, other, bandwidth, latency in node.wires:
+            wire((copy, one), (copy, other), bandwidth, latency)
+        for dev, (port, net) in sorted(node.nets.items()) if options.nodes > 1 else ():
+            wire((copy, port), (-1, f"rail {dev}"), net.whole("speed") / 8000, options.net_latency_ns)
+    size = options.nodes * len(buses)
+    _, distances = shortest_paths(len(numbers), size, [(link.source, link.target) for link in edges], options.file)
+    return Graph(size, tuple(edges), tuple(distances[: size * size]), name="nccl_topology")
+
+
+def _ordered(gpus: Mapping[str, Element]) -> list[str]:
+    """Bus ids by rank where all GPUs have one, else by dev. Raises InputError where two are alike."""
+    key = "rank" if all("rank" in gpu.attributes for gpu in gpus.values()) else "dev"
+    places: dict[int, str] = {}
+    for bus, gpu in gpus.items():
+        number = gpu.whole(key)
+        if number in places:
+            raise InputError(f"{gpu.where}: {key} of <gpu> is {number} again (first {gpus[places[number]].where}); expected another number")
+        places[number] = bus
+    return [places[number] for number in sorted(places)]

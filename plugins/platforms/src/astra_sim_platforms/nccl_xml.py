@@ -1,0 +1,93 @@
+"""Reading NCCL's topology XML (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE): the elements of a node, with their lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.parsers import expat
+
+import attrs
+from astra_sim import InputError
+
+_INSIDE = {
+    "system": ("cpu",),
+    "cpu": ("pci", "nic"),
+    "pci": ("pci", "gpu", "nic", "nvlink"),
+    "gpu": ("nvlink", "c2c"),
+    "nic": ("net",),
+}
+"""Elements, and those in them that say what is joined. Others are passed over, with all that is in them."""
+
+
+@attrs.define
+class Element:
+    """An element of the file: where it is, its attributes, and what it holds."""
+
+    name: str
+    where: str
+    attributes: dict[str, str]
+    inside: list[Element] = attrs.field(factory=list)
+
+    def of(self, *names: str) -> Iterator[Element]:
+        """The elements in it of these names."""
+        return (each for each in self.inside if each.name in names)
+
+    def text(self, name: str) -> str:
+        """An attribute. Raises InputError where it is missing."""
+        if name not in self.attributes:
+            raise InputError(f"{self.where}: <{self.name}> has no {name}; expected it, as NCCL writes it")
+        return self.attributes[name]
+
+    def whole(self, name: str, least: int = 0) -> int:
+        """An attribute that is a whole number. Raises InputError."""
+        text = self.text(name)
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+            raise InputError(f"{self.where}: {name} of <{self.name}> is {text!r:.80}; expected a whole number of at least {least}")
+        return int(text)
+
+
+def recognises(text: str) -> bool:
+    """Whether the root of an XML text is `system`."""
+    return re.match(r"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<system[\s>/]", text, re.DOTALL) is not None
+
+
+def read_system(text: str, path: str) -> Element:
+    """The root of a file. Raises InputError with the line."""
+    reader = _Reader(path)
+    try:
+        reader.parser.Parse(text.encode(), True)
+    except expat.ExpatError as error:
+        raise InputError(f"{path}:{error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
+    return reader.root
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open: list[Element | None] = []
+        self.root = Element("system", path, {})
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._doctype
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        element = Element(name, f"{self._path}:{self.parser.CurrentLineNumber}", attributes)
+        if not self._open:
+            if name != "system":
+                raise InputError(f"{element.where}: the root is <{name}>; expected <system>")
+            self.root = element
+            self._open.append(element)
+            return
+        parent = self._open[-1]
+        if parent is not None and name in _INSIDE.get(parent.name, ()):
+            parent.inside.append(element)
+            self._open.append(element)
+        else:
+            self._open.append(None)
+
+    def _end(self, _: str) -> None:
+        self._open.pop()
+
+    def _doctype(self, *_: object) -> None:
+        raise InputError(f"{self._path}:{self.parser.CurrentLineNumber}: a DOCTYPE; expected none, as NCCL writes none")

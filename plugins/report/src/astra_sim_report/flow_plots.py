@@ -1,0 +1,166 @@
+"""Figures of folders that `astra flows --output` has written, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from astra_sim.errors import InputError
+from astra_sim.files import read_text
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from astra_sim_report.figures import PALETTE, unit_of
+from astra_sim_report.kinds import MOST_PANELS
+from astra_sim_report.plots import legend, picture
+
+_MOST_QUEUES = 6
+_BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9))
+_LOGARITHMIC_FROM = 20.0
+"""From which ratio of the largest to the smallest value an axis is logarithmic."""
+
+
+@attrs.frozen(eq=False)
+class FlowRun:
+    """A folder: its flows in the order of flows.csv, and the queues of qlen.csv, by port as times (ns) and bytes; empty without one."""
+
+    name: str
+    folder: str
+    taken_ns: Sequence[float]
+    slowdown: Sequence[float]
+    finish_ns: float
+    queues: dict[str, tuple[list[float], list[float]]]
+
+
+def load_flow_runs(paths: Sequence[str]) -> list[FlowRun]:
+    """What lies in folders. Raises InputError where a folder has no flows.csv, or one that is not of `astra flows`."""
+    return [_load(path) for path in paths]
+
+
+def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
+    """A figure of folders of flows, as a file. `kind` is one of `kinds.FLOW_KINDS`.
+
+    Raises InputError where folders lack what is drawn, or `labels` are not as many as folders.
+    """
+    if labels and len(labels) != len(runs):
+        raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each folder")
+    names = list(labels) or [run.name for run in runs]
+    return picture(lambda: _DRAWN[kind](runs, names), form, title)
+
+
+def _load(path: str) -> FlowRun:
+    folder = Path(path)
+    file = folder / "flows.csv"
+    if not file.is_file():
+        raise InputError(f"{path} has no flows.csv; expected a folder that astra flows --output has written")
+    taken, slowdown, finish = [], [], 0.0
+    for number, row in enumerate(_rows(file), 2):
+        try:
+            taken.append(float(row["received_ns"]) - float(row["start_ns"]))
+            finish = max(finish, float(row["end_ns"]))
+            if row["slowdown"]:
+                slowdown.append(float(row["slowdown"]))
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{file}:{number}: {dict(row)!r:.100}; expected a flow, as astra flows --output writes it") from None
+    if not taken:
+        raise InputError(f"{file}: there is no flow")
+    return FlowRun(folder.name or str(folder.resolve().name), path, taken, slowdown, finish, _queues(folder / "qlen.csv"))
+
+
+def _queues(file: Path) -> dict[str, tuple[list[float], list[float]]]:
+    if not file.is_file():
+        return {}
+    queues: dict[str, tuple[list[float], list[float]]] = {}
+    for number, row in enumerate(_rows(file), 2):
+        try:
+            time, waiting = float(row["time_ns"]), float(row["bytes"])
+            times, sizes = queues.setdefault(row["link"], ([], []))
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{file}:{number}: {dict(row)!r:.100}; expected time_ns, link and bytes") from None
+        times.append(time)
+        sizes.append(waiting)
+    return queues
+
+
+def _rows(file: Path) -> csv.DictReader[str]:
+    return csv.DictReader(io.StringIO(read_text(str(file))))
+
+
+def _shares(runs: Sequence[FlowRun], names: Sequence[str], values: Sequence[Sequence[float]], label: str) -> Any:
+    """The share of flows up to each value, a line for each folder."""
+    figure = Figure(figsize=(5.0, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for place, (name, own) in enumerate(zip(names, values, strict=True)):
+        ordered = sorted(own)
+        shares = [100 * (number + 1) / len(ordered) for number in range(len(ordered))]
+        axes.step([ordered[0], *ordered], [0.0, *shares], where="post", color=PALETTE[place % len(PALETTE)], label=name, linewidth=1.4)
+    smallest, largest = (pick(pick(own) for own in values) for pick in (min, max))
+    if smallest > 0 and largest / smallest > _LOGARITHMIC_FROM:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel("flows (%)")
+    axes.set_ylim(0, 101)
+    if len(runs) > 1:
+        legend(figure)
+    return figure
+
+
+def _fct(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
+    unit = unit_of(max(max(run.taken_ns) for run in runs))
+    return _shares(runs, names, [[time / unit.ns for time in run.taken_ns] for run in runs], f"time to arrival ({unit.name})")
+
+
+def _slowdown(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
+    for run in runs:
+        if not run.slowdown:
+            raise InputError(f"{run.folder} has no slowdowns, for its platform does not say its links; expected fct")
+    return _shares(runs, names, [run.slowdown for run in runs], "time to arrival, in that of the flow alone")
+
+
+def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
+    if len(runs) > MOST_PANELS:
+        raise InputError(f"{len(runs)} folders would be as many panels; expected at most {MOST_PANELS}")
+    for run in runs:
+        if not run.queues:
+            raise InputError(f"{run.folder} has no queues; expected a run of roce with qlen_interval_us, which writes qlen.csv")
+    figure = Figure(figsize=(6.5, 2.4 * len(runs)), layout="constrained")
+    panels = figure.subplots(len(runs), squeeze=False, sharex=True, sharey=True)[:, 0]
+    unit = unit_of(max(run.finish_ns for run in runs))
+    highest = max(max(sizes) for run in runs for _, sizes in run.queues.values())
+    size_name, size = next((each for each in reversed(_BYTES) if highest >= each[1]), _BYTES[0])
+    shades = dict(zip(_longest(runs), PALETTE, strict=False))
+    end = max(run.finish_ns for run in runs)
+    for run, name, axes in zip(runs, names, panels, strict=True):
+        for link, shade in shades.items():
+            times, sizes = run.queues.get(link, ([], []))
+            at = [time / unit.ns for time in (0.0, *times, run.finish_ns)]
+            axes.step(at, [each / size for each in (0.0, *sizes, 0.0)], where="post", color=shade, label=link, linewidth=1)
+        axes.set_ylabel(f"queue ({size_name})")
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, end / unit.ns or 1)
+        if len(runs) > 1:
+            axes.set_title(name, loc="left", fontsize=9)
+    panels[-1].set_xlabel(f"time ({unit.name})")
+    legend(figure)
+    return figure
+
+
+def _longest(runs: Sequence[FlowRun]) -> list[str]:
+    """The ports that have had the longest queues in any of the runs."""
+    most: dict[str, float] = {}
+    for run in runs:
+        for link, (_, sizes) in run.queues.items():
+            most[link] = max(most.get(link, 0.0), *sizes)
+    return sorted(most, key=lambda link: (-most[link], link))[:_MOST_QUEUES]
+
+
+_DRAWN: dict[str, Callable[[Sequence[FlowRun], Sequence[str]], Any]] = {"fct": _fct, "slowdown": _slowdown, "queues": _queue_lines}
