@@ -1,12 +1,26 @@
 #include "network.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace astra::roce {
+namespace {
+
+constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
+
+// Ticks that most events are in the future, at most: packets on a link.
+Tick longest_delay(const Plan& plan) {
+  Tick longest = 0;
+  for (const LinkSpec& link : plan.links) longest = std::max(longest, link.delay);
+  return longest + longest / 2;
+}
+
+}  // namespace
 
 Network::Network(Settings settings, Plan plan)
     : settings_(std::move(settings)),
       plan_(std::move(plan)),
+      events_(longest_delay(plan_), settings_.ticks_per_ns == 1 ? 0 : kPicosecondBuckets),
       random_(settings_.seed),
       packets_(settings_.algorithm == Algorithm::hpcc),
       routes_(settings_, plan_),
