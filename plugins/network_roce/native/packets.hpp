@@ -1,4 +1,4 @@
-// Packets, in a pool: those that have gone are used again. A packet that waits or is on a wire is in one list, by `next`.
+// Packets, in a pool: those that have gone are used again. A packet that waits is in one list, by `next`.
 #pragma once
 
 #include <array>
@@ -12,8 +12,6 @@ namespace astra::roce {
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
 struct alignas(64) Packet {
-  Tick arrival = 0;           // at the end of the link that it is on,
-  std::uint64_t order = 0;    // and its place among what happens then
   std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
   Tick stamp = 0;             // when the data was sent
   PacketId next = kNone;      // in its list
@@ -25,6 +23,7 @@ struct alignas(64) Packet {
   std::uint8_t queue = 0;   // of the ports that it passes
   bool marked = false;      // by a switch whose queue was long (ECN)
   std::uint8_t hops = 0;    // of telemetry
+  std::uint8_t step = 0;    // switches it has come to, since its message or its acknowledgement left
   std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
 };
 
@@ -58,6 +57,8 @@ class Packets {
     if (telemetry_) hops_.emplace_back();
     return static_cast<PacketId>(packets_.size() - 1);
   }
+
+  void prefetch(PacketId id) const { __builtin_prefetch(&packets_[id]); }
 
   void give_back(PacketId id) {
     --used_;
