@@ -43,16 +43,18 @@ class Events {
 
   // Whether there is nothing more to happen; else `first` is next.
   bool empty() {
-    if (place_ == turn_.size() && waiting_ > 0) open_next();
-    if (place_ < turn_.size()) {
-      const Entry& entry = turn_[place_];
+    if (place_ == turn_.size() && late_.empty() && waiting_ > 0) open_next();
+    const bool any = place_ < turn_.size() || !late_.empty();
+    if (any) {
+      is_late_ = !late_.empty() && (place_ == turn_.size() || late_.front().key < turn_[place_].key);
+      const Entry& entry = is_late_ ? late_.front() : turn_[place_];
       first_ = {time_of(bucket_, entry.key), entry.key & kOrders, entry.subject, entry.what};
       is_far_ = !far_.empty() && later(first_, far_.front());
     } else {
       is_far_ = !far_.empty();
     }
     if (is_far_) first_ = far_.front();
-    return place_ == turn_.size() && !is_far_;
+    return !any && !is_far_;
   }
   const Event& first() const { return first_; }
 
@@ -61,6 +63,9 @@ class Events {
     if (is_far_) {
       std::pop_heap(far_.begin(), far_.end(), later);
       far_.pop_back();
+    } else if (is_late_) {
+      std::pop_heap(late_.begin(), late_.end(), comes_after);
+      late_.pop_back();
     } else {
       ++place_;
     }
@@ -105,6 +110,7 @@ class Events {
   static bool later(const Event& one, const Event& other) {
     return one.time != other.time ? one.time > other.time : one.order > other.order;
   }
+  static bool comes_after(const Entry& one, const Entry& other) { return one.key > other.key; }
   Tick time_of(std::int64_t bucket, std::uint64_t key) const { return (bucket << shift_) + static_cast<Tick>(key >> kOrderBits); }
 
   void put(std::int64_t bucket, const Entry& entry) {
@@ -124,10 +130,9 @@ class Events {
 
   // An event of the bucket whose turn it is.
   void put_in_turn(const Entry& entry) {
-    turn_.push_back(entry);
-    std::size_t place = turn_.size() - 1;
-    for (; place > place_ && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
-    turn_[place] = entry;
+    if (place_ == turn_.size() || turn_.back().key < entry.key) return turn_.push_back(entry);
+    late_.push_back(entry);
+    std::push_heap(late_.begin(), late_.end(), comes_after);
   }
 
   // The next bucket that is not empty has its turn: its events, in order.
@@ -161,9 +166,11 @@ class Events {
     }
   }
 
-  // An event comes before the bucket whose turn it is, of which none has happened: it has no turn yet.
+  // An event comes before the bucket whose turn it is, of which none has happened: it has its turn later.
   void close() {
     for (std::size_t place = place_; place < turn_.size(); ++place) put(bucket_, turn_[place]);
+    for (const Entry& entry : late_) put(bucket_, entry);
+    late_.clear();
     turn_.clear();
     place_ = 0;
     bucket_ = now_ >> shift_;
@@ -187,7 +194,9 @@ class Events {
   std::uint32_t free_ = kNone;
   std::size_t waiting_ = 0;   // events in the wheel whose bucket has not had its turn
   std::vector<Entry> turn_;   // events of the bucket whose turn it is, in order,
-  std::size_t place_ = 0;     // and the next of them
+  std::size_t place_ = 0;     // and the next of them;
+  std::vector<Entry> late_;   // a heap of those that came while it had its turn, and not as the last
+  bool is_late_ = false;
   std::int64_t bucket_ = 0;   // counted from time 0
   std::vector<Event> far_;    // a heap
   Event first_{};

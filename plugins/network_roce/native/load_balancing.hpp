@@ -55,7 +55,6 @@ class Ways {
     if (kept == kNone) kept = interface(flows_[id], true);
     return kept;
   }
-  void prefetch(FlowId flow) const { __builtin_prefetch(&paths_[flow]); }
 
  private:
   static constexpr std::uint32_t kSteps = 7;

@@ -22,7 +22,7 @@ Network::Network(Settings settings, Plan plan)
       plan_(std::move(plan)),
       events_(longest_delay(plan_), settings_.ticks_per_ns == 1 ? 0 : kPicosecondBuckets),
       random_(settings_.seed),
-      packets_(settings_.algorithm == Algorithm::hpcc),
+      packets_(settings_.algorithm),
       routes_(settings_, plan_),
       wires_(settings_, plan_, events_, packets_),
       nics_(settings_, events_, packets_, flows_, wires_, plan_.links.size()),

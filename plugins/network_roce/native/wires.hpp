@@ -90,9 +90,6 @@ class Wires {
     return id;
   }
 
-  // Fetch what an arrival will need into the cache: the link; and, when that is there, the packet.
-  void prefetch(LinkId link) const { __builtin_prefetch(&wires_[link]); }
-  PacketId arriving(LinkId link) const { return wires_[link].flying.empty() ? kNone : wires_[link].flying.front().packet; }
 
  private:
   struct Flight {
