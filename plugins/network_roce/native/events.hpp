@@ -63,6 +63,7 @@ class Events {
     if (is_far_) {
       std::pop_heap(far_.begin(), far_.end(), later);
       far_.pop_back();
+      if (place_ == turn_.size() && late_.empty()) bucket_ = first_.time >> shift_;  // the wheel is empty
     } else if (is_late_) {
       std::pop_heap(late_.begin(), late_.end(), comes_after);
       late_.pop_back();
