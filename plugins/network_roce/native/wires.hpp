@@ -85,6 +85,7 @@ class Wires {
     if (!wire.flying.empty()) {
       const Flight& next = wire.flying.front();
       events_.at(next.arrival, next.order, What::arrival, link);
+      packets_.prefetch(next.packet);
     }
     --on_the_way_;
     return id;
