@@ -193,13 +193,13 @@ class Events {
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Node> nodes_;
   std::uint32_t free_ = kNone;
-  std::size_t waiting_ = 0;   // events in the wheel whose bucket has not had its turn
-  std::vector<Entry> turn_;   // events of the bucket whose turn it is, in order,
-  std::size_t place_ = 0;     // and the next of them;
-  std::vector<Entry> late_;   // a heap of those that came while it had its turn, and not as the last
+  std::size_t waiting_ = 0;  // events in the wheel whose bucket has not had its turn
+  std::vector<Entry> turn_;  // events of the bucket whose turn it is, in order,
+  std::size_t place_ = 0;    // and the next of them;
+  std::vector<Entry> late_;  // a heap of those that came while it had its turn, and not as the last
   bool is_late_ = false;
-  std::int64_t bucket_ = 0;   // counted from time 0
-  std::vector<Event> far_;    // a heap
+  std::int64_t bucket_ = 0;  // counted from time 0
+  std::vector<Event> far_;   // a heap
   Event first_{};
   bool is_far_ = false;
   Tick now_ = 0;

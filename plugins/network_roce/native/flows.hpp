@@ -18,7 +18,7 @@ struct alignas(64) Flow {
   std::int64_t window = 0;  // bytes at the full rate; 0: none
   std::int64_t rate = 0;
   std::int64_t line_rate = 0;
-  Tick next_time = 0;  // before which it may not send
+  Tick next_time = 0;       // before which it may not send
   std::uint32_t holds = 0;  // packets and events that refer to it, and one while it is under way
   std::uint8_t queue = 0;   // its priority group
   bool under_way = false;

@@ -89,7 +89,6 @@ class Ways {
     }
   }
 
-
   struct Burst {
     std::uint64_t number = 0;  // of the message
     Tick last = 0;

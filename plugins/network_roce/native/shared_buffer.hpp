@@ -40,7 +40,7 @@ class SharedBuffers {
     std::int64_t headroom = 0;
     NodeId node = 0;
     std::uint8_t shift = 0;
-    std::uint8_t paused = 0;              // queues whose peer was told to pause
+    std::uint8_t paused = 0;                  // queues whose peer was told to pause
     std::array<Count, kQueues - 1> counts{};  // of queues 1 to 7
 
     Count& count(std::uint32_t queue) { return counts[queue - 1]; }

@@ -91,7 +91,6 @@ class Wires {
     return id;
   }
 
-
  private:
   struct Flight {
     Tick arrival = 0;
