@@ -73,6 +73,28 @@ def test_an_idle_network_takes_what_the_wires_take() -> None:
     assert each.ended == each.received + 2 * (64 + 20) * 80 + 2 * 1_000_000
 
 
+@pytest.mark.parametrize("preset", ["default", "reference"])
+@pytest.mark.parametrize("later", [1, 17, 16_383, 16_384, 40_000, 3_000_000, 2_000_000_001])
+def test_flows_take_as_long_whenever_they_start(preset: str, later: int) -> None:
+    def times(start_ns: int) -> list[tuple[int, int]]:
+        first = Flow(0, 1, 5000, 0)
+        flows = [Flow(npu, 0, 20_000, 1000 * (start_ns + 100 * npu)) for npu in range(1, 4)]
+        ends = run(network(STAR.format(4), preset=preset), first, *flows)[1:]
+        return [(end.received - 1000 * start_ns, end.ended - 1000 * start_ns) for end in ends]
+
+    assert times(1_000_000 + later) == times(1_000_000)
+
+
+@pytest.mark.parametrize("delay", ["0.005ms", "2ms", "70ms"])
+def test_an_idle_path_takes_its_delays_however_long(delay: str, tmp_path: Path) -> None:
+    path = tmp_path / "far.txt"
+    path.write_text(f"3 1 2\n2\n0 2 100Gbps 0.0005ms 0\n1 2 100Gbps {delay} 0\n")
+    (flow,) = run(network(str(path), preset="reference"), (0, 1, 1000))
+    there = 2 * 83 + 500 + round(1e6 * float(delay.removesuffix("ms")))
+    back = 2 * 4 + 500 + round(1e6 * float(delay.removesuffix("ms")))
+    assert (flow.received, flow.ended) == (1000 * there, 1000 * (there + back))
+
+
 def test_a_higher_delay_of_switches_is_a_later_arrival() -> None:
     soon, late = (run(network(STAR.format(2), switch_latency_ns=ns), (0, 1, 1))[0].received for ns in (0.0, 300.0))
     assert late - soon == 300_000

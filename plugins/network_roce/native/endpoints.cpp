@@ -17,8 +17,9 @@ void Endpoints::receive(PacketId id) {
   packet.kind = answer == Answer::ack ? Kind::ack : Kind::nack;
   if (answer == Answer::nack) ++monitor_.refusals;
   packet.sequence = flow.expected;
+  packet.step = 0;
   packet.bytes = std::max(settings_.shortest_ack_bytes, settings_.ack_bytes + settings_.telemetry_bytes);
-  const LinkId nic = ways_.interface(flow, true);
+  const LinkId nic = ways_.interface_back(packet.flow);
   if (nic == kNone) return discard(id);
   nics_.acknowledge(nic, id);
 }

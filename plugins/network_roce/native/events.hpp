@@ -1,9 +1,16 @@
-// The clock, and what is to happen: a heap ordered by time, and within an instant by when it was scheduled.
+// The clock, and what is to happen: ordered by time, and within an instant by when it was scheduled.
 //
 // An order number may be taken before it is known whether an event is needed: a port is free at a moment that has its place in the order
-// even if nobody waits for it. Behind the last event of the heap there are always some that never come, so that each has four children.
+// even if nobody waits for it.
+//
+// Events of the near future lie in a wheel of buckets, each a short span of time; only those of the bucket whose turn it is are put in
+// order. So an event costs the same however many wait. Events beyond the wheel lie in a heap.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,7 +29,10 @@ struct Event {
 
 class Events {
  public:
-  Events() : heap_(kChildren + 1, kEnd) {}
+  // `usual`: how far in the future most events are, at most. `shortest_shift`: a bucket has two to the power of this ticks, or more.
+  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift), heads_(kBuckets, kNone) {
+    while (shift_ < kTimeBits && usual >> shift_ >= kBuckets) ++shift_;
+  }
 
   Tick now() const { return now_; }
   // The place of what happens now among all of this instant.
@@ -31,84 +41,167 @@ class Events {
   std::uint64_t last_order() const { return orders_; }
   std::uint64_t count() const { return count_; }
 
-  // Whether there is nothing more to happen; else `first` is next. The place of the event that happened last is filled before.
+  // Whether there is nothing more to happen; else `first` is next.
   bool empty() {
-    if (open_) close();
-    return size_ == 0;
-  }
-  const Event& first() const { return heap_[0]; }
-
-  // The first event happens: it leaves the heap. What is scheduled next takes its place, so that the heap is put in order once for both.
-  Event begin() {
-    const Event event = heap_[0];
-    now_ = event.time;
-    current_ = event.order;
-    ++count_;
-    open_ = true;
-    return event;
-  }
-
-  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject) {
-    const Event event{time, order, subject, what};
-    if (open_) {
-      open_ = false;
-      return sink(event);
+    if (place_ == turn_.size() && late_.empty() && waiting_ > 0) open_next();
+    const bool any = place_ < turn_.size() || !late_.empty();
+    if (any) {
+      is_late_ = !late_.empty() && (place_ == turn_.size() || late_.front().key < turn_[place_].key);
+      const Entry& entry = is_late_ ? late_.front() : turn_[place_];
+      first_ = {time_of(bucket_, entry.key), entry.key & kOrders, entry.subject, entry.what};
+      is_far_ = !far_.empty() && later(first_, far_.front());
+    } else {
+      is_far_ = !far_.empty();
     }
-    if (heap_.size() < size_ + kChildren + 2) heap_.resize(2 * heap_.size() + kChildren, kEnd);
-    rise(event, size_++);
+    if (is_far_) first_ = far_.front();
+    return !any && !is_far_;
+  }
+  const Event& first() const { return first_; }
+
+  // The first event happens, after `empty` was asked.
+  const Event& begin() {
+    if (is_far_) {
+      std::pop_heap(far_.begin(), far_.end(), later);
+      far_.pop_back();
+      if (place_ == turn_.size() && late_.empty()) bucket_ = first_.time >> shift_;  // the wheel is empty
+    } else if (is_late_) {
+      std::pop_heap(late_.begin(), late_.end(), comes_after);
+      late_.pop_back();
+    } else {
+      ++place_;
+    }
+    now_ = first_.time;
+    current_ = first_.order;
+    ++count_;
+    return first_;
+  }
+
+  // `time` is not before now.
+  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject) {
+    const std::int64_t bucket = time >> shift_;
+    if (bucket - (now_ >> shift_) >= kBuckets) {
+      far_.push_back({time, order, subject, what});
+      return std::push_heap(far_.begin(), far_.end(), later);
+    }
+    const std::uint64_t in_bucket = static_cast<std::uint64_t>(time - (bucket << shift_));
+    const Entry entry{in_bucket << kOrderBits | order, subject, what};
+    if (bucket < bucket_) close();
+    bucket == bucket_ ? put_in_turn(entry) : put(bucket, entry);
   }
   void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
 
  private:
-  using Key = unsigned __int128;
-  static constexpr std::size_t kChildren = 4;
-  static constexpr Event kEnd{kNever, ~std::uint64_t{0}, kNone, What::failure};  // behind the last: later than anything
+  static constexpr std::uint32_t kBuckets = 1U << 14;
+  static constexpr unsigned kOrderBits = 48;
+  static constexpr unsigned kTimeBits = 64 - kOrderBits;
+  static constexpr std::uint64_t kOrders = (std::uint64_t{1} << kOrderBits) - 1;
+  static constexpr std::uint32_t kBits = 64;
+  static constexpr std::size_t kFew = 24;
 
-  static Key key(const Event& event) { return static_cast<Key>(static_cast<std::uint64_t>(event.time)) << 64 | event.order; }
+  struct Entry {
+    std::uint64_t key;  // time in its bucket, then order
+    std::uint32_t subject;
+    What what;
+  };
+  struct Node {
+    Entry entry;
+    std::uint32_t next;
+  };
 
-  void rise(const Event& event, std::size_t place) {
-    const Key own = key(event);
-    while (place > 0) {
-      const std::size_t parent = (place - 1) / kChildren;
-      if (own >= key(heap_[parent])) break;
-      heap_[place] = heap_[parent];
-      place = parent;
+  static bool later(const Event& one, const Event& other) {
+    return one.time != other.time ? one.time > other.time : one.order > other.order;
+  }
+  static bool comes_after(const Entry& one, const Entry& other) { return one.key > other.key; }
+  Tick time_of(std::int64_t bucket, std::uint64_t key) const { return (bucket << shift_) + static_cast<Tick>(key >> kOrderBits); }
+
+  void put(std::int64_t bucket, const Entry& entry) {
+    const auto index = static_cast<std::uint32_t>(bucket & (kBuckets - 1));
+    std::uint32_t id = free_;
+    if (id == kNone) {
+      id = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.emplace_back();
+    } else {
+      free_ = nodes_[id].next;
     }
-    heap_[place] = event;
+    nodes_[id] = {entry, heads_[index]};
+    heads_[index] = id;
+    filled_[index / kBits] |= std::uint64_t{1} << index % kBits;
+    ++waiting_;
   }
 
-  // An event takes the place at the top. The earliest of four children is found without branches, which would be guessed wrongly.
-  void sink(const Event& event) {
-    const Key own = key(event);
-    std::size_t place = 0;
-    for (;;) {
-      const std::size_t first = place * kChildren + 1;
-      if (first >= size_) break;
-      std::size_t best = first;
-      Key least = key(heap_[first]);
-      for (std::size_t child = first + 1; child < first + kChildren; ++child) {
-        const Key other = key(heap_[child]);
-        best = other < least ? child : best;
-        least = other < least ? other : least;
+  // An event of the bucket whose turn it is.
+  void put_in_turn(const Entry& entry) {
+    if (place_ == turn_.size() || turn_.back().key < entry.key) return turn_.push_back(entry);
+    late_.push_back(entry);
+    std::push_heap(late_.begin(), late_.end(), comes_after);
+  }
+
+  // The next bucket that is not empty has its turn: its events, in order.
+  void open_next() {
+    const std::uint32_t index = next_filled(static_cast<std::uint32_t>((bucket_ + 1) & (kBuckets - 1)));
+    bucket_ += static_cast<std::int64_t>((index - static_cast<std::uint64_t>(bucket_)) & (kBuckets - 1));
+    filled_[index / kBits] &= ~(std::uint64_t{1} << index % kBits);
+    turn_.clear();
+    place_ = 0;
+    std::uint32_t last = kNone;
+    for (std::uint32_t id = heads_[index]; id != kNone; id = nodes_[id].next) {
+      turn_.push_back(nodes_[id].entry);
+      last = id;
+    }
+    nodes_[last].next = free_;
+    free_ = heads_[index];
+    heads_[index] = kNone;
+    waiting_ -= turn_.size();
+    // What was put in last came first.
+    std::reverse(turn_.begin(), turn_.end());
+    const auto earlier = [](const Entry& one, const Entry& other) { return one.key < other.key; };
+    if (turn_.size() <= kFew) {
+      for (std::size_t next = 1; next < turn_.size(); ++next) {
+        const Entry entry = turn_[next];
+        std::size_t place = next;
+        for (; place > 0 && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
+        turn_[place] = entry;
       }
-      if (own <= least) break;
-      heap_[place] = heap_[best];
-      place = best;
+    } else if (!std::is_sorted(turn_.begin(), turn_.end(), earlier)) {
+      std::sort(turn_.begin(), turn_.end(), earlier);
     }
-    heap_[place] = event;
   }
 
-  // Nothing has taken the place of the event that happened last: the last of the heap does.
+  // An event comes before the bucket whose turn it is, of which none has happened: it has its turn later.
   void close() {
-    open_ = false;
-    const Event last = heap_[--size_];
-    heap_[size_] = kEnd;
-    if (size_ > 0) sink(last);
+    for (std::size_t place = place_; place < turn_.size(); ++place) put(bucket_, turn_[place]);
+    for (const Entry& entry : late_) put(bucket_, entry);
+    late_.clear();
+    turn_.clear();
+    place_ = 0;
+    bucket_ = now_ >> shift_;
   }
 
-  std::vector<Event> heap_;  // and places that are free
-  std::size_t size_ = 0;
-  bool open_ = false;  // the place at the top is free
+  // The first bucket from this one on, round, that is not empty. There is one.
+  std::uint32_t next_filled(std::uint32_t index) const {
+    std::uint32_t word = index / kBits;
+    std::uint64_t bits = filled_[word] & ~std::uint64_t{0} << index % kBits;
+    while (bits == 0) {
+      word = (word + 1) % filled_.size();
+      bits = filled_[word];
+    }
+    return word * kBits + static_cast<std::uint32_t>(std::countr_zero(bits));
+  }
+
+  unsigned shift_;
+  std::vector<std::uint32_t> heads_;  // of each bucket the first event, by node
+  std::array<std::uint64_t, kBuckets / kBits> filled_{};
+  std::vector<Node> nodes_;
+  std::uint32_t free_ = kNone;
+  std::size_t waiting_ = 0;  // events in the wheel whose bucket has not had its turn
+  std::vector<Entry> turn_;  // events of the bucket whose turn it is, in order,
+  std::size_t place_ = 0;    // and the next of them;
+  std::vector<Entry> late_;  // a heap of those that came while it had its turn, and not as the last
+  bool is_late_ = false;
+  std::int64_t bucket_ = 0;  // counted from time 0
+  std::vector<Event> far_;   // a heap
+  Event first_{};
+  bool is_far_ = false;
   Tick now_ = 0;
   std::uint64_t current_ = 0;
   std::uint64_t orders_ = 0;

@@ -9,46 +9,50 @@
 
 namespace astra::roce {
 
-struct Flow {
-  // The message.
-  std::uint64_t number = 0;
-  std::int64_t bytes = 0;
-  NodeId source = 0;
-  NodeId destination = 0;
-  std::uint16_t source_port = 0;
-  std::uint8_t queue = 0;  // its priority group
-  bool under_way = false;
-  std::uint32_t holds = 0;  // packets and events that refer to it, and one while it is under way
-
+// What is looked at for every packet comes first.
+struct alignas(64) Flow {
   // The sender.
+  std::int64_t bytes = 0;
   std::int64_t next_byte = 0;
   std::int64_t acknowledged = 0;
   std::int64_t window = 0;  // bytes at the full rate; 0: none
   std::int64_t rate = 0;
   std::int64_t line_rate = 0;
-  Tick next_time = 0;      // before which it may not send
-  Tick round_trip_ns = 0;  // the longest of all pairs, or its own
-  Tick progress = 0;       // when the last new acknowledgement came
-  LinkId nic = kNone;
-  std::uint32_t last_bytes = 0;  // of the last packet, what it takes at a rate, and that rate
-  Tick last_time = 0;
+  Tick next_time = 0;       // before which it may not send
+  std::uint32_t holds = 0;  // packets and events that refer to it, and one while it is under way
+  std::uint8_t queue = 0;   // its priority group
+  bool under_way = false;
+  bool timer = false;  // a timeout is scheduled
+
+  Tick last_time = 0;  // what the last packet takes, its bytes, and the rate
   std::int64_t last_rate = 0;
-  bool timer = false;          // a timeout is scheduled
-  std::uint32_t timeouts = 0;  // since the last new acknowledgement
+  std::uint32_t last_bytes = 0;
+  LinkId nic = kNone;
+  std::uint64_t packets = 0;
 
   // The receiver.
   std::int64_t expected = 0;
+  Tick received = -1;
+  std::uint64_t acks = 0;
+
+  // The sender again.
+  Tick progress = 0;           // when the last new acknowledgement came
+  std::uint32_t timeouts = 0;  // since then
+  Tick round_trip_ns = 0;      // the longest of all pairs, or its own
+
+  // The receiver: refusals.
   std::int64_t last_refused = -1;  // the byte of the last NACK
   Tick refuse_again = 0;
-
-  // Figures.
-  Tick sent = 0;
-  Tick started = 0;
-  Tick received = -1;
-  std::uint64_t packets = 0;
-  std::uint64_t acks = 0;
   std::uint64_t nacks = 0;
   std::uint64_t marked_acks = 0;
+
+  // The message.
+  std::uint64_t number = 0;
+  NodeId source = 0;
+  NodeId destination = 0;
+  std::uint16_t source_port = 0;
+  Tick sent = 0;
+  Tick started = 0;
 
   std::int64_t left() const { return next_byte < bytes ? bytes - next_byte : 0; }
   bool finished() const { return acknowledged >= bytes; }

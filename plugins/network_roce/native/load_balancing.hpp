@@ -2,6 +2,7 @@
 // or the one whose port has the fewest bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -25,8 +26,49 @@ class Ways {
   // The queues that an adaptive choice looks at.
   void look_at(const OutputQueues& queues) { queues_ = &queues; }
 
-  // The port on which a packet leaves a switch; kNone where there is no way.
-  LinkId choose(NodeId node, const Packet& packet) {
+  // A message begins.
+  void begin(FlowId flow) {
+    if (paths_.size() <= flow) paths_.resize(flow + 1);
+    paths_[flow] = Path{};
+  }
+  // Routes have changed: packets may be anywhere on old ones.
+  void forget() { keeps_ = false; }
+
+  // The port on which a packet that has come by a link leaves a switch; kNone where there is no way.
+  LinkId choose(LinkId link, Packet& packet) {
+    const bool back = packet.kind != Kind::data;
+    if (packet.step >= kSteps || !keeps_ || (!back && settings_.balancing != Balancing::ecmp)) return find(link, packet);
+    LinkId& kept = paths_[packet.flow].ports[back ? 1 : 0][packet.step++];
+    if (kept == kNone) kept = find(link, packet);
+    return kept;
+  }
+
+  // The interface of an NPU for the packets of a message, or for its acknowledgements.
+  LinkId interface(const Flow& flow, bool back) const {
+    const auto ways = routes_.ways(back ? flow.destination : flow.source, back ? flow.source : flow.destination);
+    return ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, 0) % ways.size()];
+  }
+  // The same of acknowledgements, kept.
+  LinkId interface_back(FlowId id) {
+    if (!keeps_) return interface(flows_[id], true);
+    LinkId& kept = paths_[id].ports[1][kSteps];
+    if (kept == kNone) kept = interface(flows_[id], true);
+    return kept;
+  }
+
+ private:
+  static constexpr std::uint32_t kSteps = 7;
+  // Ports that a message's packets have taken by its hash, there and back, and at last the interface of its acknowledgements.
+  struct alignas(64) Path {
+    std::array<std::array<LinkId, kSteps + 1>, 2> ports;
+
+    Path() {
+      for (auto& each : ports) each.fill(kNone);
+    }
+  };
+
+  LinkId find(LinkId link, const Packet& packet) {
+    const NodeId node = plan_.links[link].target;
     const Flow& flow = flows_[packet.flow];
     const bool back = packet.kind != Kind::data;
     const auto ways = routes_.ways(node, back ? flow.source : flow.destination);
@@ -47,13 +89,6 @@ class Ways {
     }
   }
 
-  // The interface of an NPU for the packets of a message, or for its acknowledgements.
-  LinkId interface(const Flow& flow, bool back) const {
-    const auto ways = routes_.ways(back ? flow.destination : flow.source, back ? flow.source : flow.destination);
-    return ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, 0) % ways.size()];
-  }
-
- private:
   struct Burst {
     std::uint64_t number = 0;  // of the message
     Tick last = 0;
@@ -97,6 +132,8 @@ class Ways {
   Flows& flows_;
   Random& random_;
   const OutputQueues* queues_ = nullptr;
+  bool keeps_ = true;                                // paths
+  std::vector<Path> paths_;                          // of each message
   std::vector<std::uint32_t> turns_;                 // of each switch
   std::unordered_map<std::uint64_t, Burst> bursts_;  // of switch and message
 };

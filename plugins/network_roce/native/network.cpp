@@ -1,14 +1,28 @@
 #include "network.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace astra::roce {
+namespace {
+
+constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
+
+// Ticks that most events are in the future, at most: packets on a link.
+Tick longest_delay(const Plan& plan) {
+  Tick longest = 0;
+  for (const LinkSpec& link : plan.links) longest = std::max(longest, link.delay);
+  return longest + longest / 2;
+}
+
+}  // namespace
 
 Network::Network(Settings settings, Plan plan)
     : settings_(std::move(settings)),
       plan_(std::move(plan)),
+      events_(longest_delay(plan_), settings_.ticks_per_ns == 1 ? 0 : kPicosecondBuckets),
       random_(settings_.seed),
-      packets_(settings_.algorithm == Algorithm::hpcc),
+      packets_(settings_.algorithm),
       routes_(settings_, plan_),
       wires_(settings_, plan_, events_, packets_),
       nics_(settings_, events_, packets_, flows_, wires_, plan_.links.size()),
@@ -68,7 +82,7 @@ void Network::happen(const Event& event) {
   switch (event.what) {
     case What::port_free:
       wires_.told(event.subject);
-      plan_.links[event.subject].source < plan_.npus ? nics_.serve(event.subject) : switches_.serve(event.subject);
+      wires_.leaves_npu(event.subject) ? nics_.serve(event.subject) : switches_.serve(event.subject);
       return;
     case What::wake:
       return nics_.woken(event.subject);
@@ -93,12 +107,12 @@ void Network::arrive(LinkId link) {
     if (wires_.is_up(link)) take_pause(link, packet);
     return packets_.give_back(id);
   }
-  if (!wires_.is_up(link) || (wires_.error_rate(link) > 0 && random_.share() < wires_.error_rate(link))) {
+  if (wires_.loses(link) && (!wires_.is_up(link) || random_.share() < wires_.error_rate(link))) {
     ++monitor_.losses;
     flows_.drop(packet.flow);
     return packets_.give_back(id);
   }
-  plan_.links[link].target < plan_.npus ? endpoints_.take(id) : switches_.take(link, id);
+  wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
 void Network::take_pause(LinkId link, const Packet& packet) {
@@ -146,6 +160,7 @@ void Network::start(std::uint32_t number) {
     flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.source, flow.destination);
     flow.window = std::max<std::int64_t>(1, flow.window);
   }
+  ways_.begin(id);
   congestion_->begin(id);
   nics_.add(id);
 }
@@ -163,6 +178,7 @@ void Network::fail(const Failure& failure) {
     up[link] = wires_.is_up(link);
   }
   routes_.find(up);
+  ways_.forget();
   for (LinkId link = 0; link < plan_.links.size(); ++link) {
     if (up[link]) continue;
     plan_.links[link].source < plan_.npus ? nics_.fail(link, pairs, acks) : switches_.fail(link);

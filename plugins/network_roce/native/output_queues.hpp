@@ -15,24 +15,36 @@ class OutputQueues {
   OutputQueues(std::size_t ports, Packets& packets) : packets_(packets), ports_(ports) {}
 
   std::int64_t bytes(LinkId port) const { return ports_[port].bytes; }
-  std::int64_t bytes(LinkId port, std::uint32_t queue) const { return ports_[port].bytes_of[queue]; }
+  std::int64_t bytes(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue].bytes; }
   std::int64_t highest(LinkId port) const { return ports_[port].highest; }
   std::uint32_t waiting(LinkId port) const { return ports_[port].packets; }
   bool is_paused(LinkId port, std::uint32_t queue) const { return (ports_[port].paused >> queue & 1) != 0; }
-  bool holds(LinkId port, std::uint32_t queue) const { return !ports_[port].queues[queue].empty(); }
-  const Fifo& queue(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue]; }
+  bool holds(LinkId port, std::uint32_t queue) const { return !ports_[port].queues[queue].packets.empty(); }
+  const Fifo& queue(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue].packets; }
 
   void pause(LinkId port, std::uint32_t queue) { ports_[port].paused |= static_cast<std::uint8_t>(1U << queue); }
   void resume(LinkId port, std::uint32_t queue) { ports_[port].paused &= static_cast<std::uint8_t>(~(1U << queue)); }
 
   void push(LinkId port, std::uint32_t queue, PacketId id) {
     Port& at = ports_[port];
-    at.queues[queue].push(packets_, id);
+    const std::uint32_t bytes = packets_[id].bytes;
+    at.queues[queue].packets.push(packets_, id);
+    at.queues[queue].bytes += bytes;
     at.filled |= static_cast<std::uint8_t>(1U << queue);
-    at.bytes += packets_[id].bytes;
-    at.bytes_of[queue] += packets_[id].bytes;
+    at.bytes += bytes;
     at.packets += 1;
     if (at.bytes > at.highest) at.highest = at.bytes;
+  }
+
+  // Whether a packet that came to a queue now would be the next, alone.
+  bool would_be_next(LinkId port, std::uint32_t queue) const {
+    return ports_[port].packets == 0 && (queue == 0 || (ports_[port].paused >> queue & 1) == 0);
+  }
+  // Such a packet comes and is sent at once: as if it were pushed and popped.
+  void pass(LinkId port, std::uint32_t queue, std::uint32_t bytes) {
+    Port& at = ports_[port];
+    if (bytes > at.highest) at.highest = bytes;
+    if (queue != 0) at.last = static_cast<std::uint8_t>(queue);
   }
 
   // The next packet that may be sent, taken out; kNone where there is none.
@@ -44,7 +56,7 @@ class OutputQueues {
     for (std::uint32_t step = 1; step <= kQueues; ++step) {
       const std::uint32_t queue = (at.last + step) % kQueues;
       if (queue != 0 && (ready >> queue & 1) != 0) {
-        at.last = queue;
+        at.last = static_cast<std::uint8_t>(queue);
         return take(at, queue);
       }
     }
@@ -55,22 +67,26 @@ class OutputQueues {
   PacketId drain(LinkId port, std::uint32_t queue) { return holds(port, queue) ? take(ports_[port], queue) : kNone; }
 
  private:
-  struct Port {
-    std::array<Fifo, kQueues> queues{};
-    std::array<std::int64_t, kQueues> bytes_of{};
+  struct Queue {
+    Fifo packets{};
+    std::int64_t bytes = 0;
+  };
+  struct alignas(64) Port {
     std::int64_t bytes = 0;
     std::int64_t highest = 0;
     std::uint32_t packets = 0;
-    std::uint32_t last = 0;  // the queue that was served last
-    std::uint8_t filled = 0;
+    std::uint8_t last = 0;    // the queue that was served last
+    std::uint8_t filled = 0;  // queues that are not empty
     std::uint8_t paused = 0;
+    std::array<Queue, kQueues> queues{};
   };
 
   PacketId take(Port& at, std::uint32_t queue) {
-    const PacketId id = at.queues[queue].pop(packets_);
-    if (at.queues[queue].empty()) at.filled &= static_cast<std::uint8_t>(~(1U << queue));
+    Queue& from = at.queues[queue];
+    const PacketId id = from.packets.pop(packets_);
+    if (from.packets.empty()) at.filled &= static_cast<std::uint8_t>(~(1U << queue));
     at.bytes -= packets_[id].bytes;
-    at.bytes_of[queue] -= packets_[id].bytes;
+    from.bytes -= packets_[id].bytes;
     at.packets -= 1;
     return id;
   }

@@ -1,32 +1,31 @@
-// Packets, in a pool: those that have gone are used again. A packet that waits or is on a wire is in one list, by `next`.
+// Packets, in a pool: those that have gone are used again. A packet that waits is in one list, by `next`.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "settings.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
 
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
-struct alignas(64) Packet {
-  Tick arrival = 0;           // at the end of the link that it is on,
-  std::uint64_t order = 0;    // and its place among what happens then
+struct alignas(32) Packet {
   std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
-  Tick stamp = 0;             // when the data was sent
   PacketId next = kNone;      // in its list
   FlowId flow = kNone;        // its message
   std::uint32_t bytes = 0;    // without preamble and gap
   std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
   LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
-  Kind kind = Kind::data;
-  std::uint8_t queue = 0;   // of the ports that it passes
-  bool marked = false;      // by a switch whose queue was long (ECN)
-  std::uint8_t hops = 0;    // of telemetry
-  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
+  Kind kind : 4 = Kind::data;
+  std::uint8_t queue : 4 = 0;  // of the ports that it passes
+  bool marked = false;         // by a switch whose queue was long (ECN)
+  std::uint8_t hops = 0;       // of telemetry
+  std::uint8_t step = 0;       // switches it has come to, since its message or its acknowledgement left
 };
+static_assert(sizeof(Packet) == 32);
 
 // What a switch writes into a packet of data (INT), quantised as on the wire.
 struct Hop {
@@ -38,13 +37,23 @@ struct Hop {
 constexpr std::uint32_t kMostHops = 5;
 using Hops = std::array<Hop, kMostHops>;
 
+// What a packet carries for algorithms that measure.
+struct Measure {
+  Tick stamp = 0;           // when the data was sent
+  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
+};
+
 class Packets {
  public:
-  explicit Packets(bool telemetry) : telemetry_(telemetry) {}
+  explicit Packets(Algorithm algorithm)
+      : has_hops_(algorithm == Algorithm::hpcc),
+        is_measured_(algorithm == Algorithm::timely || algorithm == Algorithm::pint || algorithm == Algorithm::swift) {}
 
   Packet& operator[](PacketId id) { return packets_[id]; }
   const Packet& operator[](PacketId id) const { return packets_[id]; }
   Hops& hops(PacketId id) { return hops_[id]; }
+  bool is_measured() const { return is_measured_; }
+  Measure& measure(PacketId id) { return measures_[id]; }
 
   PacketId take() {
     ++used_;
@@ -52,12 +61,17 @@ class Packets {
       const PacketId id = free_;
       free_ = packets_[id].next;
       packets_[id] = Packet{};
+      if (is_measured_) measures_[id] = Measure{};
       return id;
     }
     packets_.emplace_back();
-    if (telemetry_) hops_.emplace_back();
+    if (has_hops_) hops_.emplace_back();
+    if (is_measured_) measures_.emplace_back();
     return static_cast<PacketId>(packets_.size() - 1);
   }
+
+  // Bring a packet near the processor that is needed soon, but not at once.
+  void prefetch(PacketId id) const { __builtin_prefetch(&packets_[id], 1, 2); }
 
   void give_back(PacketId id) {
     --used_;
@@ -69,9 +83,11 @@ class Packets {
   std::size_t room() const { return packets_.size(); }
 
  private:
-  bool telemetry_;
+  bool has_hops_;
+  bool is_measured_;
   std::vector<Packet> packets_;
-  std::vector<Hops> hops_;
+  std::vector<Hops> hops_;         // of each packet, with HPCC
+  std::vector<Measure> measures_;  // of each packet, with TIMELY, PINT and Swift
   PacketId free_ = kNone;
   std::size_t used_ = 0;
 };

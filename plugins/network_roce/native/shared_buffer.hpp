@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -26,8 +27,6 @@ class SharedBuffers {
   // Whether the peer at the other end of a link must pause a queue now, or may resume; each says so once.
   bool must_pause(LinkId link, std::uint32_t queue);
   bool may_resume(LinkId link, std::uint32_t queue);
-  bool has_paused(LinkId link, std::uint32_t queue) const { return counts_[link * kQueues + queue].paused; }
-  bool holds(LinkId link, std::uint32_t queue) const { return held(counts_[link * kQueues + queue]) > 0; }
 
   std::int64_t highest(NodeId node) const { return switches_[node].highest; }
 
@@ -35,12 +34,17 @@ class SharedBuffers {
   struct Count {
     std::int64_t in = 0;  // but for what is in the headroom
     std::int64_t headroom = 0;
-    bool paused = false;
   };
-  struct Ingress {
-    NodeId node;
-    std::int64_t headroom;
-    std::uint32_t shift;
+  // A link where it enters a switch.
+  struct alignas(64) Ingress {
+    std::int64_t headroom = 0;
+    NodeId node = 0;
+    std::uint8_t shift = 0;
+    std::uint8_t paused = 0;                  // queues whose peer was told to pause
+    std::array<Count, kQueues - 1> counts{};  // of queues 1 to 7
+
+    Count& count(std::uint32_t queue) { return counts[queue - 1]; }
+    bool has_paused(std::uint32_t queue) const { return (paused >> queue & 1) != 0; }
   };
   struct Switch {
     std::int64_t free = 0;  // of the part that is shared, when the switch is empty
@@ -49,11 +53,9 @@ class SharedBuffers {
     std::int64_t highest = 0;
   };
 
-  static std::int64_t held(const Count& count) { return count.in + count.headroom; }
   std::int64_t used(const Count& count) const { return std::max<std::int64_t>(0, count.in - reserve_); }
   // The threshold of a link (XOFF).
-  std::int64_t threshold(LinkId link) const {
-    const Ingress& port = ingress_[link];
+  std::int64_t threshold(const Ingress& port) const {
     const std::int64_t left = switches_[port.node].free - switches_[port.node].shared;
     return (wraps_ ? left & 0xffffffff : left) >> port.shift;
   }
@@ -61,8 +63,7 @@ class SharedBuffers {
   std::int64_t reserve_;
   std::int64_t margin_;
   bool wraps_;
-  std::vector<Ingress> ingress_;  // of each link, where it enters a switch
-  std::vector<Count> counts_;     // of each link and queue
+  std::vector<Ingress> ingress_;  // of each link
   std::vector<Switch> switches_;  // by node
 };
 

@@ -5,7 +5,7 @@ namespace astra::roce {
 void Switches::take(LinkId link, PacketId id) {
   Packet& packet = packets_[id];
   const std::uint32_t queue = packet.queue;
-  const LinkId port = ways_.choose(plan_.links[link].target, packet);
+  const LinkId port = ways_.choose(link, packet);
   if (port == kNone) {
     ++monitor_.losses;
     return drop(id);
@@ -16,8 +16,19 @@ void Switches::take(LinkId link, PacketId id) {
   }
   packet.came_by = link;
   if (settings_.pauses && buffers_.must_pause(link, queue)) tell_peer(link, queue, Kind::pause);
+  if (wires_.is_free(port) && queues_.would_be_next(port, queue)) {
+    queues_.pass(port, queue, packet.bytes);
+    return send(port, id);
+  }
   queues_.push(port, queue, id);
   serve(port);
+}
+
+void Switches::send(LinkId port, PacketId id) {
+  Packet& packet = packets_[id];
+  if (packet.queue != 0) leave(port, packet);
+  telemetry_.write(port, id);
+  wires_.send(port, id);
 }
 
 void Switches::serve(LinkId port) {
@@ -27,10 +38,7 @@ void Switches::serve(LinkId port) {
   }
   const PacketId id = queues_.pop(port);
   if (id == kNone) return;
-  Packet& packet = packets_[id];
-  if (packet.queue != 0) leave(port, packet);
-  telemetry_.write(port, id);
-  wires_.send(port, id);
+  send(port, id);
   if (queues_.waiting(port) > 0) wires_.tell_when_free(port);
 }
 
@@ -60,8 +68,9 @@ void Switches::leave(LinkId port, Packet& packet) {
 }
 
 bool Switches::is_marked(LinkId port, std::uint32_t queue) {
-  const LinkSpec& link = plan_.links[port];
   const std::int64_t waiting = queues_.bytes(port, queue);
+  if (waiting == 0) return false;
+  const LinkSpec& link = plan_.links[port];
   if (waiting > link.mark_all) return true;
   if (waiting <= link.mark_from) return false;
   return random_.share() < link.mark_share * real(waiting - link.mark_from) / real(link.mark_all - link.mark_from);

@@ -51,6 +51,8 @@ class Switches {
   const SharedBuffers& buffers() const { return buffers_; }
 
  private:
+  // Send a packet that has come out of its queue on a port that is free.
+  void send(LinkId port, PacketId id);
   // A packet leaves the queue of a port: memory becomes free, and it may be marked.
   void leave(LinkId port, Packet& packet);
   bool is_marked(LinkId port, std::uint32_t queue);

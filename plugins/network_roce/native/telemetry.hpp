@@ -64,7 +64,8 @@ class Telemetry {
       const double scaled = std::ceil(std::max(at.u * kPintScale, 1.0));
       const double power = std::log(scaled) / std::log(settings_.pint_base);
       const auto rounded = static_cast<std::uint16_t>(std::floor(power) + (random_.share() < power - std::floor(power) ? 1 : 0));
-      packet.power = std::max(packet.power, rounded);
+      std::uint16_t& highest = packets_.measure(id).power;
+      highest = std::max(highest, rounded);
     }
     at.last_time = events_.now();
     at.last_bytes = packet.bytes;

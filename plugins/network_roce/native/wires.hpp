@@ -1,15 +1,17 @@
-// Links, one way each: the port that sends on it, and the packets on the wire, of which only the first is in the heap.
+// Links, one way each: the port that sends on it, and the packets on the wire, of which only the first is among the events.
 //
 // A transmission schedules first that the port is free, then the arrival. The first is an event only where somebody waits for it; its
 // place in the order is kept in any case.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "events.hpp"
 #include "packets.hpp"
 #include "random.hpp"
+#include "ring_buffer.hpp"
 #include "settings.hpp"
 #include "types.hpp"
 
@@ -19,12 +21,28 @@ class Wires {
  public:
   Wires(const Settings& settings, const Plan& plan, Events& events, Packets& packets)
       : ticks_per_s_(settings.ticks_per_ns * 1'000'000'000), gap_bytes_(settings.gap_bytes), events_(events), packets_(packets) {
-    for (const LinkSpec& link : plan.links) wires_.push_back({link.rate, link.delay, link.error_rate});
+    wires_.reserve(plan.links.size());
+    for (const LinkSpec& link : plan.links) {
+      Wire& wire = wires_.emplace_back();
+      wire.rate = link.rate;
+      wire.delay = link.delay;
+      wire.error_rate = link.error_rate;
+      wire.loses = link.error_rate > 0;
+      wire.leaves_npu = link.source < plan.npus;
+      wire.enters_npu = link.target < plan.npus;
+    }
   }
 
   std::int64_t rate(LinkId link) const { return wires_[link].rate; }
   bool is_up(LinkId link) const { return wires_[link].up; }
-  void fail(LinkId link) { wires_[link].up = false; }
+  void fail(LinkId link) {
+    wires_[link].up = false;
+    wires_[link].loses = true;
+  }
+  // Whether packets on the link may be lost, or are.
+  bool loses(LinkId link) const { return wires_[link].loses; }
+  bool leaves_npu(LinkId link) const { return wires_[link].leaves_npu; }
+  bool enters_npu(LinkId link) const { return wires_[link].enters_npu; }
   double error_rate(LinkId link) const { return wires_[link].error_rate; }
   std::uint64_t bytes_sent(LinkId link) const { return wires_[link].sent; }
   Tick busy(LinkId link) const { return wires_[link].busy; }
@@ -47,49 +65,66 @@ class Wires {
 
   void send(LinkId link, PacketId id) {
     Wire& wire = wires_[link];
-    Packet& packet = packets_[id];
-    if (packet.bytes != wire.usual_bytes) {
-      wire.usual_bytes = packet.bytes;
-      wire.usual_time = transmission(packet.bytes + gap_bytes_, wire.rate, ticks_per_s_);
-    }
-    wire.free_at = events_.now() + wire.usual_time;
+    const Packet& packet = packets_[id];
+    const Tick time = time_of(wire, packet.kind == Kind::data ? 0 : 1, packet.bytes);
+    wire.free_at = events_.now() + time;
     wire.free_order = events_.next_order();
-    wire.busy += wire.usual_time;
+    wire.busy += time;
     wire.sent += packet.bytes;
-    packet.arrival = wire.free_at + wire.delay;
-    packet.order = events_.next_order();
-    if (wire.flying.empty()) events_.at(packet.arrival, packet.order, What::arrival, link);
-    wire.flying.push(packets_, id);
+    const Flight flight{wire.free_at + wire.delay, events_.next_order(), id};
+    if (wire.flying.empty()) events_.at(flight.arrival, flight.order, What::arrival, link);
+    wire.flying.push(flight);
     ++on_the_way_;
   }
 
-  // The packet that arrives now. The next one on the wire takes its event.
+  // The packet that arrives now. The next one on the wire takes its place among the events.
   PacketId arrive(LinkId link) {
     Wire& wire = wires_[link];
-    const PacketId id = wire.flying.pop(packets_);
+    const PacketId id = wire.flying.front().packet;
+    wire.flying.pop();
     if (!wire.flying.empty()) {
-      const Packet& next = packets_[wire.flying.first];
+      const Flight& next = wire.flying.front();
       events_.at(next.arrival, next.order, What::arrival, link);
+      packets_.prefetch(next.packet);
     }
     --on_the_way_;
     return id;
   }
 
  private:
-  struct Wire {
-    std::int64_t rate;
-    Tick delay;
-    double error_rate;
+  struct Flight {
+    Tick arrival = 0;
+    std::uint64_t order = 0;
+    PacketId packet = kNone;
+  };
+  // The last size of a packet, and what it takes.
+  struct Usual {
+    Tick time = 0;
+    std::uint32_t bytes = 0;
+  };
+  struct alignas(64) Wire {
     Tick free_at = -1;
     std::uint64_t free_order = 0;
-    Fifo flying{};
-    std::uint32_t usual_bytes = 0;  // the last size, and what it takes
-    Tick usual_time = 0;
-    std::uint64_t sent = 0;
-    Tick busy = 0;
+    Tick delay = 0;
+    RingBuffer<Flight> flying{};
     bool told = false;
     bool up = true;
+    bool loses = false;
+    bool leaves_npu = false;
+    bool enters_npu = false;
+
+    std::array<Usual, 2> usual{};  // of data, and of all other packets
+    std::uint64_t sent = 0;
+    Tick busy = 0;
+    std::int64_t rate = 0;
+    double error_rate = 0;
   };
+
+  Tick time_of(Wire& wire, std::size_t kind, std::uint32_t bytes) const {
+    Usual& usual = wire.usual[kind];
+    if (usual.bytes != bytes) usual = {transmission(bytes + gap_bytes_, wire.rate, ticks_per_s_), bytes};
+    return usual.time;
+  }
 
   Tick ticks_per_s_;
   std::uint32_t gap_bytes_;
