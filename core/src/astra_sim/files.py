@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -137,10 +138,12 @@ class FileSet:
 
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
-        mode = _mode(_checked(path))
-        if mode is not None and not stat.S_ISREG(mode):
-            return os.fspath(path), None
-        target = os.path.realpath(path) if mode is not None or os.path.islink(path) else os.fspath(path)
+        mode, target = None, os.fspath(_checked(path))
+        if os.path.lexists(path):
+            mode = _mode(path)
+            if mode is not None and not stat.S_ISREG(mode):
+                return target, None
+            target = os.path.realpath(path)
         temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
         self._written.append((temporary, target))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -161,6 +164,23 @@ class FileSet:
             with open(temporary if descriptor is None else descriptor, mode, **text) as file:
                 yield file
 
+    def write(self, path: FilePath, text: Iterable[str], errors: str = "strict") -> None:
+        """A whole file of text in UTF-8, whose line ends stay as they are, piece by piece. Raises RunError.
+
+        Without the layers of `open`, a small file is one call of the system to write, beside those to open and to close it.
+        """
+        with _naming(path):
+            temporary, descriptor = self._begin(path)
+            if descriptor is None:
+                descriptor = os.open(temporary, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+            try:
+                for block in _blocks(text):
+                    data = memoryview(block.encode("utf-8", errors))
+                    while data:
+                        data = data[os.write(descriptor, data) :]
+            finally:
+                os.close(descriptor)
+
     def _rename(self) -> None:
         """Give all files their names. If one cannot take its own, the earlier ones are put back."""
         begun: list[tuple[str, str]] = []
@@ -180,6 +200,23 @@ class FileSet:
         finally:
             for old in kept:
                 _remove(old)
+
+
+_BLOCK = 1 << 20
+"""Characters that are written at once."""
+
+
+def _blocks(text: Iterable[str]) -> Iterator[str]:
+    """Pieces of text, as few as _BLOCK allows."""
+    pieces, gathered, size = iter(text), list[str](), 0
+    while several := list(itertools.islice(pieces, 64)):
+        gathered.append("".join(several))
+        size += len(gathered[-1])
+        if size >= _BLOCK:
+            yield "".join(gathered)
+            gathered, size = [], 0
+    if size:
+        yield "".join(gathered)
 
 
 @contextlib.contextmanager

@@ -88,16 +88,14 @@ class Reports:
                 return list(written)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             folder.written |= written
-            with folder.open("result.json") as document:
-                document.writelines(_document(runs, not isinstance(results, Result), every))
+            folder.write("result.json", _document(runs, not isinstance(results, Result), every))
             for name, rows in (tables or {}).items():
                 with folder.open(name) as table:
                     write_csv(rows, table)
             for run in runs:
                 folder.author = f"the network of {run.run_name}"
                 for name, text in run.network_reports().items():
-                    with folder.open(name if len(runs) == 1 else f"{run.run_name}_{name}") as text_file:
-                        text_file.write(text)
+                    folder.write(name if len(runs) == 1 else f"{run.run_name}_{name}", text)
             for spec, (provider, options) in self._chosen.items():
                 folder.author = f"report {spec}"
                 _create(provider, options, runs, folder)
@@ -116,14 +114,19 @@ def _of_run(path: str, name: str) -> str:
 def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[str]:
     """The text of result.json, of each run when its turn comes: that of one, or a list."""
     if not is_list:
-        yield f"{_in_lines(runs[0].to_dict(every))}\n"
+        yield f"{_in_lines(runs[0].document(every))}\n"
         return
     for number, run in enumerate(runs):
-        yield f"{',' if number else '['}\n{_in_lines(run.to_dict(every))}"
+        yield f"{',' if number else '['}\n{_in_lines(run.document(every))}"
     yield "\n]\n"
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+_compact = json.JSONEncoder(allow_nan=False, check_circular=False).encode
+
+
+def _encode(value: Any) -> str:
+    """JSON in a line. Whole numbers are many, and need no encoder."""
+    return repr(value) if type(value) is int else _compact(value)
 
 
 def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
