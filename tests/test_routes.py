@@ -139,14 +139,14 @@ def test_requests_of_messages_count_as_those_of_collectives() -> None:
 
 def test_reports_of_a_run_without_layers() -> None:
     result = simulate(in_group(GROUPS["outer"]), run_name="trace")
-    head, row, *_ = csv.reader(end_to_end([result]))
+    head, row, *_ = csv.reader("".join(end_to_end([result])).splitlines())
     table = dict(zip(head[2:], row[2:], strict=True))
     assert row[:2] == ["", "trace"]
     assert table["workload finished at"] == f"{result.finish_ns / 1000:.6f}"
     assert table["total comp"] == "0.000000"
     assert table["total exposed comm"] == table["workload finished at"]
     assert table["fwd compute"] == ""
-    head, row, *_ = csv.reader(detailed([result]))
+    head, row, *_ = csv.reader("".join(detailed([result])).splitlines())
     latency = result.dimensions[2].average_chunk_latency_ns
     assert latency is not None
     assert row[1:5] == ["trace", "-nan", "-nan", f"{latency / 1000:.6f}"]

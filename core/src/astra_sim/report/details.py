@@ -1,22 +1,18 @@
-"""What a result gives on request: timelines, files of the network, ends of NPUs; from the run, from a pickle, or from a file."""
+"""What a result gives on request: timelines, files of the network, ends of NPUs; from the run, or from a pickle."""
 
 from __future__ import annotations
 
 import functools
-import pickle
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.errors import RunError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit, operation_rows
 from astra_sim.network import EventNetwork, Network
-from astra_sim.report.spans import Spans
 from astra_sim.run.record import NpuRecord, RunRecord
-from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -193,132 +189,6 @@ class RunDetails:
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
-
-
-@attrs.frozen(eq=False)
-class Spool:
-    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
-
-    _path: str
-
-    def write(self, provenance: Any, busy: Any, details: Any) -> None:
-        """Fill the file. Raises RunError."""
-        try:
-            with open(self._path, "wb") as file:
-                for part in (provenance, busy, details):
-                    pickle.dump(part, file)
-        except OSError as error:
-            raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
-
-    @property
-    def origin(self) -> Origin:
-        """The experiment and the versions."""
-        provenance: Provenance = self._part(0)
-        return provenance.origin
-
-    @property
-    def busy(self) -> list[Spans]:
-        """When dimensions have something to do."""
-        busy: list[Spans] = self._part(1)
-        return busy
-
-    @property
-    def details(self) -> Details:
-        """What a result gives on request."""
-        details: Details = self._part(2)
-        return details
-
-    def _part(self, number: int) -> Any:
-        """A part of the file. Raises RunError."""
-        try:
-            with open(self._path, "rb") as file:
-                for _ in range(number):
-                    pickle.load(file)
-                return pickle.load(file)
-        except OSError as error:
-            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from None
-
-
-@attrs.frozen(eq=False)
-class SpooledProvenance:
-    """Provenance that is read whenever it is asked for."""
-
-    _spool: Spool
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KnownProvenance, (self.origin,)
-
-    @property
-    def origin(self) -> Origin:
-        """The experiment and the versions."""
-        return self._spool.origin
-
-
-@attrs.frozen(eq=False)
-class SpooledBusy(Sequence[Spans]):
-    """Busy times that are read whenever they are asked for."""
-
-    _spool: Spool
-    _count: int
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> Spans: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Spans]: ...
-    def __getitem__(self, place: int | slice) -> Spans | Sequence[Spans]:
-        return self._spool.busy[place]
-
-    def __iter__(self) -> Iterator[Spans]:
-        return iter(self._spool.busy)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._spool.busy,)
-
-
-@attrs.frozen(eq=False)
-class SpooledDetails:
-    """Details that are read whenever they are asked for."""
-
-    _spool: Spool
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _itself, (self._spool.details,)
-
-    @property
-    def npu_end_ps(self) -> Sequence[int]:
-        """When each simulated NPU had done its last operation."""
-        return self._spool.details.npu_end_ps
-
-    @property
-    def timelines(self) -> Sequence[Timeline | RunTimeline]:
-        """What happened on the NPUs that were observed, NPU 0 first."""
-        return self._spool.details.timelines
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Where the result is faster than the wires allow."""
-        return self._spool.details.findings
-
-    @property
-    def has_npu_tables(self) -> bool:
-        """Whether the run has kept the times of all NPUs."""
-        return self._spool.details.has_npu_tables
-
-    def npu_tables(self, every: bool) -> NpuTables | None:
-        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
-        return self._spool.details.npu_tables(every)
-
-    def network_reports(self) -> dict[str, str]:
-        """Files of the network, by name."""
-        return self._spool.details.network_reports()
-
-
-def _itself(thing: Any) -> Any:
-    """What a pickle of something spooled becomes: what the file held."""
-    return thing
 
 
 def computes(operation: Compute) -> bool:

@@ -20,10 +20,6 @@ from astra_sim.report.details import (
     Interval,
     RunDetails,
     RunTimeline,
-    Spool,
-    SpooledBusy,
-    SpooledDetails,
-    SpooledProvenance,
     Timeline,
     computes,
     to_ns,
@@ -31,6 +27,7 @@ from astra_sim.report.details import (
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.labels import group_names
 from astra_sim.report.spans import Spans, computing, uses_of
+from astra_sim.report.spool import Spool, SpooledDetails, SpooledProvenance
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
 from astra_sim.run.record import RunRecord
@@ -251,11 +248,11 @@ class Result:
         write_rows(choose(self.tables(), table), path)
 
     def spooled(self, path: str) -> Result:
-        """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
+        """The same result in a file, which must stay: only its figures are in memory. Raises RunError."""
         spool = Spool(path)
-        spool.write(self._provenance, self._busy, self._details)
-        provenance = None if self._provenance is None else SpooledProvenance(spool)
-        return attrs.evolve(self, provenance=provenance, busy=SpooledBusy(spool, len(self._busy)), details=SpooledDetails(spool))
+        figures = attrs.evolve(self, provenance=None, busy=(), details=Details((), {}, (), []))
+        spool.write(figures, self._provenance, self._busy, self._details)
+        return spool.result()
 
     def timeline(self) -> Iterator[Interval]:
         """Operations on NPU 0 in the order of the program, phases of its chunks, and its messages."""

@@ -70,7 +70,7 @@ class Reports:
 
         if series not in SERIES:
             raise InputError(f"series is {series!r}; expected {', '.join(SERIES)}")
-        runs = [results] if isinstance(results, Result) else list(results)
+        runs = [results] if isinstance(results, Result) else results
         if not runs:
             raise InputError("there are no results to report; expected at least one")
         check_run_names([run.run_name for run in runs])

@@ -23,7 +23,7 @@ from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
 
 
 class Origin(NamedTuple):
-    """The experiment of a result, ready for JSON, and the versions of what ran it. Tables may be those of other runs: do not change them."""
+    """The experiment of a result, ready for JSON, and the versions of what ran it. Parts of them may be those of other results, too."""
 
     experiment: Table
     versions: Table
@@ -104,7 +104,7 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
     return tables
 
 
-_MOST_TABLES = 4096
+_MOST_TABLES = 512
 _tables: dict[tuple[int, bool], tuple[Any, Table]] = {}
 """Options that runs share, and the tables that were made of them: where no file is named in them, they do not depend on the run."""
 

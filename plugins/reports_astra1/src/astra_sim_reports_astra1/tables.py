@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import itertools
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +48,7 @@ def _line(cells: Sequence[str], columns: int) -> str:
 
 
 def _us(nanoseconds: float) -> str:
-    return "%.6f" % (nanoseconds / 1000)
+    return f"{nanoseconds / 1000:.6f}"
 
 
 def _write(row: list[str], column: int, text: str) -> None:
@@ -73,9 +74,9 @@ def _by_layers(header: Sequence[str], runs: Sequence[Result], rows_of: Iterable[
                 for line in lines:
                     places.append(places[-1] + aside.write(line.encode("utf-8", "surrogatepass")))
                 first.append(len(places) - 1)
-            count = max(after - before for before, after in zip(first, first[1:], strict=False))
+            count = max(after - before for before, after in itertools.pairwise(first))
             for number in range(count):
-                for before, after in zip(first, first[1:], strict=False):
+                for before, after in itertools.pairwise(first):
                     place = before + number
                     if place < after:
                         aside.seek(places[place])
@@ -166,7 +167,7 @@ def _backend_row(result: Result) -> tuple[str, int]:
         _us(result.finish_ns),
         _us(result.compute_ns),
         _us(result.exposed_comm_ns),
-        "nan" if cost is None else "%.6f" % cost,
+        "nan" if cost is None else f"{cost:.6f}",
         _mib(result.network["payload_bytes"]),
         _us(data_parallel),
         _us(result.exposed_comm_ns - data_parallel),
@@ -176,11 +177,11 @@ def _backend_row(result: Result) -> tuple[str, int]:
 
 
 def _mib(size: float) -> str:
-    return "%.6f" % (size / MIB)
+    return f"{size / MIB:.6f}"
 
 
 def backend_dim_info(runs: Sequence[Result]) -> Iterator[str]:
-    """backend_dim_info.csv: the mean time of a chunk in each dimension; ten rows for each run, and what does not fit in those of the next."""
+    """backend_dim_info.csv: the mean time of a chunk in each dimension; ten rows for each run, and more go into those of the next."""
     yield "RunName,DimensionIndex,AverageChunkLatency\n"
     beyond: list[list[str]] = []
     for result in runs:

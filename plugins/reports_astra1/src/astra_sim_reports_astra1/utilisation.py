@@ -48,12 +48,12 @@ def _times(windows: int, step_ns: int) -> tuple[str, ...]:
 
 def _ends(windows: int, step_ns: int) -> Iterator[str]:
     """When each window ends, in microseconds."""
-    return ("%.6f," % (end / 1000) for end in range(step_ns, windows * step_ns + 1, step_ns))
+    return (f"{end / 1000:.6f}," for end in range(step_ns, windows * step_ns + 1, step_ns))
 
 
 def _cells(intervals: Sequence[tuple[float, float]], windows: int, step_ns: int) -> Iterator[str]:
     """The share of each window that disjoint intervals in order take, in percent."""
-    return chain.from_iterable(repeat("%.6f," % (100.0 * busy / step_ns), count) for count, busy in _stretches(intervals, windows, step_ns))
+    return chain.from_iterable(repeat(f"{100.0 * busy / step_ns:.6f},", count) for count, busy in _stretches(intervals, windows, step_ns))
 
 
 def _stretches(intervals: Sequence[tuple[float, float]], windows: int, step_ns: int) -> Iterator[tuple[int, float]]:
