@@ -98,6 +98,7 @@ class FileSet:
     def __init__(self) -> None:
         self._written: list[tuple[str, str]] = []  # temporary name, name
         self._folders: list[str] = []
+        self._token = secrets.token_hex(8)
 
     def __enter__(self) -> Self:
         return self
@@ -139,12 +140,12 @@ class FileSet:
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
         mode, target = None, os.fspath(_checked(path))
-        if os.path.lexists(path):
-            mode = _mode(path)
+        if os.path.lexists(target):
+            mode = _mode(target)
             if mode is not None and not stat.S_ISREG(mode):
                 return target, None
-            target = os.path.realpath(path)
-        temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
+            target = os.path.realpath(target)
+        temporary = os.path.join(os.path.dirname(target), f".astra-{self._token}-{len(self._written)}.tmp")
         self._written.append((temporary, target))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         if mode is not None:
@@ -188,11 +189,14 @@ class FileSet:
         try:
             for temporary, target in self._written:
                 begun.append((temporary, target))
-                with _naming(target):
-                    if os.path.lexists(target):
-                        kept.append(_kept(temporary))
+                if os.path.lexists(target):
+                    kept.append(_kept(temporary))
+                    with _naming(target):
                         _keep(target, kept[-1])
+                try:
                     os.replace(temporary, target)
+                except OSError as error:
+                    raise _cannot_write(target, error) from None
         except BaseException:
             for temporary, target in reversed(begun):
                 _put_back(temporary, target)
@@ -227,7 +231,11 @@ def _naming(path: FilePath) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (OSError, UnicodeError) as error:
-        raise RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from None
+        raise _cannot_write(path, error) from None
+
+
+def _cannot_write(path: FilePath, error: Exception) -> RunError:
+    return RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}")
 
 
 def _checked(path: FilePath) -> FilePath:

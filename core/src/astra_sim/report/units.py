@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 _ENDINGS = (
     ("_bytes_per_ns", "bytes/ns"),
@@ -33,11 +33,15 @@ def units_of(table: Mapping[str, Any]) -> dict[str, str]:
 def _collect(table: Mapping[str, Any], units: dict[str, str]) -> None:
     for name, value in table.items():
         each = (value[0] if value else None) if type(value) is list else value
-        if isinstance(each, (int, float)):
+        kind = type(each)
+        if kind in _NUMBERS:
             if name not in units and (unit := _unit(name)) is not None:
                 units[name] = unit
-        elif isinstance(each, Mapping):
-            _collect(each, units)
+        elif kind is dict:
+            _collect(cast("Mapping[str, Any]", each), units)
+
+
+_NUMBERS = frozenset((int, float, bool))
 
 
 @functools.cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -121,26 +122,37 @@ def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[st
     yield "\n]\n"
 
 
-_compact = json.JSONEncoder(allow_nan=False, check_circular=False).encode
+_DEPTH = 3
+"""How deep tables have a line for each member."""
+
+_SINGLE = frozenset((int, float, str, bool, type(None)))
 
 
-def _encode(value: Any) -> str:
-    """JSON in a line. Whole numbers are many, and need no encoder."""
-    return repr(value) if type(value) is int else _compact(value)
+@functools.cache
+def _encoder(separator: str) -> Callable[[Any], str]:
+    """Writes JSON with this between the members of tables and lists, in C; with indentation it would take as long as a run."""
+    return json.JSONEncoder(allow_nan=False, check_circular=False, separators=(separator, ": ")).encode
 
 
-def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
-    """JSON with a line for each member of the outer tables and lists of tables.
+_compact = _encoder(", ")
 
-    What is within is written by the encoder in C, which has no indentation: with it, this would take as long as a run.
-    """
+
+def _in_lines(value: Any, margin: str = "") -> str:
+    """JSON with a line for each member of the outer tables and for each table in lists of tables."""
     inner = f"{margin}  "
-    if depth and value and isinstance(value, dict):
-        lines = [f"{inner}{_encode(key)}: {_in_lines(each, depth - 1, inner)}" for key, each in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
-    if depth and value and isinstance(value, list) and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"{inner}{_encode(each)}" for each in value) + f"\n{margin}]"
-    return _encode(value)
+    if len(margin) == 2 * _DEPTH or not value:
+        return _compact(value)
+    if isinstance(value, dict):
+        if _SINGLE.issuperset(map(type, value.values())):
+            lines = _encoder(f",\n{inner}")(value)[1:-1]
+        else:
+            lines = f",\n{inner}".join([f"{_compact(key)}: {_in_lines(each, inner)}" for key, each in value.items()])
+        return f"{{\n{inner}{lines}\n{margin}}}"
+    if isinstance(value, list) and isinstance(value[0], dict):
+        # Zero bytes are escaped in texts, so that they tell what stands between members.
+        text = _encoder(",\0")(value)[1:-1].replace("},\0{", f"}},\n{inner}{{").replace("\0", " ")
+        return f"[\n{inner}{text}\n{margin}]"
+    return repr(value) if type(value) is int else _compact(value)
 
 
 def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:

@@ -16,7 +16,6 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
-from astra_sim.graph import Pass
 from astra_sim.reports import LayerFigures, Result
 from astra_sim.units import MIB
 
@@ -30,7 +29,7 @@ _PAYLOAD_DIMENSIONS = 7
 _DIMENSION_ROWS = 10
 """Rows of each run in backend_dim_info.csv."""
 
-_PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
+_PASSES = ("fwd", "wg", "ig")
 _IN_MEMORY = 1 << 20
 """Bytes of rows that wait for their turn in memory; more of them are in a file."""
 
@@ -89,9 +88,9 @@ def _by_layers(header: Sequence[str], runs: Sequence[Result], rows_of: Iterable[
 def end_to_end(runs: Sequence[Result]) -> Iterator[str]:
     """EndToEnd.csv: computing, exposed and total communication of every layer; of a run without layers its totals, in one row."""
     header = ["", ""]
-    header += [f"{short} compute" for short, _ in _PASSES]
-    header += [f"{short} exposed comm" for short, _ in _PASSES]
-    header += [f"{short} total comm" for short, _ in _PASSES]
+    header += [f"{short} compute" for short in _PASSES]
+    header += [f"{short} exposed comm" for short in _PASSES]
+    header += [f"{short} total comm" for short in _PASSES]
     header += ["workload finished at", "total comp", "total exposed comm"]
     return _by_layers(header, runs, map(_times_of_layers, runs))
 
@@ -104,7 +103,7 @@ def _times_of_layers(result: Result) -> list[str]:
     name, finished = _quoted(result.run_name), _us(result.finish_ns)
     rows = [["", name, "," * 8, finished]] if not result.layers else []
     for layer in result.layers:
-        forward, weights, inputs = (layer.of(training_pass) for _, training_pass in _PASSES)
+        forward, weights, inputs = layer.forward, layer.weight_gradient, layer.input_gradient
         times = [forward.compute_ns, weights.compute_ns, inputs.compute_ns]
         times += [forward.exposed_comm_ns, weights.exposed_comm_ns, inputs.exposed_comm_ns]
         times += [forward.total_comm_ns, weights.total_comm_ns, inputs.total_comm_ns]
