@@ -178,4 +178,4 @@ class SpooledResults(Sequence["Result"]):
         return Spool(self._path(range(self._count)[place])).result()
 
     def _path(self, number: int) -> str:
-        return os.path.join(self._folder, str(number))
+        return os.path.join(self._folder, str(number + 1))
