@@ -72,7 +72,8 @@ def test_results_in_a_folder_are_read_one_by_one(tmp_path: Path) -> None:
     for result in results:
         spooled.append(result)
     assert list(spooled) == results == spooled[:3]
-    assert spooled[-1] == results[-1] and spooled[0] is not spooled[0]
+    assert spooled[-1] == results[-1]
+    assert spooled[0] is not spooled[0]
     with pytest.raises(IndexError):
         spooled[3]
     astra_sim.write_reports(results, tmp_path / "a")

@@ -38,7 +38,7 @@ def pauses(fabric: Fabric, records: Sequence[tuple[int, int, int, bool]]) -> str
 
 
 def links(fabric: Fabric, loads: Sequence[tuple[int, int, int]]) -> str:
-    """links.csv: of each link its ends, bytes sent, time in which it was busy, the highest queue at its port if a switch has it, and nodes."""
+    """links.csv: of each link its ends, bytes sent, busy time, the highest queue at its port if a switch has it, and nodes."""
     rows = ["link,bits_per_s,bytes,busy_ns,highest_queue_bytes,source,sink"]
     rows += [
         f"{fabric.link_name(number)},{link.bits_per_s},{sent},{busy / 1000:g},{highest},{link.source},{link.target}"
