@@ -15,6 +15,7 @@ from astra_sim import RunError
 from astra_sim.command import compare as compare_module
 from astra_sim.command.compare import compare
 from astra_sim.report.details import RunDetails
+from astra_sim.report.spool import SpooledResults
 from click.testing import CliRunner
 from support import ROOT, figures
 
@@ -58,6 +59,25 @@ def test_a_result_in_a_file_is_the_same(tmp_path: Path, network: str) -> None:
         assert again.network_reports() == result.network_reports()
     for name, one in (("a", result), ("b", spooled)):
         astra_sim.write_reports(one, tmp_path / name)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_results_in_a_folder_are_read_one_by_one(tmp_path: Path) -> None:
+    results = [
+        astra_sim.simulate(workload="plugin:collective?bytes=4096", platform=RING, set=[f"system.splits={splits}"], run_name=f"{splits}")
+        for splits in (1, 2, 3)
+    ]
+    spooled = SpooledResults(str(tmp_path))
+    for result in results:
+        spooled.append(result)
+    assert list(spooled) == results == spooled[:3]
+    assert spooled[-1] == results[-1]
+    assert spooled[0] is not spooled[0]
+    with pytest.raises(IndexError):
+        spooled[3]
+    astra_sim.write_reports(results, tmp_path / "a")
+    astra_sim.write_reports(spooled, tmp_path / "b")
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 

@@ -219,3 +219,13 @@ def test_options_that_name_files_say_so() -> None:
                 words = field.metadata.get("help", "").lower().replace(",", " ").split()
                 if field.name in ("file", "prefix", "path") or {"path", "path;"} & set(words):
                     assert field.metadata.get("path"), f"{kind} {name}: {field.name}"
+
+
+def test_who_changes_the_experiment_of_a_result_changes_no_other() -> None:
+    first, second = (astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml") for _ in range(2))
+    assert first.experiment == second.experiment
+    first.experiment["workload"]["layers"][0]["name"] = "changed"
+    first.to_dict()["experiment"]["system"]["splits"] = 99
+    assert first.experiment == second.experiment
+    assert second.experiment["workload"]["layers"][0]["name"] == "block1_conv1"
+    assert second.experiment["system"]["splits"] == 4

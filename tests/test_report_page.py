@@ -244,7 +244,7 @@ def test_files_beside_a_result_that_are_broken_are_told(vgg16: Path, tmp_path: P
         load_runs([str(folder)])
     series.unlink()
     (folder / "links.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=r"links.csv: not the links of a packet run"):
+    with pytest.raises(InputError, match=r"links.csv: not the links of a run"):
         load_runs([str(folder)])
 
 

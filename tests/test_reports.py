@@ -13,11 +13,14 @@ import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, Result, hookimpl, option, write_reports
 from astra_sim.command.cli import astra
 from astra_sim.command.compare import compare
+from astra_sim.report.writing import _in_lines
 from astra_sim.reports import ReportFolder
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.testing.bench import PLATFORM as BENCH
 from astra_sim.testing.contracts import run_contract
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.networks import Later
 
 WORKLOAD = "plugin:collective?bytes=4096"
@@ -264,3 +267,39 @@ def test_plugins_check_runs_it(installed: None) -> None:
     done = CliRunner().invoke(astra, ["plugins", "check", "lines"], catch_exceptions=False)
     assert done.output == "ok     report lines\n"
     assert "ending" in CliRunner().invoke(astra, ["plugins", "show", "report:lines"]).output
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+        max_leaves=30,
+    )
+)
+def test_json_in_lines_is_what_it_was_made_of(value: Any) -> None:
+    assert json.loads(_in_lines(value)) == value
+
+
+@pytest.mark.parametrize("text", ["},\0{", "}, {", "\0", '"', "\n"])
+def test_texts_in_rows_are_no_ends_of_rows(text: str) -> None:
+    rows = [{"name": text, "inner": {"again": [text, {text: 1}]}}, {"name": text}]
+    assert json.loads(_in_lines({"rows": rows})) == {"rows": rows}
+    assert len(_in_lines({"rows": rows}).splitlines()) == 6
+
+
+def test_a_run_with_fewer_layers_has_empty_rows(tmp_path: Path) -> None:
+    collective = {"compute_ns": 10, "collective": "all_reduce", "collective_bytes": 4096}
+    none = {"compute_ns": 10}
+    runs = []
+    for count in (1, 3):
+        layers = [{"name": f"l{n}", "forward": none, "input_gradient": none, "weight_gradient": collective} for n in range(count)]
+        ring = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=30"
+        runs.append(astra_sim.simulate(workload={"loop": "data", "layers": layers}, platform=ring, run_name=f"of {count}"))
+    astra_sim.write_reports(runs, tmp_path)
+    for name in ("EndToEnd.csv", "detailed.csv"):
+        rows = [line.split(",") for line in (tmp_path / name).read_text().splitlines()]
+        named = [tuple(row[:2]) for row in rows]
+        assert named[1:7] == [("l0", "of 1"), ("l0", "of 3"), ("", ""), ("l1", "of 3"), ("", ""), ("l2", "of 3")]
+        assert [len(row) for row in rows] == [50] * (1 + 6 + 19)
+        assert set(named[7:]) == {("", "")}

@@ -320,3 +320,15 @@ def test_the_page_lists_every_option() -> None:
     page = (ROOT / "docs" / "roce.md").read_text()
     for field in attrs.fields(RoceOptions):
         assert f"| `{field.name}` |" in page
+
+
+def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
+    runs = pytest.importorskip("astra_sim_report.runs")
+    ring = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
+    result = astra_sim.simulate(workload="plugin:collective?bytes=200000", platform=ring, network="plugin:roce")
+    astra_sim.write_reports(result, tmp_path)
+    rows = [line.split(",") for line in (tmp_path / "links.csv").read_text().splitlines()[1:]]
+    (run,) = runs.load_runs([str(tmp_path)])
+    assert [(link.source, link.sink) for link in run.links] == [(int(row[5]), int(row[6])) for row in rows]
+    assert [link.utilisation for link in run.links] == [float(row[3]) / result.finish_ns for row in rows]
+    assert 0 < max(link.utilisation for link in run.links) <= 1

@@ -45,7 +45,7 @@ def test_payload_counts_where_the_network_says(network: str, payload: list[int],
         symmetry=symmetry,
     )
     assert result.network["payload_bytes_per_dimension"] == payload
-    (row,) = csv.DictReader(backend_end_to_end(result).splitlines())
+    (row,) = csv.DictReader(backend_end_to_end([result]))
     assert [float(row[f"PayloadSize_Dim{dimension}"]) for dimension in (0, 1)] == [size / 2**20 for size in payload]
 
 
@@ -139,14 +139,14 @@ def test_requests_of_messages_count_as_those_of_collectives() -> None:
 
 def test_reports_of_a_run_without_layers() -> None:
     result = simulate(in_group(GROUPS["outer"]), run_name="trace")
-    head, row, *_ = csv.reader(end_to_end(result).splitlines())
+    head, row, *_ = csv.reader("".join(end_to_end([result])).splitlines())
     table = dict(zip(head[2:], row[2:], strict=True))
     assert row[:2] == ["", "trace"]
     assert table["workload finished at"] == f"{result.finish_ns / 1000:.6f}"
     assert table["total comp"] == "0.000000"
     assert table["total exposed comm"] == table["workload finished at"]
     assert table["fwd compute"] == ""
-    head, row, *_ = csv.reader(detailed(result).splitlines())
+    head, row, *_ = csv.reader("".join(detailed([result])).splitlines())
     latency = result.dimensions[2].average_chunk_latency_ns
     assert latency is not None
     assert row[1:5] == ["trace", "-nan", "-nan", f"{latency / 1000:.6f}"]

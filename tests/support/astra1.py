@@ -40,8 +40,11 @@ def differences(case: dict[str, Any], result: astra_sim.Result) -> list[str]:
     found = []
     if result.finish_ns != expected["finish_ns"]:
         found.append(f"finish_ns {result.finish_ns} instead of {expected['finish_ns']}")
-    found += _compare("backend_end_to_end", _rows(csv_tables.backend_end_to_end(result))[0], expected["end_to_end"])
-    tables = (("EndToEnd", csv_tables.end_to_end(result), "layers"), ("detailed", csv_tables.detailed(result), "detailed"))
+    found += _compare("backend_end_to_end", _rows("".join(csv_tables.backend_end_to_end([result])))[0], expected["end_to_end"])
+    tables = (
+        ("EndToEnd", "".join(csv_tables.end_to_end([result])), "layers"),
+        ("detailed", "".join(csv_tables.detailed([result])), "detailed"),
+    )
     for name, text, key in tables:
         rows = _rows(text, label="layer")
         found += [f"{name} has {len(rows)} rows"] if len(rows) < len(expected[key]) else []

@@ -157,7 +157,7 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
         "tables": tables,
         "busy_ns": result.busy_ns,
         "npu_finish_ns": result.npu_finish_ns,
-        "csv": {name: getattr(csv_tables, name)(result) for name in reports},
+        "csv": {name: "".join(getattr(csv_tables, name)([result])) for name in reports},
         "series": "".join(dimension_utilization(result)),
         "network": result.network_reports(),
     }

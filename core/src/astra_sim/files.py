@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -97,6 +98,7 @@ class FileSet:
     def __init__(self) -> None:
         self._written: list[tuple[str, str]] = []  # temporary name, name
         self._folders: list[str] = []
+        self._token = os.urandom(8).hex()
 
     def __enter__(self) -> Self:
         return self
@@ -137,13 +139,13 @@ class FileSet:
 
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
-        import secrets
-
-        mode = _mode(_checked(path))
-        if mode is not None and not stat.S_ISREG(mode):
-            return os.fspath(path), None
-        target = os.path.realpath(path) if mode is not None or os.path.islink(path) else os.fspath(path)
-        temporary = os.path.join(os.path.dirname(target), f".astra-{secrets.token_hex(8)}.tmp")
+        mode, target = None, os.fspath(_checked(path))
+        if os.path.lexists(target):
+            mode = _mode(target)
+            if mode is not None and not stat.S_ISREG(mode):
+                return target, None
+            target = os.path.realpath(target)
+        temporary = os.path.join(os.path.dirname(target), f".astra-{self._token}-{len(self._written)}.tmp")
         self._written.append((temporary, target))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         if mode is not None:
@@ -163,6 +165,23 @@ class FileSet:
             with open(temporary if descriptor is None else descriptor, mode, **text) as file:
                 yield file
 
+    def write(self, path: FilePath, text: Iterable[str], errors: str = "strict") -> None:
+        """A whole file of text in UTF-8, whose line ends stay as they are, piece by piece. Raises RunError.
+
+        Without the layers of `open`, a small file is one call of the system to write, beside those to open and to close it.
+        """
+        with _naming(path):
+            temporary, descriptor = self._begin(path)
+            if descriptor is None:
+                descriptor = os.open(temporary, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+            try:
+                for block in _blocks(text):
+                    data = memoryview(block.encode("utf-8", errors))
+                    while data:
+                        data = data[os.write(descriptor, data) :]
+            finally:
+                os.close(descriptor)
+
     def _rename(self) -> None:
         """Give all files their names. If one cannot take its own, the earlier ones are put back."""
         begun: list[tuple[str, str]] = []
@@ -170,11 +189,14 @@ class FileSet:
         try:
             for temporary, target in self._written:
                 begun.append((temporary, target))
-                with _naming(target):
-                    if os.path.lexists(target):
-                        kept.append(_kept(temporary))
+                if os.path.lexists(target):
+                    kept.append(_kept(temporary))
+                    with _naming(target):
                         _keep(target, kept[-1])
+                try:
                     os.replace(temporary, target)
+                except OSError as error:
+                    raise _cannot_write(target, error) from None
         except BaseException:
             for temporary, target in reversed(begun):
                 _put_back(temporary, target)
@@ -182,6 +204,23 @@ class FileSet:
         finally:
             for old in kept:
                 _remove(old)
+
+
+_BLOCK = 1 << 20
+"""Characters that are written at once."""
+
+
+def _blocks(text: Iterable[str]) -> Iterator[str]:
+    """Pieces of text, as few as _BLOCK allows."""
+    pieces, gathered, size = iter(text), list[str](), 0
+    while several := list(itertools.islice(pieces, 64)):
+        gathered.append("".join(several))
+        size += len(gathered[-1])
+        if size >= _BLOCK:
+            yield "".join(gathered)
+            gathered, size = [], 0
+    if size:
+        yield "".join(gathered)
 
 
 @contextlib.contextmanager
@@ -192,7 +231,11 @@ def _naming(path: FilePath) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (OSError, UnicodeError) as error:
-        raise RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from None
+        raise _cannot_write(path, error) from None
+
+
+def _cannot_write(path: FilePath, error: Exception) -> RunError:
+    return RunError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}")
 
 
 def _checked(path: FilePath) -> FilePath:

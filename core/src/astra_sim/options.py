@@ -315,6 +315,7 @@ class _Structured:
 
     def __init__(self) -> None:
         self._known: dict[tuple[type, bytes], Any] = {}
+        self._kept: set[int] = set()
         self._can_change: set[type] = set()
 
     def get(self, table: Mapping[str, Any], kind: type) -> Any:
@@ -343,10 +344,21 @@ class _Structured:
             return
         if len(self._known) >= self._MOST:
             self._known.clear()
+            self._kept.clear()
         self._known[key] = options
+        self._kept.add(id(options))
+
+    def holds(self, options: Any) -> bool:
+        """Whether these options are kept, as this very object."""
+        return id(options) in self._kept
 
 
 _structured = _Structured()
+
+
+def is_shared(options: Any) -> bool:
+    """Whether options are an object that other runs with equal ones have, too, and that nobody can change."""
+    return _structured.holds(options)
 
 
 def _explain(error: BaseException, where: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -69,12 +69,20 @@ class ReportFolder:
 
         Raises RunError where it cannot be written, PluginError where a file of this name is written already.
         """
+        with self._files.open(self._claimed(name), mode, errors="replace") as file:
+            yield file
+
+    def write(self, name: str, text: str | Iterable[str]) -> None:
+        """A whole file of text, in one piece or many; else as `open` does it, and cheaper for small files."""
+        self._files.write(self._claimed(name), [text] if isinstance(text, str) else text, errors="replace")
+
+    def _claimed(self, name: str) -> Path:
+        """The path of a file, which is written now. Raises PluginError where it is written already."""
         path = self.path(name)
         if path in self.written:
             raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; expected another name")
         self.written[path] = self.author
-        with self._files.open(path, mode, errors="replace") as file:
-            yield file
+        return path
 
 
 class ReportFile(ReportFolder):

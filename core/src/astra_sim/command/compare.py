@@ -23,6 +23,7 @@ from astra_sim.report.figures import comparison_table
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.result import Result
 from astra_sim.report.screen import Screen
+from astra_sim.report.spool import SpooledResults
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.results import flat_row
 from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, load_experiment
@@ -180,9 +181,10 @@ def compare(
         check_run_names([label for label, _ in made])
     figures: list[dict[str, Any]] = []
     shown: list[Mapping[str, Figure]] = []
-    results = []
     with contextlib.ExitStack() as until_written:
-        folder = None if not is_written else until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-"))
+        results = None
+        if is_written:
+            results = SpooledResults(until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-")))
         with Progress(enabled=not quiet) as progress:
             for number, (label, choice) in enumerate(made, 1):
                 progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
@@ -192,12 +194,12 @@ def compare(
                 figures.append(figures_of(result, figures[0]["finish_ns"] if figures else result.finish_ns))
                 if not quiet:
                     say_findings(result, label)
-                if folder is not None:
-                    results.append(result.spooled(os.path.join(folder, str(number))))
+                if results is not None:
+                    results.append(result)
         if not as_json and not quiet:
             _print(figures, shown, Screen(every, units))
         rows = [row_of_run(choice.parameters, each) for (_, choice), each in zip(made, figures, strict=True)]
-        if is_written:
+        if results is not None:
             with Progress(enabled=not quiet) as progress:
                 progress.stage("writing files", simulates=False)
                 chosen.write(results, output, series, tables={RUNS_FILE: [flat_row(row) for row in rows]})

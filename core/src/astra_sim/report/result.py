@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Iterator, Sequence
@@ -141,8 +142,12 @@ class Result:
 
         `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what; `units` those of figures.
         """
+        return self.document(every) | {"experiment": self.experiment, "versions": self.versions}
+
+    def document(self, every: bool = False) -> dict[str, Any]:
+        """The same, to be written: what it says of the experiment may be part of other results, too, and must not be changed."""
         table = self._figures(every)
-        return table | {"units": units_of(table), "experiment": self.experiment, "versions": self.versions}
+        return table | {"units": units_of(table), "experiment": self._experiment, "versions": self._versions}
 
     def _figures(self, every: bool = False) -> dict[str, Any]:
         """All figures, in plain Python; tables of all NPUs with `every` row, or a few."""
@@ -163,11 +168,19 @@ class Result:
     @property
     def experiment(self) -> dict[str, Any]:
         """The experiment as it was run, with all options, in tables as an experiment file has them; {} of a run that was built by hand."""
+        return copy.deepcopy(self._experiment)
+
+    @property
+    def _experiment(self) -> dict[str, Any]:
         return {} if self._provenance is None else self._provenance.origin.experiment | {"name": self.run_name}
 
     @property
     def versions(self) -> dict[str, Any]:
         """The versions of `astra`, `python` and the distributions of `plugins`, and which `engine` ran."""
+        return copy.deepcopy(self._versions)
+
+    @property
+    def _versions(self) -> dict[str, Any]:
         return {} if self._provenance is None else self._provenance.origin.versions
 
     def __getattr__(self, name: str) -> Any:
@@ -235,13 +248,13 @@ class Result:
         write_rows(choose(self.tables(), table), path)
 
     def spooled(self, path: str) -> Result:
-        """The same result, whose busy times, timelines and files of the network are in a file, which must stay. Raises RunError."""
-        from astra_sim.report.spool import Spool, SpooledBusy, SpooledDetails, SpooledProvenance
+        """The same result in a file, which must stay: only its figures are in memory. Raises RunError."""
+        from astra_sim.report.spool import Spool
 
         spool = Spool(path)
-        spool.write(self._provenance, self._busy, self._details)
-        provenance = None if self._provenance is None else SpooledProvenance(spool)
-        return attrs.evolve(self, provenance=provenance, busy=SpooledBusy(spool, len(self._busy)), details=SpooledDetails(spool))
+        figures = attrs.evolve(self, provenance=None, busy=(), details=Details((), {}, (), []))
+        spool.write(figures, self._provenance, self._busy, self._details)
+        return spool.result()
 
     def timeline(self) -> Iterator[Interval]:
         """Operations on NPU 0 in the order of the program, phases of its chunks, and its messages."""
@@ -258,18 +271,24 @@ def _names(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(cls)) if attrs.has(cls) else ()
 
 
+_SINGLE = frozenset((int, float, str, bool))
+
+
 def _plain(value: Any) -> Any:
-    """A copy of figures as tables and lists: what `attrs.asdict` gives, in a third of its time."""
+    """A copy of figures as tables and lists: what `attrs.asdict` gives, in a fifth of its time."""
     kind = type(value)
-    if kind in (int, float, str, bool):
+    if kind in _SINGLE:
         return value
     if kind in (list, tuple):
-        return kind(_plain(each) for each in value)
+        return kind([each if type(each) in _SINGLE else _plain(each) for each in value])
     if kind is dict:
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: each if type(each) in _SINGLE else _plain(each) for key, each in value.items()}
     cls: Any = kind
-    names = _names(cls)
-    return {name: _plain(getattr(value, name)) for name in names} if names else value
+    table = {}
+    for name in (names := _names(cls)):
+        each = getattr(value, name)
+        table[name] = each if type(each) in _SINGLE else _plain(each)
+    return table if names else value
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:

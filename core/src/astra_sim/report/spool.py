@@ -1,7 +1,8 @@
-"""What is large in a result, in a file from which it is read whenever it is asked for."""
+"""Results in files: what is large in one, or all of those that are over, so that memory does not grow with runs."""
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -15,39 +16,48 @@ from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 
 if TYPE_CHECKING:
     from astra_sim.report.audit import Finding
+    from astra_sim.report.result import Result
 
 
 @attrs.frozen(eq=False, repr=False)
 class Spool:
-    """A file with what is large in a result: where it comes from, its busy times and its details, one pickle after another."""
+    """The file of a result: its figures, where it comes from, its busy times and its details, one pickle after another."""
 
     _path: str
 
-    def write(self, provenance: Any, busy: Any, details: Any) -> None:
+    def write(self, figures: Result, provenance: Any, busy: Any, details: Any) -> None:
         """Fill the file. Raises RunError."""
         try:
             with open(self._path, "wb") as file:
-                for part in (provenance, busy, details):
-                    pickle.dump(part, file)
+                for part in ((figures, provenance is not None), provenance, busy, details):
+                    pickle.dump(part, file, pickle.HIGHEST_PROTOCOL)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror or error}") from None
+
+    def result(self) -> Result:
+        """The result with its figures; the rest of it is read whenever it is asked for. Raises RunError."""
+        figures, has_provenance = self._part(0)
+        provenance = SpooledProvenance(self) if has_provenance else None
+        busy = SpooledBusy(self, len(figures.dimensions))
+        whole: Result = attrs.evolve(figures, provenance=provenance, busy=busy, details=SpooledDetails(self))
+        return whole
 
     @property
     def origin(self) -> Origin:
         """The experiment and the versions."""
-        provenance: Provenance = self._part(0)
+        provenance: Provenance = self._part(1)
         return provenance.origin
 
     @property
     def busy(self) -> list[Spans]:
         """When dimensions have something to do."""
-        busy: list[Spans] = self._part(1)
+        busy: list[Spans] = self._part(2)
         return busy
 
     @property
     def details(self) -> Details:
         """What a result gives on request."""
-        details: Details = self._part(2)
+        details: Details = self._part(3)
         return details
 
     def _part(self, number: int) -> Any:
@@ -141,3 +151,31 @@ class SpooledDetails:
 def _itself(thing: Any) -> Any:
     """What a pickle of something spooled becomes: what the file held."""
     return thing
+
+
+class SpooledResults(Sequence["Result"]):
+    """Results in files of a folder, each read whenever it is asked for, so that memory does not grow with their number."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def append(self, result: Result) -> None:
+        """Put a result behind the others. Raises RunError."""
+        result.spooled(self._path(self._count))
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Result]: ...
+    def __getitem__(self, place: int | slice) -> Result | Sequence[Result]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(self._count))]
+        return Spool(self._path(range(self._count)[place])).result()
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._folder, str(number + 1))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 _ENDINGS = (
     ("_bytes_per_ns", "bytes/ns"),
@@ -31,11 +32,19 @@ def units_of(table: Mapping[str, Any]) -> dict[str, str]:
 
 def _collect(table: Mapping[str, Any], units: dict[str, str]) -> None:
     for name, value in table.items():
-        inner = value[:1] if isinstance(value, list) else [value]
-        for each in inner:
-            if isinstance(each, Mapping):
-                _collect(each, units)
-            elif isinstance(each, (int, float)) and name not in units:
-                unit = "1" if name in _COUNTS else next((unit for ending, unit in _ENDINGS if name.endswith(ending)), None)
-                if unit is not None:
-                    units[name] = unit
+        each = (value[0] if value else None) if type(value) is list else value
+        kind = type(each)
+        if kind in _NUMBERS:
+            if name not in units and (unit := _unit(name)) is not None:
+                units[name] = unit
+        elif kind is dict:
+            _collect(cast("Mapping[str, Any]", each), units)
+
+
+_NUMBERS = frozenset((int, float, bool))
+
+
+@functools.cache
+def _unit(name: str) -> str | None:
+    """The unit that a name says."""
+    return "1" if name in _COUNTS else next((unit for ending, unit in _ENDINGS if name.endswith(ending)), None)

@@ -70,7 +70,7 @@ class Reports:
 
         if series not in SERIES:
             raise InputError(f"series is {series!r}; expected {', '.join(SERIES)}")
-        runs = [results] if isinstance(results, Result) else list(results)
+        runs = [results] if isinstance(results, Result) else results
         if not runs:
             raise InputError("there are no results to report; expected at least one")
         check_run_names([run.run_name for run in runs])
@@ -88,16 +88,14 @@ class Reports:
                 return list(written)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             folder.written |= written
-            with folder.open("result.json") as document:
-                document.writelines(_document(runs, not isinstance(results, Result), every))
+            folder.write("result.json", _document(runs, not isinstance(results, Result), every))
             for name, rows in (tables or {}).items():
                 with folder.open(name) as table:
                     write_csv(rows, table)
             for run in runs:
                 folder.author = f"the network of {run.run_name}"
                 for name, text in run.network_reports().items():
-                    with folder.open(name if len(runs) == 1 else f"{run.run_name}_{name}") as text_file:
-                        text_file.write(text)
+                    folder.write(name if len(runs) == 1 else f"{run.run_name}_{name}", text)
             for spec, (provider, options) in self._chosen.items():
                 folder.author = f"report {spec}"
                 _create(provider, options, runs, folder)
@@ -116,33 +114,48 @@ def _of_run(path: str, name: str) -> str:
 def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[str]:
     """The text of result.json, of each run when its turn comes: that of one, or a list."""
     if not is_list:
-        yield f"{_in_lines(runs[0].to_dict(every))}\n"
+        yield f"{_in_lines(runs[0].document(every))}\n"
         return
     for number, run in enumerate(runs):
-        yield f"{',' if number else '['}\n{_in_lines(run.to_dict(every))}"
+        yield f"{',' if number else '['}\n{_in_lines(run.document(every))}"
     yield "\n]\n"
 
 
+_DEPTH = 3
+"""How deep tables have a line for each member."""
+
+_SINGLE = frozenset((int, float, str, bool, type(None)))
+
+
 @functools.cache
-def _encoder() -> Callable[[Any], str]:
-    """What writes a value as JSON, in one line."""
+def _encoder(separator: str) -> Callable[[Any], str]:
+    """Writes JSON with this between the members of tables and lists, in C; with indentation it would take as long as a run."""
     import json
 
-    return json.JSONEncoder(allow_nan=False).encode
+    return json.JSONEncoder(allow_nan=False, check_circular=False, separators=(separator, ": ")).encode
 
 
-def _in_lines(value: Any, depth: int = 3, margin: str = "") -> str:
-    """JSON with a line for each member of the outer tables and lists of tables.
+def _compact(value: Any) -> str:
+    """A value as JSON, in one line."""
+    return _encoder(", ")(value)
 
-    What is within is written by the encoder in C, which has no indentation: with it, this would take as long as a run.
-    """
+
+def _in_lines(value: Any, margin: str = "") -> str:
+    """JSON with a line for each member of the outer tables and for each table in lists of tables."""
     inner = f"{margin}  "
-    if depth and value and isinstance(value, dict):
-        lines = [f"{inner}{_encoder()(key)}: {_in_lines(each, depth - 1, inner)}" for key, each in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
-    if depth and value and isinstance(value, list) and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"{inner}{_encoder()(each)}" for each in value) + f"\n{margin}]"
-    return _encoder()(value)
+    if len(margin) == 2 * _DEPTH or not value:
+        return _compact(value)
+    if isinstance(value, dict):
+        if _SINGLE.issuperset(map(type, value.values())):
+            lines = _encoder(f",\n{inner}")(value)[1:-1]
+        else:
+            lines = f",\n{inner}".join([f"{_compact(key)}: {_in_lines(each, inner)}" for key, each in value.items()])
+        return f"{{\n{inner}{lines}\n{margin}}}"
+    if isinstance(value, list) and isinstance(value[0], dict):
+        # Zero bytes are escaped in texts, so that they tell what stands between members.
+        text = _encoder(",\0")(value)[1:-1].replace("},\0{", f"}},\n{inner}{{").replace("\0", " ")
+        return f"[\n{inner}{text}\n{margin}]"
+    return repr(value) if type(value) is int else _compact(value)
 
 
 def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:

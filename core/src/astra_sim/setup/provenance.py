@@ -13,7 +13,7 @@ import attrs
 from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
-from astra_sim.options import Typed
+from astra_sim.options import Typed, is_shared
 from astra_sim.providers import options_of
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.plugins import Plugins
@@ -21,7 +21,7 @@ from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
 
 
 class Origin(NamedTuple):
-    """The experiment of a result, ready for JSON, and the versions of what ran it."""
+    """The experiment of a result, ready for JSON, and the versions of what ran it. Parts of them may be those of other results, too."""
 
     experiment: Table
     versions: Table
@@ -106,12 +106,18 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
     return tables
 
 
-@attrs.frozen(eq=False, repr=False)
+_MOST_TABLES = 512
+_tables: dict[tuple[int, bool], tuple[Any, Table]] = {}
+"""Options that runs share, and the tables that were made of them: where no file is named in them, they do not depend on the run."""
+
+
+@attrs.define(eq=False, repr=False)
 class _Resolver:
-    """Makes plain tables of options."""
+    """Makes plain tables of options. `named` counts what may be the name of a file."""
 
     plugins: Plugins
     folder: str
+    named: int = 0
 
     def platform(self, table: Mapping[str, Any]) -> Table:
         """The section `platform`: a component, or a list of dimensions."""
@@ -132,6 +138,18 @@ class _Resolver:
 
     def options(self, options: Any, brief: bool = False) -> Table:
         """The fields of an options object, if any, that are not None; `brief`: and have another value than the default."""
+        known = _tables.get((id(options), brief))
+        if known is not None:
+            return known[1]
+        named = self.named
+        table = self._table(options, brief)
+        if self.named == named and is_shared(options):
+            if len(_tables) >= _MOST_TABLES:
+                _tables.clear()
+            _tables[id(options), brief] = options, table
+        return table
+
+    def _table(self, options: Any, brief: bool) -> Table:
         table: Table = {}
         cls: Any = type(options)
         for name, default, metadata in () if options is None else _fields(cls):
@@ -160,6 +178,7 @@ class _Resolver:
 
     def _named(self, value: Any, metadata: Mapping[str, Any]) -> Any:
         """A value with absolute paths, by what the field says of it."""
+        self.named += 1
         if metadata.get("specs"):
             return _each_text(value, lambda spec: self._spec(metadata["specs"], spec))
         if metadata.get("path") and isinstance(value, str):

@@ -45,10 +45,10 @@ def queues(fabric: Fabric, samples: Sequence[tuple[int, int, int]]) -> str:
 
 
 def links(fabric: Fabric, loads: Sequence[tuple[int, int, int]]) -> str:
-    """links.csv: of each link its ends, bytes sent, time in which it was busy, and the highest queue at its port if a switch has it."""
-    rows = ["link,bits_per_s,bytes,busy_ns,highest_queue_bytes"]
+    """links.csv: of each link its ends, bytes sent, busy time, the highest queue at its port if a switch has it, and nodes."""
+    rows = ["link,bits_per_s,bytes,busy_ns,highest_queue_bytes,source,sink"]
     rows += [
-        f"{fabric.link_name(number)},{link.bits_per_s},{sent},{busy / 1000:g},{highest}"
+        f"{fabric.link_name(number)},{link.bits_per_s},{sent},{busy / 1000:g},{highest},{link.source},{link.target}"
         for number, (link, (sent, busy, highest)) in enumerate(zip(fabric.links, loads, strict=True))
     ]
     return "\n".join(rows) + "\n"

@@ -35,7 +35,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
         with FileSet() as files, files.open(output) as file:
             file.write(text)
     if not quiet:
-        Screen().text(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
+        click.echo(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
 
 
 def _list(kinds: Mapping[str, str]) -> str:

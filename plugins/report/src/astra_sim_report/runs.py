@@ -131,7 +131,7 @@ def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most:
     timeline = read_timeline(timeline_file, most) if timeline_file.is_file() else None
     utilisation: Sequence[Series] = _utilisation_of_csv(csv_file) if timeline is None and csv_file.is_file() else []
     utilisation = utilisation if timeline is None else timeline.utilisation
-    return Run(label, result, timeline, utilisation, _links(links_file) if links_file.is_file() else [])
+    return Run(label, result, timeline, utilisation, _links(links_file, result["finish_ns"]) if links_file.is_file() else [])
 
 
 def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
@@ -264,12 +264,17 @@ def _utilisation_of_csv(path: Path) -> list[Series]:
     return [Series(f"dimension {number}", times[:-1], [share[number] for share in shares]) for number in range(dimensions)]
 
 
-def _links(path: Path) -> list[Link]:
-    """The loads of links that the packet network writes. Routers of several domains are numbered one after another."""
+def _links(path: Path, finish_ns: float) -> list[Link]:
+    """The loads of links that a network writes: shares of the run, or times. Routers of several domains are numbered one after another."""
     rows = list(csv.DictReader(io.StringIO(read_text(str(path)))))
     try:
-        links = [(int(row["domain"]), int(row["source"]), int(row["sink"]), float(row["utilisation"])) for row in rows]
+        links = [(int(row.get("domain", 0)), int(row["source"]), int(row["sink"]), _share(row, finish_ns)) for row in rows]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not the links of a packet run: {error}") from None
+        raise InputError(f"{path}: not the links of a run: {error}") from None
     routers = 1 + max((max(source, sink) for _, source, sink, _ in links), default=0)
     return [Link(source + domain * routers, sink + domain * routers, share) for domain, source, sink, share in links]
+
+
+def _share(link: Mapping[str, str], finish_ns: float) -> float:
+    """How much of the run a link was busy."""
+    return float(link["utilisation"]) if "utilisation" in link else float(link["busy_ns"]) / max(1.0, finish_ns)

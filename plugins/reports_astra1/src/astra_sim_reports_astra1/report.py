@@ -22,8 +22,6 @@ TABLES = {
 def write(results: Sequence[Result], folder: ReportFolder) -> None:
     """Write the tables of all runs, and how busy the dimensions of each are in time."""
     for name, table in TABLES.items():
-        with folder.open(name) as file:
-            file.write(table(*results))
-    for name, lines in utilisation_files(results, folder.series).items():
-        with folder.open(name) as file:
-            file.writelines(lines)
+        folder.write(name, table(results))
+    for name, lines in utilisation_files(results, folder.series):
+        folder.write(name, lines)

@@ -1,171 +1,205 @@
-"""The tables of ASTRA-sim 1.0 as text in CSV, with its columns.
+"""The tables of ASTRA-sim 1.0 as text in CSV, with its columns, line by line.
 
 Times are in microseconds with six decimals, sizes in units of 2^20 bytes. A cell that is written twice holds both texts, the
 later one first, as there: in detailed.csv this happens where layers have different numbers of phases.
+
+Each result is looked at once, and nothing of it is kept: `runs` may be read from files, one after another.
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Sequence
+import itertools
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
-from astra_sim.graph import Pass
 from astra_sim.reports import LayerFigures, Result
 from astra_sim.units import MIB
 
 _COLUMNS = 50
+"""Cells of each row in tables of layers."""
+
+_ROWS_BELOW = 19
+"""Empty rows below tables of layers."""
+
 _PAYLOAD_DIMENSIONS = 7
-_PASSES = (("fwd", Pass.FORWARD), ("wg", Pass.WEIGHT_GRADIENT), ("ig", Pass.INPUT_GRADIENT))
+_DIMENSION_ROWS = 10
+"""Rows of each run in backend_dim_info.csv."""
+
+_PASSES = ("fwd", "wg", "ig")
+_IN_MEMORY = 1 << 20
+"""Bytes of rows that wait for their turn in memory; more of them are in a file."""
 
 
-class _Grid:
-    """Cells of text."""
+@functools.lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    """A cell of text in CSV. Numbers are written as they are."""
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow((text, ""))
+    return row.getvalue()[:-1]
 
-    def __init__(self, rows: int, columns: int) -> None:
-        self._cells = [[""] * columns for _ in range(rows)]
 
-    def write(self, row: int, column: int, text: str) -> None:
-        while len(self._cells) <= row:
-            self._cells.append([""] * len(self._cells[0]))
-        line = self._cells[row]
-        line.extend([""] * (column + 1 - len(line)))
-        line[column] = text + line[column]
-
-    def __str__(self) -> str:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self._cells)
-        return text.getvalue()
+def _line(cells: Sequence[str], columns: int) -> str:
+    return ",".join(cells) + "," * (columns - len(cells)) + "\n"
 
 
 def _us(nanoseconds: float) -> str:
     return f"{nanoseconds / 1000:.6f}"
 
 
-def _grid_of_layers(runs: Sequence[Result]) -> tuple[_Grid, list[tuple[int, int, Result, LayerFigures | None]]]:
-    """A grid for layers, and (row, number of the layer, run, layer): the rows of a layer's runs follow one another.
+def _write(row: list[str], column: int, text: str) -> None:
+    """Write into a cell of a row, before what is there."""
+    row += [""] * (column + 1 - len(row))
+    row[column] = text + row[column]
 
-    A run without layers, such as that of a trace, has one row for the whole of it (layer None).
+
+def _by_layers(header: Sequence[str], runs: Sequence[Result], rows_of: Iterable[list[str]]) -> Iterator[str]:
+    """A table of layers: the rows of a layer's runs follow one another.
+
+    `rows_of` has the lines of each run. Those of several runs are put aside, so that none is kept in memory for the others.
     """
-    count = max(max(1, len(result.layers)) for result in runs)
-    rows = [
-        (number * len(runs) + place + 1, number, result, layer)
-        for place, result in enumerate(runs)
-        for number, layer in enumerate(result.layers or [None])
-    ]
-    return _Grid(count * len(runs) + 20, _COLUMNS), rows
+    empty = _line(("",), _COLUMNS)
+    yield _line(header, _COLUMNS)
+    if len(runs) == 1:
+        for lines in rows_of:
+            yield from lines
+    else:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
+            places, first = array("q", [0]), array("q", [0])  # where each line ends, and the number of each run's first
+            for lines in rows_of:
+                for line in lines:
+                    places.append(places[-1] + aside.write(line.encode("utf-8", "surrogatepass")))
+                first.append(len(places) - 1)
+            count = max(after - before for before, after in itertools.pairwise(first))
+            for number in range(count):
+                for before, after in itertools.pairwise(first):
+                    place = before + number
+                    if place < after:
+                        aside.seek(places[place])
+                        yield aside.read(places[place + 1] - places[place]).decode("utf-8", "surrogatepass")
+                    else:
+                        yield empty
+    yield empty * _ROWS_BELOW
 
 
-def end_to_end(*runs: Result) -> str:
+def end_to_end(runs: Sequence[Result]) -> Iterator[str]:
     """EndToEnd.csv: computing, exposed and total communication of every layer; of a run without layers its totals, in one row."""
-    grid, rows = _grid_of_layers(runs)
     header = ["", ""]
-    header += [f"{short} compute" for short, _ in _PASSES]
-    header += [f"{short} exposed comm" for short, _ in _PASSES]
-    header += [f"{short} total comm" for short, _ in _PASSES]
+    header += [f"{short} compute" for short in _PASSES]
+    header += [f"{short} exposed comm" for short in _PASSES]
+    header += [f"{short} total comm" for short in _PASSES]
     header += ["workload finished at", "total comp", "total exposed comm"]
-    for column, text in enumerate(header):
-        grid.write(0, column, text)
-    for row, number, result, layer in rows:
-        cells = ["" if layer is None else layer.name, result.run_name]
-        passes = [None if layer is None else layer.of(p) for _, p in _PASSES]
-        for figure in ("compute_ns", "exposed_comm_ns", "total_comm_ns"):
-            cells += ["" if each is None else _us(getattr(each, figure)) for each in passes]
-        cells.append(_us(result.finish_ns))
-        if number == 0:
-            cells += [_us(result.compute_ns), _us(result.exposed_comm_ns)]
-        for column, text in enumerate(cells):
-            grid.write(row, column, text)
-    return str(grid)
+    return _by_layers(header, runs, map(_times_of_layers, runs))
 
 
-def detailed(*runs: Result) -> str:
+_NINE = ",".join(["%.6f"] * 9)
+
+
+def _times_of_layers(result: Result) -> list[str]:
+    """The rows of a run in EndToEnd.csv."""
+    name, finished = _quoted(result.run_name), _us(result.finish_ns)
+    rows = [["", name, "," * 8, finished]] if not result.layers else []
+    for layer in result.layers:
+        forward, weights, inputs = layer.forward, layer.weight_gradient, layer.input_gradient
+        times = [forward.compute_ns, weights.compute_ns, inputs.compute_ns]
+        times += [forward.exposed_comm_ns, weights.exposed_comm_ns, inputs.exposed_comm_ns]
+        times += [forward.total_comm_ns, weights.total_comm_ns, inputs.total_comm_ns]
+        rows.append([_quoted(layer.name), name, _NINE % tuple(time / 1000 for time in times), finished])
+    rows[0] += [_us(result.compute_ns), _us(result.exposed_comm_ns)]
+    return [_line(row, _COLUMNS - 8) for row in rows]  # nine cells are one text
+
+
+def detailed(runs: Sequence[Result]) -> Iterator[str]:
     """detailed.csv: mean queueing and network delays of every layer's phases, and the mean time of a chunk in each dimension."""
-    grid, rows = _grid_of_layers(runs)
-    last_column = {}
-    for row, _, result, layer in rows:
-        grid.write(row, 0, "" if layer is None else layer.name)
-        grid.write(row, 1, result.run_name)
-        column = 2
-        for header, value in [] if layer is None else _delays(layer):
-            if row == 1:
-                grid.write(0, column, header)
-            grid.write(row, column, _us(value))
-            column += 1
-        last_column[id(result)] = column
-    for place, result in enumerate(runs):
-        for index, dimension in enumerate(result.dimensions):
-            column = last_column.get(id(result), 2) + index
-            latency = dimension.average_chunk_latency_ns
-            if place == 0:
-                grid.write(0, column, f"avg chunk delay dimension {index + 1}")
-            grid.write(place + 1, column, "-nan" if latency is None else _us(latency))
-    return str(grid)
+    header = ["", ""]
+    first = runs[0]
+    if first.layers:
+        layer = first.layers[0]
+        header += [f"queuing delay phase {number}" for number in range(len(layer.queueing_delay_ns))]
+        header += [f"network delay phase {number}" for number in range(1, len(layer.network_delay_ns) + 1)]
+    column = _column_of_dimensions(first)
+    for index in range(len(first.dimensions)):
+        _write(header, column + index, f"avg chunk delay dimension {index + 1}")
+    return _by_layers(header, runs, map(_delays_of_layers, runs))
 
 
-def _delays(layer: LayerFigures) -> list[tuple[str, float]]:
-    cells = [(f"queuing delay phase {number}", delay) for number, delay in enumerate(layer.queueing_delay_ns)]
-    return cells + [(f"network delay phase {number}", delay) for number, delay in enumerate(layer.network_delay_ns, 1)]
+def _column_of_dimensions(result: Result) -> int:
+    """The column after the delays of the last layer."""
+    return 2 + (len(_delays(result.layers[-1])) if result.layers else 0)
 
 
-def backend_end_to_end(*runs: Result) -> str:
+def _delays_of_layers(result: Result) -> list[str]:
+    """The rows of a run in detailed.csv."""
+    name = _quoted(result.run_name)
+    rows = [[_quoted(layer.name), name, *map(_us, _delays(layer))] for layer in result.layers] or [["", name]]
+    for column, dimension in enumerate(result.dimensions, _column_of_dimensions(result)):
+        latency = dimension.average_chunk_latency_ns
+        _write(rows[0], column, "-nan" if latency is None else _us(latency))
+    return [_line(row, _COLUMNS) for row in rows]
+
+
+def _delays(layer: LayerFigures) -> list[float]:
+    return [*layer.queueing_delay_ns, *layer.network_delay_ns]
+
+
+def backend_end_to_end(runs: Sequence[Result]) -> Iterator[str]:
     """backend_end_to_end.csv: a row for each run."""
-    return _table([_backend_row(result) for result in runs])
+    rows = [_backend_row(result) for result in runs]
+    columns = ["RunName", "CommsTime", "ComputeTime", "ExposedCommsTime", "Cost", "TotalPayloadSize", "DPCommsTime", "MPCommsTime"]
+    payload = max(_PAYLOAD_DIMENSIONS, *(dimensions for _, dimensions in rows))
+    columns += [f"PayloadSize_Dim{dimension}" for dimension in range(payload)]
+    yield _line(columns, len(columns))
+    for row, dimensions in rows:
+        yield row + ",-1" * (payload - dimensions) + "\n"
 
 
-def _backend_row(result: Result) -> dict[str, str]:
-    payload = [f"{size / MIB:.6f}" for size in result.network["payload_bytes_per_dimension"]]
+def _backend_row(result: Result) -> tuple[str, int]:
+    """The row of a run, and the number of dimensions in it, which come last."""
+    payload = result.network["payload_bytes_per_dimension"]
     data_parallel = result.layers[0].weight_gradient.exposed_comm_ns if result.layers else 0
     cost = result.network.get("cost_usd")
-    columns = {
-        "RunName": result.run_name,
-        "CommsTime": _us(result.finish_ns),
-        "ComputeTime": _us(result.compute_ns),
-        "ExposedCommsTime": _us(result.exposed_comm_ns),
-        "Cost": f"{cost:.6f}" if cost is not None else "nan",
-        "TotalPayloadSize": f"{result.network['payload_bytes'] / MIB:.6f}",
-        "DPCommsTime": _us(data_parallel),
-        "MPCommsTime": _us(result.exposed_comm_ns - data_parallel),
-    }
-    for dimension in range(max(_PAYLOAD_DIMENSIONS, len(payload))):
-        columns[f"PayloadSize_Dim{dimension}"] = payload[dimension] if dimension < len(payload) else "-1"
-    return columns
+    cells = [
+        _quoted(result.run_name),
+        _us(result.finish_ns),
+        _us(result.compute_ns),
+        _us(result.exposed_comm_ns),
+        "nan" if cost is None else f"{cost:.6f}",
+        _mib(result.network["payload_bytes"]),
+        _us(data_parallel),
+        _us(result.exposed_comm_ns - data_parallel),
+        *map(_mib, payload),
+    ]
+    return ",".join(cells), len(payload)
 
 
-def backend_dim_info(*runs: Result) -> str:
-    """backend_dim_info.csv: the mean time of a chunk in each dimension; ten rows for each run."""
-    grid = _Grid(10 * len(runs) + 1, 3)
-    for column, text in enumerate(("RunName", "DimensionIndex", "AverageChunkLatency")):
-        grid.write(0, column, text)
-    for place, result in enumerate(runs):
+def _mib(size: float) -> str:
+    return f"{size / MIB:.6f}"
+
+
+def backend_dim_info(runs: Sequence[Result]) -> Iterator[str]:
+    """backend_dim_info.csv: the mean time of a chunk in each dimension; ten rows for each run, and more go into those of the next."""
+    yield "RunName,DimensionIndex,AverageChunkLatency\n"
+    beyond: list[list[str]] = []
+    for result in runs:
+        rows, beyond = beyond, []
+        rows += ([""] * 3 for _ in range(_DIMENSION_ROWS - len(rows)))
         for index, dimension in enumerate(result.dimensions):
             latency = dimension.average_chunk_latency_ns
-            for column, text in enumerate((result.run_name, str(index), "-nan" if latency is None else _us(latency))):
-                grid.write(place * 10 + index + 1, column, text)
-    return str(grid)
+            if index == len(rows):
+                rows.append([""] * 3)
+            for column, text in enumerate((_quoted(result.run_name), str(index), "-nan" if latency is None else _us(latency))):
+                _write(rows[index], column, text)
+        rows, beyond = rows[:_DIMENSION_ROWS], rows[_DIMENSION_ROWS:]
+        yield from (_line(row, 3) for row in rows)
+    yield from (_line(row, 3) for row in beyond)
 
 
-def tutorial_result(*runs: Result) -> str:
+def tutorial_result(runs: Sequence[Result]) -> Iterator[str]:
     """tutorial_result.csv: total, computing and exposed communication time, and the bytes that an NPU sends; a row for each run."""
-    return _table(
-        [
-            {
-                "Name": result.run_name,
-                "TotalTime(us)": _us(result.finish_ns),
-                "ComputeTime(us)": _us(result.compute_ns),
-                "ExposedCommunicationTime(us)": _us(result.exposed_comm_ns),
-                "TotalMessageSize(MB)": f"{result.network['payload_bytes'] / MIB:.6f}",
-            }
-            for result in runs
-        ]
-    )
-
-
-def _table(rows: list[dict[str, str]]) -> str:
-    header = max(rows, key=len)
-    grid = _Grid(len(rows) + 1, len(header))
-    for column, name in enumerate(header):
-        grid.write(0, column, name)
-        for number, row in enumerate(rows, 1):
-            grid.write(number, column, row.get(name, "-1"))
-    return str(grid)
+    yield "Name,TotalTime(us),ComputeTime(us),ExposedCommunicationTime(us),TotalMessageSize(MB)\n"
+    for result in runs:
+        times = ",".join(map(_us, (result.finish_ns, result.compute_ns, result.exposed_comm_ns)))
+        yield f"{_quoted(result.run_name)},{times},{_mib(result.network['payload_bytes'])}\n"
