@@ -1,0 +1,90 @@
+"""The command `astra compat install`: writes the programs, and puts them where run scripts of a checkout look for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+from astra_sim.errors import InputError
+from astra_sim.files import FileSet
+
+from astra_sim_compat.programs import PROGRAMS
+
+_UNAWARE, _AWARE = "AstraSim_Analytical_Congestion_Unaware", "AstraSim_Analytical_Congestion_Aware"
+_EXECUTABLE = 0o755
+
+_BUILDS = ("build/astra_analytical", "build/astra_congestion", "exercise_1", "exercise_2", "exercise_3")
+"""Folders of which a checkout of ASTRA-sim or of its tutorials has one at least."""
+
+PLACES: Mapping[str, tuple[str, ...]] = {
+    _UNAWARE: ("build/astra_analytical/build/bin",),
+    _AWARE: ("build/astra_analytical/build/bin",),
+    "AnalyticalAstra": (
+        "build/astra_analytical/build/AnalyticalAstra/bin",
+        "build/AnalyticalAstra/bin",
+        "build/analytical/AnalyticalAstra/bin",
+    ),
+    "AstraCongestion": ("build/astra_analytical/build/AstraCongestion/bin", "build/congestion/AstraCongestion/bin"),
+}
+"""Where run scripts of ASTRA-sim and of its tutorials look for programs, from the top of a checkout."""
+
+_BUILD_SCRIPTS = ("build/astra_analytical/build.sh",)
+"""Scripts that run scripts start first. Those of 2.x compile whenever they run."""
+
+_NOTHING_TO_BUILD = """\
+#!/bin/sh
+# Written by `astra compat install --checkout`: the programs under build/ are those of astra, and there is nothing to compile.
+# `git checkout {path}` brings back the script of ASTRA-sim.
+exit 0
+"""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
+@click.option("--checkout", is_flag=True, help="DIR is a checkout of ASTRA-sim or of its tutorials: write where its scripts look.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def install(folder: str, checkout: bool, quiet: bool) -> None:
+    """Write programs that ASTRA-sim's run scripts start into DIR, with its names, options and output.
+
+    They run astra, with the Python that runs this command. With --checkout a build script that run scripts start is replaced, too: there is
+    nothing to compile.
+    """
+    files = dict(_in_checkout(Path(folder)) if checkout else _programs(Path(folder)))
+    with FileSet() as written:
+        for path, text in files.items():
+            written.make_folder(path.parent)
+            with written.open(path) as file:
+                file.write(text)
+                os.fchmod(file.fileno(), _EXECUTABLE)
+    if not quiet:
+        for path in files:
+            click.echo(path)
+
+
+def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """All programs, in one folder."""
+    for name in PROGRAMS:
+        yield folder / name, _script(name)
+
+
+def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError."""
+    roots = [root for root in (folder, *sorted(folder.glob("*/"))) if any((root / build).is_dir() for build in _BUILDS)]
+    if not roots:
+        raise InputError(f"{folder} is no checkout of ASTRA-sim or of its tutorials: it has none of {', '.join(_BUILDS)}")
+    for root in roots:
+        for name, places in PLACES.items():
+            for place in places:
+                yield root / place / name, _script(name)
+        for build in _BUILD_SCRIPTS:
+            if (root / build).is_file():
+                yield root / build, _NOTHING_TO_BUILD.format(path=build)
+
+
+def _script(name: str) -> str:
+    """A program: a shell script, since a path to Python may be too long for a line that begins with #!, or have spaces."""
+    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m astra_sim_compat {shlex.quote(name)} "$@"\n'
