@@ -15,22 +15,22 @@ from astra_sim.files import FileSet
 from astra_sim_compat.programs import PROGRAMS
 
 _UNAWARE, _AWARE = "AstraSim_Analytical_Congestion_Unaware", "AstraSim_Analytical_Congestion_Aware"
+_ANALYTICAL, _CONGESTION = "AnalyticalAstra", "AstraCongestion"
 _EXECUTABLE = 0o755
 
-_BUILDS = ("build/astra_analytical", "build/astra_congestion", "exercise_1", "exercise_2", "exercise_3")
-"""Folders of which a checkout of ASTRA-sim or of its tutorials has one at least."""
-
-PLACES: Mapping[str, tuple[str, ...]] = {
+_REPOSITORY: Mapping[str, tuple[str, ...]] = {
     _UNAWARE: ("build/astra_analytical/build/bin",),
     _AWARE: ("build/astra_analytical/build/bin",),
-    "AnalyticalAstra": (
-        "build/astra_analytical/build/AnalyticalAstra/bin",
-        "build/AnalyticalAstra/bin",
-        "build/analytical/AnalyticalAstra/bin",
-    ),
-    "AstraCongestion": ("build/astra_analytical/build/AstraCongestion/bin", "build/congestion/AstraCongestion/bin"),
+    _ANALYTICAL: ("build/astra_analytical/build/AnalyticalAstra/bin",),
+    _CONGESTION: ("build/astra_analytical/build/AstraCongestion/bin", "build/astra_congestion/build/AstraCongestion/bin"),
 }
-"""Where run scripts of ASTRA-sim and of its tutorials look for programs, from the top of a checkout."""
+_TUTORIAL: Mapping[str, tuple[str, ...]] = {
+    _ANALYTICAL: ("build/AnalyticalAstra/bin", "build/analytical/AnalyticalAstra/bin"),
+    _CONGESTION: ("build/congestion/AstraCongestion/bin",),
+}
+
+PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {"build/astra_analytical": _REPOSITORY, "exercise_1": _TUTORIAL}
+"""Where run scripts look for programs, from the top of a checkout: of ASTRA-sim, and of a tutorial, each known by a folder that it has."""
 
 _BUILD_SCRIPTS = ("build/astra_analytical/build.sh",)
 """Scripts that run scripts start first. Those of 2.x compile whenever they run."""
@@ -72,12 +72,15 @@ def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError."""
-    roots = [root for root in (folder, *sorted(folder.glob("*/"))) if any((root / build).is_dir() for build in _BUILDS)]
+    """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError.
+
+    The tutorials' checkout has a folder for each tutorial.
+    """
+    roots = [(root, known) for root in (folder, *sorted(folder.glob("*/"))) for known in PLACES if (root / known).is_dir()]
     if not roots:
-        raise InputError(f"{folder} is no checkout of ASTRA-sim or of its tutorials: it has none of {', '.join(_BUILDS)}")
-    for root in roots:
-        for name, places in PLACES.items():
+        raise InputError(f"{folder} is no checkout of ASTRA-sim or of its tutorials: it has neither {' nor '.join(PLACES)}")
+    for root, known in roots:
+        for name, places in PLACES[known].items():
             for place in places:
                 yield root / place / name, _script(name)
         for build in _BUILD_SCRIPTS:
