@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.astra1 import explained as different_in_1
 from support.compat import Ended, install, run
 from support.references import FULL, cases_or_skip
 
@@ -100,3 +102,30 @@ def test_programs_say_when_each_npu_finishes_what_it_exposes_and_how_long_it_com
         assert differing == ({DIFFERENT[case["id"]]} if case["id"] in DIFFERENT else set()), (case["id"], found, wanted)
         assert (folder / "log" / "log.log").read_text() == ended.output
         assert (folder / "log" / "err.log").read_text() == ""
+
+
+def test_the_program_of_1_writes_the_rows_of_its_cases(programs: Path, tmp_path: Path) -> None:
+    cases = [case for case in cases_or_skip("astra1.jsonl") if "compute-scale" in case["args"] or "num-passes" in case["args"]]
+    chosen = [case for case in cases if case["id"] not in different_in_1()][:: 10 if FULL else 40]
+    assert chosen
+    for number, case in enumerate(chosen):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name in ("workload", "system"):
+            (folder / name).write_text(case[name])
+        (folder / "network").write_text(json.dumps(case["network"]))
+        files = [f"--{name}-configuration={name}" for name in ("workload", "system", "network")]
+        options = [f"--{name}={value}" for name, value in case["args"].items()]
+        ended = run(programs / "AnalyticalAstra", *files, *options, "--path=./", "--run-name=x", folder=folder)
+        assert ended.status == 0, (case["id"], ended.errors)
+        expected = case["expected"]
+        assert f"all passes finished at time: {expected['finish_ns']}, " in ended.output, case["id"]
+        with (folder / "backend_end_to_end.csv").open() as table:
+            assert list(csv.DictReader(table)) == [expected["end_to_end"]], case["id"]
+        with (folder / "EndToEnd.csv").open() as table:
+            heading, *rows = csv.reader(table)
+        for row, layer in zip(rows, expected["layers"], strict=False):
+            assert row[0] == layer["layer"], case["id"]
+            assert {name: cell for name, cell in zip(heading, row, strict=True) if name} == {
+                name: layer.get(name, "") for name in heading if name
+            }, case["id"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -70,3 +71,12 @@ def check_scale(name: str, value: float) -> None:
     """Warn that a scale has no effect, as in ASTRA-sim 2.x."""
     if value != 1:
         warn(f"--{name} is {value:g}, and has no effect: ASTRA-sim 2.x scales nothing by it; `astra run --{name}` does")
+
+
+def existing_file(name: str, path: str) -> str:
+    """The path of a file that an option names. Raises InputError where there is none; an unset variable of a script leaves it empty."""
+    if not path:
+        raise InputError(f"--{name} is empty; expected the path of a file")
+    if not os.path.isfile(path):
+        raise InputError(f"--{name} is {path}; there is no such file")
+    return path

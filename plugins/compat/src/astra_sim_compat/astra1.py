@@ -92,7 +92,7 @@ def _values(known: Arguments, overrides: Mapping[str, tuple[str, type[int] | typ
 def _experiment(values: Mapping[str, Any], overrides: Mapping[str, tuple[str, type[int] | type[float]]]) -> Experiment:
     """The platform and network of a file, with the lists that options replace. Raises InputError."""
     experiment = Experiment()
-    experiment.use("network", values["network_configuration"], shared_plugins(), where="--network-configuration")
+    experiment.use("network", astra2.file_of(values, "network-configuration"), shared_plugins(), where="--network-configuration")
     platform = experiment.sections.get("platform", {})
     for option, (key, _) in overrides.items():
         replaced = values[option.replace("-", "_")]
@@ -118,8 +118,8 @@ def _run(values: Mapping[str, Any], experiment: Experiment, assignments: list[st
         tables.clear()
     result = astra_sim.simulate(
         experiment,
-        workload=values["workload_configuration"],
-        system=values["system_configuration"],
+        workload=astra2.file_of(values, "workload-configuration"),
+        system=astra2.file_of(values, "system-configuration"),
         passes=values["num_passes"],
         compute_scale=values["compute_scale"],
         comm_scale=values["comm_scale"],

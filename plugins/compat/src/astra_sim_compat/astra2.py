@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import astra_sim
-from astra_sim import InputError
 from astra_sim.errors import warn
 
-from astra_sim_compat.arguments import Arguments, check_scale
+from astra_sim_compat.arguments import Arguments, check_scale, existing_file
 from astra_sim_compat.logs import Log, log_in
 
 _NO_FILE = "empty"
@@ -60,10 +59,10 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
         warn(f"--logging-configuration is {values['logging_configuration']}, and has no effect: log.log and err.log have all there is")
     groups = values["comm_group_configuration"]
     return {
-        "workload": _path(values, "workload_configuration"),
-        "system": _path(values, "system_configuration"),
-        "memory": _path(values, "remote_memory_configuration"),
-        "groups": None if groups == _NO_FILE else groups,
+        "workload": _traces(values["workload_configuration"]),
+        "system": file_of(values, "system-configuration"),
+        "memory": file_of(values, "remote-memory-configuration"),
+        "groups": None if groups == _NO_FILE else file_of(values, "comm-group-configuration"),
         "queues_per_dim": values["num_queues_per_dim"],
         "injection_scale": values["injection_scale"],
         "rendezvous": values["rendezvous_protocol"],
@@ -74,10 +73,10 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
 def _main(name: str, given: Sequence[str], congestion: str) -> None:
     values = options(name, f"analytical network, congestion {congestion}").known(given)
     with log_in(values["logging_folder"]) as log:
-        simulate(log, experiment(values) | {"network": _path(values, "network_configuration"), "set": [f"network.congestion={congestion}"]})
+        simulate(log, experiment(values) | {"network": file_of(values, "network-configuration"), "set": [f"network.congestion={congestion}"]})
 
 
-def simulate(log: Log, arguments: Mapping[str, Any]) -> None:
+def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
     """Run an experiment, and say what came of it in a log, as ASTRA-sim does when each NPU has finished."""
     shown = warnings.showwarning
 
@@ -93,14 +92,18 @@ def simulate(log: Log, arguments: Mapping[str, Any]) -> None:
     for npu, times in _by_finish(result):
         for part, text in _report(npu, times):
             log.info(part, text)
+    return result
 
 
-def _path(values: Mapping[str, Any], name: str) -> str:
-    """A path among the options. Raises InputError where it is empty, as an unset variable of a script leaves it."""
-    path: str = values[name]
-    if not path:
-        raise InputError(f"--{name.replace('_', '-')} is empty; expected the path of a file")
-    return path
+def file_of(values: Mapping[str, Any], name: str) -> str:
+    """The file that an option names. Raises InputError."""
+    return existing_file(name, values[name.replace("-", "_")])
+
+
+def _traces(prefix: str) -> str:
+    """The prefix of traces. Raises InputError where there is none for rank 0."""
+    existing_file("workload-configuration", f"{prefix}.0.et" if prefix else "")
+    return prefix
 
 
 def _by_finish(result: Any) -> Iterator[tuple[int, Any]]:

@@ -12,7 +12,7 @@ import click
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_compat.programs import PROGRAMS
+from astra_sim_compat.programs import GENERATOR, PROGRAMS
 
 _UNAWARE, _AWARE = "AstraSim_Analytical_Congestion_Unaware", "AstraSim_Analytical_Congestion_Aware"
 _ANALYTICAL, _CONGESTION = "AnalyticalAstra", "AstraCongestion"
@@ -24,12 +24,20 @@ _REPOSITORY: Mapping[str, tuple[str, ...]] = {
     _ANALYTICAL: ("build/astra_analytical/build/AnalyticalAstra/bin",),
     _CONGESTION: ("build/astra_analytical/build/AstraCongestion/bin", "build/astra_congestion/build/AstraCongestion/bin"),
 }
+_NS3: Mapping[str, tuple[str, ...]] = {
+    name: ("extern/network_backend/ns-3/build/scratch",) for name in PROGRAMS if name.startswith("ns3")
+}
 _TUTORIAL: Mapping[str, tuple[str, ...]] = {
     _ANALYTICAL: ("build/AnalyticalAstra/bin", "build/analytical/AnalyticalAstra/bin"),
     _CONGESTION: ("build/congestion/AstraCongestion/bin",),
 }
 
-PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {"build/astra_analytical": _REPOSITORY, "exercise_1": _TUTORIAL}
+PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "build/astra_analytical": _REPOSITORY,
+    "build/astra_ns3": _NS3,
+    "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
+    "exercise_1": _TUTORIAL,
+}
 """Where run scripts look for programs, from the top of a checkout: of ASTRA-sim, and of a tutorial, each known by a folder that it has."""
 
 _BUILD_SCRIPTS = ("build/astra_analytical/build.sh",)
@@ -89,5 +97,11 @@ def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _script(name: str) -> str:
-    """A program: a shell script, since a path to Python may be too long for a line that begins with #!, or have spaces."""
-    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m astra_sim_compat {shlex.quote(name)} "$@"\n'
+    """A program. One that scripts start is a shell script: a path to Python may be too long for a line that begins with #!, or have spaces.
+
+    One in Python replaces itself by this Python, whichever has started it.
+    """
+    command = [sys.executable, "-P", "-m", "astra_sim_compat", name]
+    if name.endswith(".py"):
+        return f"import os\nimport sys\n\nos.execv({sys.executable!r}, [*{command!r}, *sys.argv[1:]])\n"
+    return f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import click
 from astra_sim import AstraError
 from astra_sim.errors import STATUS_INTERRUPTED, printable
 from astra_sim.providers import load
@@ -31,6 +33,11 @@ class Program:
 _WRONG_OPTIONS = 255
 """Programs of ASTRA-sim exit with -1 where options are wrong."""
 
+_NS3_PROFILES = ("default", "optimized", "debug")
+"""Builds of ns-3, of which each has its program."""
+
+GENERATOR = "gen_astrasim_workload_input.py"
+
 PROGRAMS: Mapping[str, Program] = {
     "AstraSim_Analytical_Congestion_Unaware": Program(
         "ASTRA-sim 2.x, analytical network without contention", "astra_sim_compat.astra2:congestion_unaware", _WRONG_OPTIONS
@@ -46,8 +53,13 @@ PROGRAMS: Mapping[str, Program] = {
     "AstraCongestion": Program(
         "ASTRA-sim 1.0 of 2023, network with contention; with options of 2.x that of 2.x",
         "astra_sim_compat.astra1:congestion",
-        _WRONG_OPTIONS,
+        2,
     ),
+    **{
+        f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
+        for profile in _NS3_PROFILES
+    },
+    GENERATOR: Program("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
 }
 
 
@@ -64,6 +76,9 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except UsageError as error:
         _tell(f"{name}: error: {error}")
         return program.usage_status
+    except click.ClickException as error:  # of a command that does the work
+        _tell(f"{name}: error: {error.format_message()}")
+        return 1
     except AstraError as error:
         _tell(f"{name}: error: {error}")
         return 1
@@ -78,6 +93,11 @@ def run(name: str, arguments: Sequence[str]) -> int:
         return 1
     except OSError as error:
         _tell(f"{name}: error: {error.filename or 'standard output'}: {error.strerror or error}")
+        return 1
+    except Exception as error:
+        if os.environ.get("ASTRA_TRACEBACK"):
+            raise
+        _tell(f"{name}: failed: {type(error).__name__}: {error} (ASTRA_TRACEBACK=1 shows where)")
         return 1
     return 0
 
