@@ -73,7 +73,9 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
 def _main(name: str, given: Sequence[str], congestion: str) -> None:
     values = options(name, f"analytical network, congestion {congestion}").known(given)
     with log_in(values["logging_folder"]) as log:
-        simulate(log, experiment(values) | {"network": file_of(values, "network-configuration"), "set": [f"network.congestion={congestion}"]})
+        simulate(
+            log, experiment(values) | {"network": file_of(values, "network-configuration"), "set": [f"network.congestion={congestion}"]}
+        )
 
 
 def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
@@ -81,7 +83,7 @@ def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
     shown = warnings.showwarning
 
     def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        log.warning("astra", str(message))
+        log.keep_warning("astra", str(message))
         shown(message, *rest, **more)
 
     warnings.showwarning = show
@@ -91,7 +93,7 @@ def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
         warnings.showwarning = shown
     for npu, times in _by_finish(result):
         for part, text in _report(npu, times):
-            log.info(part, text)
+            log.say(part, text)
     return result
 
 

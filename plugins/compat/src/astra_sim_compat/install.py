@@ -24,9 +24,7 @@ _REPOSITORY: Mapping[str, tuple[str, ...]] = {
     _ANALYTICAL: ("build/astra_analytical/build/AnalyticalAstra/bin",),
     _CONGESTION: ("build/astra_analytical/build/AstraCongestion/bin", "build/astra_congestion/build/AstraCongestion/bin"),
 }
-_NS3: Mapping[str, tuple[str, ...]] = {
-    name: ("extern/network_backend/ns-3/build/scratch",) for name in PROGRAMS if name.startswith("ns3")
-}
+_NS3: Mapping[str, tuple[str, ...]] = {name: ("extern/network_backend/ns-3/build/scratch",) for name in PROGRAMS if name.startswith("ns3")}
 _TUTORIAL: Mapping[str, tuple[str, ...]] = {
     _ANALYTICAL: ("build/AnalyticalAstra/bin", "build/analytical/AnalyticalAstra/bin"),
     _CONGESTION: ("build/congestion/AstraCongestion/bin",),

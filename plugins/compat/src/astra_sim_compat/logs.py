@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
 from astra_sim import AstraError, RunError
 
@@ -42,22 +43,22 @@ class _Lines(logging.Formatter):
 
 
 class Log:
-    """The log of a run: `info` says something in the name of a part of the simulator."""
+    """The log of a run: `say` says something in the name of a part of the simulator."""
 
     def __init__(self, *handlers: logging.Handler) -> None:
         self._handlers = handlers
         for handler in handlers:
             handler.setFormatter(_Lines())
 
-    def info(self, part: str, text: str) -> None:
+    def say(self, part: str, text: str) -> None:
         """A line on standard output and in log.log."""
         self._write(part, logging.INFO, text)
 
-    def warning(self, part: str, text: str) -> None:
+    def keep_warning(self, part: str, text: str) -> None:
         """A line in the files, where standard error has it already."""
         self._write(part, logging.WARNING, text)
 
-    def critical(self, part: str, text: str) -> None:
+    def keep_error(self, part: str, text: str) -> None:
         """The same of what ends the run."""
         self._write(part, logging.CRITICAL, text)
 
@@ -74,7 +75,7 @@ class Log:
             handler.close()
 
 
-class _Console(logging.StreamHandler[object]):  # type: ignore[type-arg]
+class _Console(logging.StreamHandler[TextIO]):
     """Standard output, for what a run says; what is wrong is told on standard error."""
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ def log_in(folder: str) -> Iterator[Log]:
     try:
         yield log
     except AstraError as error:
-        log.critical("astra", str(error))
+        log.keep_error("astra", str(error))
         raise
     finally:
         log.close()

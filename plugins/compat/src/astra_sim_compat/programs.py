@@ -86,7 +86,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         _tell(f"{name}: interrupted")
         return STATUS_INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python does not try again when it ends
         return 1
     except MemoryError:
         _tell(f"{name}: error: the run needs more memory than there is")
