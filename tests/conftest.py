@@ -15,8 +15,8 @@ from support.environments import Environment, checked
 
 from devtools.workspace import build_wheels
 
-# Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a trace in
-# os.environ, and workers of a run side by side inherit them.
+# Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a
+# trace in os.environ, and workers of a run side by side inherit them.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
