@@ -21,6 +21,9 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
 
+# Commands say what takes them long, which on a busy machine is anything. Tests of just that take the variable away.
+os.environ["ASTRA_NO_PROGRESS"] = "1"
+
 # What is remembered of installed packages goes where tests may write, and is forgotten with the last of them.
 if "ASTRA_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="astra-tests-")
