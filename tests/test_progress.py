@@ -36,6 +36,11 @@ class Screen(io.StringIO):
         return self._terminal
 
 
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASTRA_NO_PROGRESS")
+
+
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Screen]:
     monkeypatch.setattr(progress, "FIRST_S", 0.02)
@@ -88,6 +93,14 @@ def test_short_and_quiet_runs_say_nothing(screen: Callable[[bool], Screen], monk
     monkeypatch.setattr(progress, "FIRST_S", 2.0)
     with Progress():
         pass
+    assert log.getvalue() == ""
+
+
+def test_a_variable_turns_it_off(screen: Callable[[bool], Screen], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASTRA_NO_PROGRESS", "1")
+    log = screen(False)
+    with Progress():
+        time.sleep(0.1)
     assert log.getvalue() == ""
 
 
