@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from support.astra1 import explained as different_in_1
+from support.astra2 import FILES, explained, node
 from support.compat import Ended, install, run
 from support.references import FULL, cases_or_skip
-
-from reference.test_astra2 import FILES, explained, node
 
 PROGRAMS = {
     "congestion_unaware": "AstraSim_Analytical_Congestion_Unaware",
