@@ -297,8 +297,7 @@ NB_MODULE(_core, m) {
       .def("inject", &MessageNetwork::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
       .def("advance", &advance, "until"_a.none())
       .def(
-          "watch",
-          [](MessageNetwork& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
+          "watch", [](MessageNetwork& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
           "tell"_a.none())
       .def("check", &MessageNetwork::check)
       .def_prop_ro("clock_ps", &MessageNetwork::clock_ps)
@@ -312,7 +311,8 @@ NB_MODULE(_core, m) {
       .def("wake_senders", &Network::wake_senders)
       .def("dependencies", &dependencies_of, "domain"_a);
 
-  nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork", "One NPU for all that translations take to it, as long as they do the same.")
+  nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork",
+                                            "One NPU for all that translations take to it, as long as they do the same.")
       .def(
           "__init__",
           [](FoldedNetwork* made, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,

@@ -1,8 +1,8 @@
 // A network in which one NPU stands for all that translations take to it, as long as they all do the same (see docs/packet.md).
 //
-// Its domain has the routers of one NPU in place of those of its translates: what leaves it by a link of a folded dimension comes back to it
-// by that link. Where NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, the whole network
-// is made, gets all messages so far once more, and goes on.
+// Its domain has the routers of one NPU in place of those of its translates: what leaves it by a link of a folded dimension comes back to
+// it by that link. Where NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, the whole
+// network is made, gets all messages so far once more, and goes on.
 #pragma once
 
 #include <cstdint>
@@ -92,9 +92,9 @@ class FoldedNetwork : public MessageNetwork {
   bool goes_by_distance_ = true;  // it may still go over to exclusive or
   Interruptible interruptible_;
   Watcher watcher_;
-  Cycle now_ = -1;                            // all cycles up to this one have been run
-  bool broken_ = false;                       // the domain does not stand for all any more, from the cycle after `known_` on
-  Cycle known_ = -1;                          // all arrivals up to this cycle have been told
+  Cycle now_ = -1;       // all cycles up to this one have been run
+  bool broken_ = false;  // the domain does not stand for all any more, from the cycle after `known_` on
+  Cycle known_ = -1;     // all arrivals up to this cycle have been told
   std::shared_ptr<Network> whole_;
   bool catching_up_ = false;  // the whole network has not come to `known_` yet
 };

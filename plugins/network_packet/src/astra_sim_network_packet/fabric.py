@@ -43,7 +43,7 @@ def clock_of(settings: Settings, platform: Platform, folded: Sequence[bool] = ()
 
 def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
     """What `graph_of` says of each dimension; of folded ones the links that stand for others."""
-    found = []
+    found: list[tuple[int, Sequence[Wire], bool]] = []
     for dimension, fold in zip(platform.dimensions, folded or (False,) * len(platform.dimensions), strict=True):
         if fold:
             switches, ring = int(dimension.topology.name == "switch"), dimension.topology.name == "ring" and dimension.size > 2
@@ -107,7 +107,8 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     vnets = len(dimensions) if lanes_by_dimension else 1
     clock_ps = clock_of(settings, platform, folded)
     layout = Layout(platform, folded)
-    longest = max((d.link_latency_ns * link.length for d, (_, links, _) in zip(dimensions, layout.graphs, strict=True) for link in links), default=0.0)
+    of_dimensions = [(dimension, links) for dimension, (_, links, _) in zip(dimensions, layout.graphs, strict=True)]
+    longest = max((dimension.link_latency_ns * link.length for dimension, links in of_dimensions for link in links), default=0.0)
     if layout.link_count() > MAX_CHANNELS:
         raise InputError(f"the platform has more than {MAX_CHANNELS} links, too many for flits")
     dividers = settings.dividers(len(layout.coordinates))

@@ -1,7 +1,7 @@
 """Folded dimensions: one position stands for all, since translations along the dimension take the network to itself.
 
-Rings, fully connected dimensions and switches look the same from all of their NPUs. Of each kind of link, those that translations take to one
-another, a folded network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the rest of the story.
+Rings, fully connected dimensions and switches look the same from all of their NPUs. Of links that translations take to one another a folded
+network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the rest of the story.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from astra_sim_network_packet.options import Settings
 class FoldedLink(NamedTuple):
     """A link that stands for its translates: from a place of the dimension (its size: the switch) to one.
 
-    `fold` is what it does to the offset of a packet's destination (see `Fold` of the core), `offsets` are those for which it is the next link.
+    `fold` is what it does to the offset of a packet's destination (`Fold` of the core), `offsets` are those for which it is the next link.
     The numbers of the port at its source or sink may vary among the translates.
     """
 
@@ -31,7 +31,7 @@ class FoldedLink(NamedTuple):
 
 
 def folded_links(dimension: Dimension) -> list[FoldedLink]:
-    """The links of a folded dimension, in the order in which `graph_of` lists the first translates that have no port of its own.
+    """The links of a folded dimension: one for all translates.
 
     On a ring of an even number of NPUs both ways to the opposite NPU are shortest; which one a packet takes depends on its destination.
     """
@@ -77,7 +77,8 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
     lanes = settings.interface_lanes
     enough = [lanes in {0, 1} or (by_dimension and lanes >= own) for own in inputs]
     return tuple(
-        dimension.size > 1 and own > 0 and (own == 1 or fits) for dimension, own, fits in zip(platform.dimensions, inputs, enough, strict=True)
+        dimension.size > 1 and own > 0 and (own == 1 or fits)
+        for dimension, own, fits in zip(platform.dimensions, inputs, enough, strict=True)
     )
 
 

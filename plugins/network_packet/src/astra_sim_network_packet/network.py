@@ -39,7 +39,9 @@ class PacketNetwork(EventNetwork):
 
     def begin(self) -> int:
         """Begin a run of the kernel. Returns the time at which its workload starts (picoseconds)."""
-        if not self._is_new:
+        if not self.symmetry:
+            self._core = self._builder.whole()
+        elif not self._is_new:
             self._core = self._builder.network()
         self._is_new = False
         self._core.wake_senders()
@@ -131,20 +133,30 @@ class PacketNetwork(EventNetwork):
     def _link_rows(self, figures: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """What the core says of every link between routers; of a folded network, with what stands for the link."""
         channels = figures["channels"]
-        if isinstance(self._core, _core.FoldedNetwork) and figures["copies"] > 1:
-            standing = self._builder.channels(self._core.exclusive_or)
-            for (dimension, name, source, sink), channel in zip(self._builder.links(), standing, strict=True):
-                yield 0, name, dimension, source, sink, *channels[channel][5:]
-        else:
+        folded = self._folded()
+        if folded is None:
             yield from (row for row in channels if row[2] >= 0)
+        else:
+            builder, core = folded
+            for (dimension, name, source, sink), channel in zip(builder.links(), builder.channels(core.exclusive_or), strict=True):
+                yield 0, name, dimension, source, sink, *channels[channel][5:]
 
     def _shares(self, figures: Mapping[str, Any]) -> list[float]:
         """The utilisation of every link between routers, as `link_loads` says."""
         cycles = max(1, figures["cycles"])
         shares = [flits * flit_cycles / cycles for *_, flits, _, _, flit_cycles in figures["channels"]]
-        if isinstance(self._core, _core.FoldedNetwork) and figures["copies"] > 1:
-            return [shares[channel] for channel in self._builder.channels(self._core.exclusive_or)]
-        return [share for share, row in zip(shares, figures["channels"], strict=True) if row[2] >= 0]
+        folded = self._folded()
+        if folded is None:
+            return [share for share, row in zip(shares, figures["channels"], strict=True) if row[2] >= 0]
+        builder, core = folded
+        return [shares[channel] for channel in builder.channels(core.exclusive_or)]
+
+    def _folded(self) -> tuple[fabric.Builder, _core.FoldedNetwork] | None:
+        """The core's network as long as it is folded, and what made it."""
+        builder, core = self._builder, self._core
+        if isinstance(builder, fabric.Builder) and isinstance(core, _core.FoldedNetwork) and core.simulated_npus < self.platform.npus:
+            return builder, core
+        return None
 
     def links(self) -> list[LinkLoad]:
         """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
@@ -222,7 +234,11 @@ class _GarnetBuilder:
         """An idle network."""
         return garnet_topologies.build(*self._arguments)
 
-    whole = network
+    def whole(self) -> _core.Network:
+        """An idle network in which every ring is simulated."""
+        garnet, settings, clock_ps = self._arguments
+        options = attrs.evolve(settings.options, representatives=False)
+        return garnet_topologies.build(garnet, attrs.evolve(settings, options=options), clock_ps)
 
 
 def _builder(settings: Settings, platform: Platform) -> fabric.Builder | _GarnetBuilder:
