@@ -140,6 +140,7 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
 @settings(deadline=None, max_examples=300)
 @given(waves())
 @example(("fully connected 4", "default", [(0, [(2, 9000)], "distance", 0), (0, [(1, 9000)], "exclusive or", 0)]))
+@example(("ring of 3, switch of 4", "booksim", [(0, [(3, 1), (3, 1), (6, 193)], "distance", 0)]))
 @example(("switch of 4", "default", [(0, [(1, 9000), (2, 9000)], "distance", 0)]))
 @example(("ring of 5", "no classes", [(0, [(2, 90_000)], "distance", 0), (9000, [(1, 9000)], "distance", 3)]))
 @example(("torus of 4 x 3", "default", [(0, [(1, 90_000)], "distance", 0), (50_000, [(4, 9000)], "some", 3)]))
@@ -168,7 +169,12 @@ NEIGHBOURS: list[Wave] = [(0, [(1, 50_000), (4, 50_000)], "distance", 0)]
         ("ring of 5", "no classes", [(0, [(2, 50_000)], "distance", 0)], 5),  # inputs beside the dateline have other numbers
         ("ring of 4", "no classes", [(0, [(2, 50_000)], "distance", 0)], 4),  # two ways to the opposite NPU
         ("torus of 4 x 3", "default", [(0, [(1, 50_000), (4, 50_000)], "distance", 0)], 1),
-        ("torus of 4 x 3", "default", [(0, [(1, 50_000)], "number", 0)], 12),
+        # The next number is in another row for the last of a row: the same in all rows.
+        ("torus of 4 x 3", "default", [(0, [(1, 50_000)], "number", 0)], 4),
+        ("torus of 4 x 3", "default", [(0, [(1, 50_000), (4, 50_000)], "some", 0)], 12),
+        # Datelines of the first dimension are no matter of the second.
+        ("torus of 4 x 3", "default", [(0, [(4, 9000)], "distance", 0), (9, [(2, 50_000)], "distance", 0)], 4),
+        ("torus of 4 x 3", "default", [(0, [(2, 9000)], "distance", 0), (9, [(1, 50_000)], "some", 0)], 12),
         ("torus of 2 x 2 x 2", "one lane", [(0, [(7, 50_000), (3, 20_000), (1, 70_000)], "distance", 0)], 1),
         ("torus of 2 x 2 x 2", "booksim", [(0, [(7, 5000)], "distance", 0), (9, [(3, 2000)], "distance", 3)], 1),
         ("fully connected 5", "default", [(0, [(1, 9000), (2, 9000), (3, 9000), (4, 9000)], "distance", 0)], 1),

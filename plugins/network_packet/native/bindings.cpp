@@ -139,12 +139,12 @@ Watcher watcher_of(const nb::object& tell, std::int64_t cycle_time) {
   };
 }
 
-// What makes a whole network, by a function of Python.
-std::function<std::shared_ptr<Network>()> maker_of(const nb::object& make) {
-  return [make] {
+// What makes the next network, by a function of Python.
+FoldedNetwork::Make maker_of(const nb::object& make) {
+  return [make](const std::vector<bool>& folded) {
     const nb::gil_scoped_acquire locked;
     try {
-      return nb::cast<std::shared_ptr<Network>>(make());
+      return nb::cast<std::shared_ptr<MessageNetwork>>(make(folded));
     } catch (nb::python_error& error) {
       error.restore();
       throw Interrupted{};
@@ -299,6 +299,7 @@ NB_MODULE(_core, m) {
       .def(
           "watch", [](MessageNetwork& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
           "tell"_a.none())
+      .def("wake_senders", &MessageNetwork::wake_senders)
       .def("check", &MessageNetwork::check)
       .def_prop_ro("clock_ps", &MessageNetwork::clock_ps)
       .def_prop_ro("domains", &MessageNetwork::domains)
@@ -308,7 +309,6 @@ NB_MODULE(_core, m) {
       .def(nb::init<int, int, VnetChoice, std::int64_t, bool>(), "npus"_a, "vnets"_a, "vnet_choice"_a, "clock_ps"_a, "representatives"_a)
       .def("add_domain",
            [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) { network.add_domain(shape, npus); })
-      .def("wake_senders", &Network::wake_senders)
       .def("dependencies", &dependencies_of, "domain"_a);
 
   nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork",
@@ -316,14 +316,20 @@ NB_MODULE(_core, m) {
       .def(
           "__init__",
           [](FoldedNetwork* made, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
-             std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make_whole) {
+             std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make) {
             Translations translations(std::move(sizes), folded, std::move(exclusive_or_too));
-            new (made) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make_whole));
+            new (made) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make));
           },
-          "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make_whole"_a)
-      .def("wake_senders", &FoldedNetwork::wake_senders)
-      .def_prop_ro("simulated_npus", &FoldedNetwork::simulated_npus)
-      .def_prop_ro("exclusive_or", &FoldedNetwork::exclusive_or);
+          "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
+      .def_prop_ro("folded",
+                   [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+                     const Translations* const by = network.translations();
+                     return by == nullptr ? std::nullopt : std::optional(by->folded());
+                   })
+      .def_prop_ro("exclusive_or", [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+        const Translations* const by = network.translations();
+        return by == nullptr ? std::nullopt : std::optional(by->exclusive_or());
+      });
 
   m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");
   m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "tell"_a.none(),

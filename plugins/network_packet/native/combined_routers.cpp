@@ -52,7 +52,9 @@ void CombinedRouters::run(int r, Cycle now) {
     int& best = at(best_, request.output);
     if (best >= 0) {
       at(router.outputs, request.output).chose_at = now;
-      if (at(links_, request.input).sink_port_varies || at(links_, at(requests_, best).input).sink_port_varies) throw UnlikeChoice{};
+      for (int input : {request.input, at(requests_, best).input}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
     }
     if (best < 0 || request.distance < at(requests_, best).distance) best = i;
   }

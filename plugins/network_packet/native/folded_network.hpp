@@ -1,8 +1,8 @@
 // A network in which one NPU stands for all that translations take to it, as long as they all do the same (see docs/packet.md).
 //
 // Its domain has the routers of one NPU in place of those of its translates: what leaves it by a link of a folded dimension comes back to
-// it by that link. Where NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, the whole
-// network is made, gets all messages so far once more, and goes on.
+// it by that link. Where NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a
+// network is made in which the dimensions that this concerns are not folded. It gets all messages so far once more, and goes on.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,6 @@
 #include "index.hpp"
 #include "interrupt.hpp"
 #include "message_network.hpp"
-#include "network.hpp"
 #include "translations.hpp"
 #include "uniform_batch.hpp"
 #include "vnet_choice.hpp"
@@ -26,32 +25,30 @@ namespace astra::packet {
 
 class FoldedNetwork : public MessageNetwork {
  public:
-  // `make_whole` makes the network that is not folded, or throws Interrupted where it set a Python exception.
-  FoldedNetwork(std::shared_ptr<const Shape> shape, Translations translations, VnetChoice vnet_choice, std::int64_t clock_ps,
-                std::function<std::shared_ptr<Network>()> make_whole);
+  // Makes a network in which these dimensions are folded at most, or throws Interrupted where it set a Python exception.
+  using Make = std::function<std::shared_ptr<MessageNetwork>(const std::vector<bool>& folded)>;
+
+  FoldedNetwork(std::shared_ptr<const Shape> shape, Translations translations, VnetChoice vnet_choice, std::int64_t clock_ps, Make make);
 
   void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) override;
   bool advance(std::int64_t until) override;
   std::int64_t next_event() const override;
 
-  std::size_t domains() const override { return whole_ ? whole_->domains() : 1; }
-  const Shape& shape(std::size_t index) const override { return whole_ ? whole_->shape(index) : *shape_; }
+  std::size_t domains() const override { return next_ ? next_->domains() : 1; }
+  const Shape& shape(std::size_t index) const override { return next_ ? next_->shape(index) : *shape_; }
   Statistics statistics(std::size_t index) const override;
-  int copies() const override { return whole_ ? 1 : translations_.count(); }
+  int copies() const override { return next_ ? next_->copies() : translations_.count(); }
   std::int64_t clock_ps() const override { return clock_ps_; }
-  Cycle now() const override { return whole_ ? whole_->now() : now_; }
+  Cycle now() const override { return next_ ? next_->now() : now_; }
   void watch(Watcher watcher) override;
-  std::string check() const override { return whole_ ? whole_->check() : domain_.check(); }
+  std::string check() const override { return next_ ? next_->check() : domain_.check(); }
 
-  // See Network.
-  void wake_senders();
-  // NPUs that are simulated: those of the domain, or all.
-  int simulated_npus() const { return whole_ ? translations_.npus() : translations_.nodes(); }
-  // By dimension, whether links stand for those between NPUs of which the exclusive or, not the distance, is the same.
-  const std::vector<bool>& exclusive_or() const { return translations_.exclusive_or(); }
+  void wake_senders() override;
+  // The translations by which it is still folded; nullptr: all NPUs are simulated.
+  const Translations* translations() const;
 
  private:
-  // A message of a node that was sent after a cycle had been run, as it is sent once more in the whole network.
+  // A message of a node that was sent after a cycle had been run, as it is sent once more in the next network.
   struct Noted {
     Cycle cycle;
     std::int64_t bytes;
@@ -73,14 +70,18 @@ class FoldedNetwork : public MessageNetwork {
   bool send_all(Cycle cycle);
   bool are_alike(const std::vector<Sent>& messages);
   Cycle next_cycle() const;
-  // Goes over to the whole network, of which all arrivals up to a cycle are known.
+  // The domain does not stand for all any more: those dimensions stay folded, and all arrivals up to a cycle are known.
+  void part(std::vector<bool> folded, Cycle known);
+  // The dimensions that can stay folded where messages are not alike, or take ways that are not.
+  std::vector<bool> common_dimensions(const std::vector<Sent>& messages) const;
+  // Goes over to the next network.
   void unfold();
 
   std::shared_ptr<const Shape> shape_;
   Translations translations_;
   VnetChoice vnet_choice_;
   std::int64_t clock_ps_;
-  std::function<std::shared_ptr<Network>()> make_whole_;
+  Make make_;
   Domain domain_;
   UniformBatch batch_;
   std::map<Cycle, std::vector<Sent>> later_;  // by cycle: messages that are sent when it has been run
@@ -92,11 +93,12 @@ class FoldedNetwork : public MessageNetwork {
   bool goes_by_distance_ = true;  // it may still go over to exclusive or
   Interruptible interruptible_;
   Watcher watcher_;
-  Cycle now_ = -1;       // all cycles up to this one have been run
-  bool broken_ = false;  // the domain does not stand for all any more, from the cycle after `known_` on
-  Cycle known_ = -1;     // all arrivals up to this cycle have been told
-  std::shared_ptr<Network> whole_;
-  bool catching_up_ = false;  // the whole network has not come to `known_` yet
+  Cycle now_ = -1;                        // all cycles up to this one have been run
+  bool parted_ = false;                   // the domain does not stand for all any more, from the cycle after `known_` on
+  Cycle known_ = -1;                      // all arrivals up to this cycle have been told
+  std::vector<bool> still_folded_;        // in the next network, by dimension
+  std::shared_ptr<MessageNetwork> next_;  // that goes on
+  bool catching_up_ = false;              // the next network has not come to `known_` yet
 };
 
 }  // namespace astra::packet

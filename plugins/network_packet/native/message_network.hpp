@@ -50,6 +50,9 @@ class MessageNetwork {
   std::int64_t time = 0;
   std::vector<std::uint64_t> arrived;
 
+  // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
+  virtual void wake_senders() = 0;
+
   // Domains: form, and counters so far. Where a domain stands for `copies`, each of its channels does.
   virtual std::size_t domains() const = 0;
   virtual const Shape& shape(std::size_t index) const = 0;

@@ -25,8 +25,7 @@ class Network : public MessageNetwork {
 
   // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
   void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
-  // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
-  void wake_senders() { wake_senders_ = true; }
+  void wake_senders() override { wake_senders_ = true; }
 
   void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) override;
   bool advance(std::int64_t until) override;

@@ -139,27 +139,28 @@ int Shape::lane_towards(int source, int destination, int vnet) const {
   return place == RoutingTables::kHere || place == RoutingTables::kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
+bool Shape::way_is_alike(int source, int destination, int d) const {
+  const int offset = routes.position(destination, d);
+  if (!routes.is_folded(d) || offset == 0) return true;
+  if (routes.folded_channel(d, at(node_router, source), offset) < 0) return false;
+  const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
+  // With classes, who goes further crosses the dateline, or does not.
+  return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes == VcClasses::at_crossing);
+}
+
 bool Shape::ways_are_alike(int source, int destination, int vnet) const {
   const int r = at(node_router, source);
-  const int first = routes.differing_dimension(r, destination);
-  if (first < 0) return false;
   bool outputs_vary = false;
   int crossed = 0;
-  for (int d = first; d < count_of(sizes); ++d) {
+  for (int d = 0; d < count_of(sizes); ++d) {
     const int offset = routes.position(destination, d);
     if (offset == at(at(router, r).coordinates, d)) continue;
     ++crossed;
-    if (!routes.is_folded(d)) continue;
-    const int c = routes.folded_channel(d, r, offset);
-    if (c < 0) return false;
-    const ChannelSpec& way = at(channel, c);
-    outputs_vary = outputs_vary || way.source_port_varies;
-    if (at(vc_classes(), d) == 1) continue;
-    const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
-    if (!neighbour || rules.vc_classes != VcClasses::at_crossing) return false;  // who goes further crosses the dateline, or does not
+    if (!way_is_alike(source, destination, d)) return false;
+    if (routes.is_folded(d)) outputs_vary = outputs_vary || at(channel, routes.folded_channel(d, r, offset)).source_port_varies;
   }
   // Lanes are chosen by the number of an output: where that varies, those of other dimensions would share other lanes.
-  return crossed == 1 || !outputs_vary || lanes_of(source, vnet).count == 1;
+  return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
 }
 
 int Shape::next_class(int in, int out, int node, int before) const {

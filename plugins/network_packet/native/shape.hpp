@@ -49,8 +49,10 @@ struct Dependency {
 };
 
 // Thrown by a router of a folded network where not all routers for which it stands would choose alike: the choice goes by numbers of ports,
-// which vary among them.
-struct UnlikeChoice {};
+// which vary among them along a dimension.
+struct UnlikeChoice {
+  int dimension;
+};
 
 class Shape {
  public:
@@ -98,6 +100,8 @@ class Shape {
   // Whether all translates of a message take translates of its way, of links and classes of virtual channels. One to a node itself does not
   // count as such.
   bool ways_are_alike(int source, int destination, int vnet) const;
+  // The same for its part in one dimension, where that is folded.
+  bool way_is_alike(int source, int destination, int d) const;
   // A dimension is folded.
   bool is_folded() const { return routes.is_folded(); }
 

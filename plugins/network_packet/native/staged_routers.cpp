@@ -107,7 +107,9 @@ void StagedRouters::check_heads(int r) const {
   for (int a : heads_) {
     for (int b : heads_) {
       if (a == b || vcs[a].out != vcs[b].out) continue;
-      if (at(links_, vcs[a].channel).sink_port_varies || at(links_, vcs[b].channel).sink_port_varies) throw UnlikeChoice{};
+      for (int input : {vcs[a].channel, vcs[b].channel}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
     }
   }
 }
@@ -120,8 +122,12 @@ void StagedRouters::check_asks(int r, const std::vector<Ask>& asks) const {
       const InputVc& a = vcs[asks[i].tag];
       const InputVc& b = vcs[asks[j].tag];
       if (asks[i].input != asks[j].input && asks[i].output != asks[j].output) continue;
-      const bool inputs_vary = at(links_, a.channel).sink_port_varies || at(links_, b.channel).sink_port_varies;
-      if (inputs_vary || at(links_, a.out).source_port_varies || at(links_, b.out).source_port_varies) throw UnlikeChoice{};
+      for (int input : {a.channel, b.channel}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
+      for (int output : {a.out, b.out}) {
+        if (at(links_, output).source_port_varies) throw UnlikeChoice{at(links_, output).dimension};
+      }
     }
   }
 }
@@ -183,7 +189,7 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const int count = shape_->vc_count(vc.channel);
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
   int& other = at(asks, chosen).tag;
-  if (shape_->is_folded() && vcs[other].way != vc.way) throw UnlikeChoice{};  // outputs for which one stands
+  if (shape_->is_folded() && vcs[other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   if (turn(vc.number) < turn(vcs[other].number)) other = local;
 }
 

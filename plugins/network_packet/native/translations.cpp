@@ -32,6 +32,12 @@ Translations::Translations(std::vector<int> sizes, const std::vector<bool>& fold
   }
 }
 
+Translations Translations::along(int d) const {
+  std::vector<bool> only(sizes_.size());
+  only[index(d)] = true;
+  return Translations(sizes_, only, exclusive_or_too_);
+}
+
 int Translations::address(int source, int destination) const {
   const int* const from = coordinates(source);
   const int* const to = coordinates(destination);

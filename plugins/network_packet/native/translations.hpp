@@ -18,6 +18,8 @@ class Translations {
   // By dimension, the first one first: its size, whether it is folded, and whether exclusive or may do for it as well.
   Translations(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too);
 
+  const std::vector<int>& sizes() const { return sizes_; }
+  const std::vector<bool>& folded() const { return folded_; }
   int npus() const { return count_of(node_); }
   int nodes() const { return npus() / count_; }
   // How many translations there are.
@@ -31,6 +33,8 @@ class Translations {
   bool is_common(int address) const;
   // Goes over from distances to exclusive or where that may be. Returns whether it may anywhere.
   bool use_exclusive_or();
+  // Those along one of the dimensions alone, by distance.
+  Translations along(int d) const;
   // By dimension, whether it goes by exclusive or.
   const std::vector<bool>& exclusive_or() const { return exclusive_or_; }
 

@@ -1,8 +1,31 @@
 #include "uniform_batch.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace astra::packet {
+
+bool are_kept(const std::vector<Sent>& messages, const Translations& by) {
+  const std::size_t places = index(by.count());
+  std::vector<std::tuple<int, int, std::int64_t, int, int>> all;  // of one node, and by place
+  for (const Sent& m : messages) {
+    all.emplace_back(by.node(m.source), by.address(m.source, m.destination), m.bytes, m.queue, by.place(m.source));
+  }
+  std::sort(all.begin(), all.end());
+  auto same = [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a), std::get<3>(a)) ==
+           std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b), std::get<3>(b));
+  };
+  for (std::size_t first = 0, end = 0; first < all.size(); first = end) {
+    while (end < all.size() && same(all[first], all[end])) ++end;
+    if ((end - first) % places != 0) return false;
+    const std::size_t of_each = (end - first) / places;
+    for (std::size_t i = first; i < end; ++i) {
+      if (index(std::get<4>(all[i])) != (i - first) / of_each) return false;
+    }
+  }
+  return true;
+}
 
 bool UniformBatch::take(const std::vector<Sent>& messages) {
   messages_.clear();

@@ -19,6 +19,9 @@ struct Sent {
   int vnet = 0;
 };
 
+// Whether translations take messages, of one cycle and in any order, to themselves.
+bool are_kept(const std::vector<Sent>& messages, const Translations& by);
+
 class UniformBatch {
  public:
   UniformBatch(const Shape& shape, const Translations& translations)

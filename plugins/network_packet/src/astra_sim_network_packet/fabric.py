@@ -232,43 +232,52 @@ class Builder:
         self._platform = platform
         self._settings = settings
         self._by_dimension = settings.allocation == "combined"
-        self._whole: Shape | None = None
-        self._folded = folding.foldable(platform, settings)
-        self._shape = shape_of(platform, settings, self._by_dimension, self._folded) if any(self._folded) else None
-        if self._shape is None or not self._shape.kept_ways_are_whole:
-            self._shape = None
-            self.whole()
+        self._shapes: dict[tuple[bool, ...], Shape] = {}
+        self._first = self._shape(folding.foldable(platform, settings))
 
     def network(self) -> Network | FoldedNetwork:
-        """An idle network."""
-        if self._shape is None:
+        """An idle network, folded as far as may be."""
+        return self._make(self._first)
+
+    def _shape(self, folded: Sequence[bool]) -> tuple[bool, ...]:
+        """Make the shape in which these dimensions are folded, or the whole one where that would be another network. Returns which are."""
+        found = tuple(folded)
+        if found not in self._shapes:
+            self._shapes[found] = shape_of(self._platform, self._settings, self._by_dimension, found)
+        if any(found) and not self._shapes[found].kept_ways_are_whole:
+            return self._shape([False] * len(found))
+        return found
+
+    def _make(self, folded: Sequence[bool]) -> Network | FoldedNetwork:
+        """A network in which these dimensions are folded, if that may be."""
+        found = self._shape(folded)
+        if not any(found):
             return self.whole()
         platform, exclusive_or = self._platform, folding.by_exclusive_or(self._platform)
         sizes = [dimension.size for dimension in platform.dimensions]
-        choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, self._folded)
-        return FoldedNetwork(self._shape, sizes, self._folded, exclusive_or, choice, clock_ps, self.whole)
+        choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, found)
+        return FoldedNetwork(self._shapes[found], sizes, found, exclusive_or, choice, clock_ps, self._make)
 
     def whole(self) -> Network:
         """An idle network with every router."""
-        if self._whole is None:
-            self._whole = shape_of(self._platform, self._settings, self._by_dimension)
-        return build(self._platform, self._settings, self._whole)
+        whole = self._shape([False] * len(self._platform.dimensions))
+        return build(self._platform, self._settings, self._shapes[whole])
 
-    def channels(self, exclusive_or: Sequence[bool]) -> list[int]:
+    def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
         """For every link between routers of the whole network, in order, the one of the folded network that stands for it."""
         found: list[int] = []
         first, strides = 0, self._platform.strides
-        layout = Layout(self._platform, self._folded)
+        layout = Layout(self._platform, folded)
         for d, dimension in enumerate(self._platform.dimensions):
             links = list(range(len(layout.graphs[d][1])))
-            if self._folded[d]:
+            if folded[d]:
                 links = folding.stands_for(dimension, graph_of(dimension)[1], exclusive_or[d])
             width = len(layout.graphs[d][1])
             block_of = {npu: [first + place * width + link for link in links] for place, npu in enumerate(layout.groups[d])}
             first += width * len(layout.groups[d])
             others = [number != d for number in range(len(strides))]
             for npu in folding.nodes_of(self._platform, [not other for other in others]):
-                kept = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not self._folded[e])
+                kept = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not folded[e])
                 found += block_of[kept]
         return found
 

@@ -71,8 +71,13 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
     """The dimensions of a platform that can be folded with these settings."""
     if not settings.options.representatives or settings.options.router_clock_ps:
         return (False,) * len(platform.dimensions)
-    inputs = [_inputs(dimension) for dimension in platform.dimensions]
     by_dimension = settings.allocation == "combined"
+    inputs = [_inputs(dimension) for dimension in platform.dimensions]
+    # A staged router has pointers over its outputs for every input, and one output would stand for those at all distances.
+    inputs = [
+        0 if d.topology.name == "switch" and d.size > 2 and not by_dimension else own
+        for d, own in zip(platform.dimensions, inputs, strict=True)
+    ]
     # Where fewer lanes than inputs share them out by number, numbers that vary would share them out otherwise.
     lanes = settings.interface_lanes
     enough = [lanes in {0, 1} or (by_dimension and lanes >= own) for own in inputs]

@@ -137,8 +137,8 @@ class PacketNetwork(EventNetwork):
         if folded is None:
             yield from (row for row in channels if row[2] >= 0)
         else:
-            builder, core = folded
-            for (dimension, name, source, sink), channel in zip(builder.links(), builder.channels(core.exclusive_or), strict=True):
+            builder, *how = folded
+            for (dimension, name, source, sink), channel in zip(builder.links(), builder.channels(*how), strict=True):
                 yield 0, name, dimension, source, sink, *channels[channel][5:]
 
     def _shares(self, figures: Mapping[str, Any]) -> list[float]:
@@ -148,15 +148,16 @@ class PacketNetwork(EventNetwork):
         folded = self._folded()
         if folded is None:
             return [share for share, row in zip(shares, figures["channels"], strict=True) if row[2] >= 0]
-        builder, core = folded
-        return [shares[channel] for channel in builder.channels(core.exclusive_or)]
+        builder, *how = folded
+        return [shares[channel] for channel in builder.channels(*how)]
 
-    def _folded(self) -> tuple[fabric.Builder, _core.FoldedNetwork] | None:
-        """The core's network as long as it is folded, and what made it."""
+    def _folded(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
+        """What made the core's network, where that is folded, and in which dimensions it is, and by exclusive or."""
         builder, core = self._builder, self._core
-        if isinstance(builder, fabric.Builder) and isinstance(core, _core.FoldedNetwork) and core.simulated_npus < self.platform.npus:
-            return builder, core
-        return None
+        if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.FoldedNetwork):
+            return None
+        folded, exclusive_or = core.folded, core.exclusive_or
+        return None if folded is None or exclusive_or is None else (builder, folded, exclusive_or)
 
     def links(self) -> list[LinkLoad]:
         """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
