@@ -37,7 +37,7 @@ void CombinedRouters::run(int r, Cycle now) {
   const Cycle arrived_by = now - clock_->cycles_of(r, shape_->rules.router_latency - 1);
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
-    find_candidates(in, arrived_by, now);
+    find_candidates(in, arrived_by);
     if (candidates_.empty()) return;
     const int vc = choose_vc(in, at(router.inputs, input), now);
     if (vc < 0) return;
@@ -102,7 +102,7 @@ void CombinedRouters::cross(int c, int number, Cycle now) {
   if (!occupied_.any(c)) clear_bit(busy_[at(links_, c).sink], at(links_, c).sink_place);
 }
 
-void CombinedRouters::find_candidates(int c, Cycle arrived_by, Cycle now) {
+void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
   candidates_.clear();
   const InputVc* const vcs = &inputs_->vc(c, 0);
   occupied_.each(c, [&](int number) {
@@ -110,7 +110,7 @@ void CombinedRouters::find_candidates(int c, Cycle arrived_by, Cycle now) {
     auto same_way = [&](const Candidate& other) { return other.way == vc.way && other.first_vc == vc.first_vc; };
     const auto other = std::find_if(candidates_.begin(), candidates_.end(), same_way);
     if (other != candidates_.end() && other->since <= vc.since) return;
-    if (arrived_by < now && vc.buffer.front().time > arrived_by) return;
+    if (vc.buffer.front().time > arrived_by) return;
     const Candidate found{vc.way, vc.out, vc.first_vc, number, vc.since};
     other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
   });

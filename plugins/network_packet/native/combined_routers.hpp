@@ -74,7 +74,7 @@ class CombinedRouters {
   // moves on by one when there is one.
   int choose_vc(int c, Arbiter& arbiter, Cycle now);
   // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
-  void find_candidates(int c, Cycle arrived_by, Cycle now);
+  void find_candidates(int c, Cycle arrived_by);
   // The first flit of a virtual channel crosses the switch.
   void cross(int c, int number, Cycle now);
   // The lowest idle virtual channel that a head may take, or -1.

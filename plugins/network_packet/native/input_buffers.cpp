@@ -34,7 +34,7 @@ bool InputBuffers::any_flits() const {
 }
 
 bool InputBuffers::in_order(int c, int number) const {
-  const auto& buffer = vc(c, number).buffer;
+  const RingBuffer<Flit>& buffer = vc(c, number).buffer;
   for (std::uint32_t i = 1; i < buffer.size(); ++i) {
     const bool follows = buffer[i].packet == buffer[i - 1].packet;
     if (follows == buffer[i].head || follows == buffer[i - 1].tail) return false;

@@ -19,8 +19,8 @@ namespace astra::packet {
 
 enum class VcState : std::uint8_t { idle, allocating, active };
 
-// All but flits in one cache line, and the first flits in the next.
 struct alignas(64) InputVc {
+  RingBuffer<Flit> buffer;
   Cycle since = 0;            // combined: arrival of the head; staged: when it can ask for an output virtual channel
   std::int32_t out = -1;      // channel
   std::int16_t out_port = 0;  // its number among the outputs of the router
@@ -31,7 +31,6 @@ struct alignas(64) InputVc {
   std::int32_t channel = 0;  // it belongs to, and its number there
   std::int16_t number = 0;
   std::int32_t way = -1;  // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
-  RingBuffer<Flit, 4> buffer;
 };
 
 class InputBuffers {

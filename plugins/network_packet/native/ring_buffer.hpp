@@ -1,22 +1,22 @@
-// A first-in, first-out queue that grows. It holds its first `Own` items (0, or a power of two) in itself, others in memory of their own.
+// A first-in, first-out queue that grows.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 namespace astra::packet {
 
-template <class T, std::uint32_t Own = 0>
+template <class T>
 class RingBuffer {
  public:
   RingBuffer() = default;
   RingBuffer(const RingBuffer& other) : size_(other.size_) {
-    if (other.capacity() > Own) slots_ = std::make_unique<T[]>(other.capacity());
+    if (other.capacity() == 0) return;
+    slots_ = std::make_unique<T[]>(other.capacity());
     mask_ = other.mask_;
-    for (std::uint32_t i = 0; i < size_; ++i) slots()[i] = other[i];
+    for (std::uint32_t i = 0; i < size_; ++i) slots_[i] = other[i];
   }
   RingBuffer(RingBuffer&& other) noexcept { swap(other); }
   RingBuffer& operator=(RingBuffer other) noexcept {
@@ -27,14 +27,14 @@ class RingBuffer {
 
   bool empty() const { return size_ == 0; }
   std::uint32_t size() const { return size_; }
-  T& front() { return slots()[head_]; }
-  const T& front() const { return slots()[head_]; }
-  T& operator[](std::uint32_t index) { return slots()[(head_ + index) & mask_]; }
-  const T& operator[](std::uint32_t index) const { return slots()[(head_ + index) & mask_]; }
+  T& front() { return slots_[head_]; }
+  const T& front() const { return slots_[head_]; }
+  T& operator[](std::uint32_t index) { return slots_[(head_ + index) & mask_]; }
+  const T& operator[](std::uint32_t index) const { return slots_[(head_ + index) & mask_]; }
 
   void push(const T& value) {
     if (size_ == capacity()) grow();
-    slots()[(head_ + size_) & mask_] = value;
+    slots_[(head_ + size_) & mask_] = value;
     ++size_;
   }
 
@@ -46,15 +46,12 @@ class RingBuffer {
  private:
   void swap(RingBuffer& other) noexcept {
     std::swap(slots_, other.slots_);
-    std::swap(own_, other.own_);
     std::swap(head_, other.head_);
     std::swap(size_, other.size_);
     std::swap(mask_, other.mask_);
   }
 
-  // Where its own are used, that is known without a look at the pointer's value: the item need not wait for it to be loaded.
-  T* slots() { return Own > 0 && !slots_ ? own_.data() : slots_.get(); }
-  const T* slots() const { return Own > 0 && !slots_ ? own_.data() : slots_.get(); }
+  static constexpr std::uint32_t kNoSlots = ~std::uint32_t{0};  // as a mask: that of a capacity of 0
 
   std::uint32_t capacity() const { return mask_ + 1; }
 
@@ -71,8 +68,7 @@ class RingBuffer {
   std::unique_ptr<T[]> slots_;
   std::uint32_t head_ = 0;
   std::uint32_t size_ = 0;
-  std::uint32_t mask_ = Own - 1;  // of a capacity of 0: all ones
-  [[no_unique_address]] std::array<T, Own> own_{};
+  std::uint32_t mask_ = kNoSlots;
 };
 
 }  // namespace astra::packet
