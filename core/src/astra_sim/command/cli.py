@@ -228,26 +228,46 @@ def _list(as_json: bool, every: bool) -> None:
 
 
 @plugins.command()
-@click.argument("name")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_json_option
 @click.pass_obj
-def show(outer: tuple[bool, bool], name: str, as_json: bool) -> None:
-    """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
+def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
+    """Show components and their options. NAME may be KIND:NAME where several kinds have one of that name."""
     from astra_sim.command import plugin_commands
 
-    plugin_commands.show_component(name, as_json or outer[0])
+    plugin_commands.show_components(names, as_json or outer[0])
 
 
 @plugins.command()
-@click.argument("name", required=False)
+@click.argument("names", metavar="[NAME...]", nargs=-1)
 @_json_option
 @click.pass_obj
-def check(outer: tuple[bool, bool], name: str | None, as_json: bool) -> None:
-    """Check that components load and keep their contract; exit status 1 if one does not."""
+def check(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
+    """Check that components load and keep their contract; exit status 1 if one does not.
+
+    NAME is a plugin's, a component's, or KIND:NAME; without one all that is installed is checked.
+    """
     from astra_sim.command import plugin_commands
 
-    if not plugin_commands.check_components(name, as_json or outer[0]):
+    if not plugin_commands.check_components(names, as_json or outer[0]):
         sys.exit(1)
+
+
+@plugins.command()
+@click.argument("kind")
+@click.argument("name")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(), help="The new folder.  [default: NAME]")
+@_json_option
+@click.pass_obj
+def new(outer: tuple[bool, bool], kind: str, name: str, output: str | None, as_json: bool) -> None:
+    """Write a new plugin package, which works and passes its tests as it is.
+
+    KIND is collective, scheduler, training-loop, workload, system, platform (a topology), network (in Python), network-cpp (in C++),
+    compute, memory, format, report or command. NAME is that of the component.
+    """
+    from astra_sim.command import plugin_commands
+
+    plugin_commands.write_package(kind, name, output, as_json or outer[0])
 
 
 def main() -> None:
