@@ -1,4 +1,4 @@
-"""The example of a network in C++ is built where nothing of astra is, with the header that it carries, installed and used as a user would."""
+"""The example of a network in C++ is built anywhere, with the header that it carries, then installed and used as a user would."""
 
 from __future__ import annotations
 

@@ -41,5 +41,5 @@ def command(capsys: pytest.CaptureFixture[str]) -> Astra:
 
 def commands_of(readme: str) -> list[str]:
     """The commands that the README of a plugin package shows for use."""
-    section = readme.split("## Use\n")[1].split("\n## ")[0]
+    section = readme.split("## Use\n")[1].split("\n## ", maxsplit=1)[0]
     return [line.strip() for line in section.splitlines() if line.startswith("    ")]

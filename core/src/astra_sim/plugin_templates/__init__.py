@@ -27,7 +27,7 @@ _LONGEST_NAME = 60
 _RUN = ("network-analytical", "systems", "collectives", "training-loops", "memory", "compute-recorded")
 _EXAMPLE = "astra example.toml"
 _ALL_REDUCE = "--workload 'plugin:collective?bytes=1000000'"
-_SWITCH = "plugin:switch?size=8&link_bandwidth_gb_per_s=50"
+_SWITCH = "--platform 'plugin:switch?size=8&link_bandwidth_gb_per_s=50'"
 _WHEEL = "`pip wheel --no-deps --wheel-dir dist .` builds the wheel."
 _COMPILED = """
 `network.cpp` fills the table of C functions that `include/astra_sim/network.h` declares. This header is a copy of that
@@ -42,9 +42,8 @@ class Kind:
     component: str
     words: str
     about: str
-    use: str
+    use: tuple[str, ...]
     folders: tuple[str, ...] = ("package", "python")
-    uses: tuple[str, ...] = ()
     develop: str = ""
 
 
@@ -53,49 +52,49 @@ KINDS: Mapping[str, Kind] = {
         "collective",
         "collective algorithm",
         "one other rank after another",
-        f"{_EXAMPLE}\n{_EXAMPLE} --set 'system.all_reduce=@@{{name}}?window=3'",
+        (_EXAMPLE, f"{_EXAMPLE} --set 'system.all_reduce=@@{{name}}?window=3'"),
     ),
     "scheduler": Kind(
         "scheduler",
         "order of queues",
         "largest phase first",
-        f"{_EXAMPLE}\n{_EXAMPLE} --set 'system.intra_dimension_scheduling=@@{{name}}?by=remaining'",
+        (_EXAMPLE, f"{_EXAMPLE} --set 'system.intra_dimension_scheduling=@@{{name}}?by=remaining'"),
     ),
     "training-loop": Kind(
         "training_loop",
         "training loop",
         "data parallel, with or without overlap",
-        f"{_EXAMPLE}\n{_EXAMPLE} --set workload.loop_options.overlap=false",
+        (_EXAMPLE, f"{_EXAMPLE} --set workload.loop_options.overlap=false"),
     ),
     "workload": Kind(
         "workload",
         "workload",
         "steps that compute and then all-reduce",
-        f"{_EXAMPLE}\nastra --workload 'plugin:@@{{name}}?steps=8' --platform '{_SWITCH}'",
+        (_EXAMPLE, f"astra --workload 'plugin:@@{{name}}?steps=8' {_SWITCH}"),
     ),
     "system": Kind(
         "system",
         "system layer",
         "equal chunks, through all dimensions in order",
-        f"{_EXAMPLE}\n{_EXAMPLE} --set system.splits=4\nastra --system 'plugin:@@{{name}}?splits=4' --platform '{_SWITCH}' {_ALL_REDUCE}",
+        (f"{_EXAMPLE} --set system.splits=4", f"astra --system 'plugin:@@{{name}}?splits=4' {_SWITCH} {_ALL_REDUCE}"),
     ),
     "platform": Kind(
         "platform",
         "topology",
         "a ring with chords",
-        f"{_EXAMPLE}\n{_EXAMPLE} --set platform.chord=5\nastra --platform 'plugin:@@{{name}}?size=8&link_bandwidth_gb_per_s=50' {_ALL_REDUCE}",
+        (_EXAMPLE, f"{_EXAMPLE} --set platform.chord=5 --network 'plugin:analytical?congestion=aware'"),
     ),
     "network": Kind(
         "network",
         "network",
         "every NPU sends one message at a time",
-        f"{_EXAMPLE}\nastra --network 'plugin:@@{{name}}?latency_ns=100' --platform '{_SWITCH}' {_ALL_REDUCE}",
+        (_EXAMPLE, f"astra --network 'plugin:@@{{name}}?latency_ns=100' {_SWITCH} {_ALL_REDUCE}"),
     ),
     "network-cpp": Kind(
         "network",
         "network",
         "all messages share one bus, in C++",
-        f"{_EXAMPLE}\nastra --network 'plugin:@@{{name}}?latency_ns=100' --platform '{_SWITCH}' {_ALL_REDUCE}",
+        (_EXAMPLE, f"astra --network 'plugin:@@{{name}}?latency_ns=100' {_SWITCH} {_ALL_REDUCE}"),
         folders=("package",),
         develop=_COMPILED,
     ),
@@ -103,22 +102,17 @@ KINDS: Mapping[str, Kind] = {
         "compute",
         "compute model",
         "a rate of operations and a time to launch",
-        f"{_EXAMPLE}\n{_EXAMPLE} --compute 'plugin:@@{{name}}?tera_ops_per_s=200'",
+        (_EXAMPLE, f"{_EXAMPLE} --compute 'plugin:@@{{name}}?tera_ops_per_s=200'"),
     ),
     "memory": Kind(
         "memory",
         "memory model",
         "local memory and a pool for all NPUs",
-        f"{_EXAMPLE}\n{_EXAMPLE} --memory 'plugin:@@{{name}}?pool_bandwidth_gb_per_s=200'",
+        (_EXAMPLE, f"{_EXAMPLE} --memory 'plugin:@@{{name}}?pool_bandwidth_gb_per_s=200'"),
     ),
-    "format": Kind("format", "file format", "layers as CSV", f"astra --workload example.csv --platform '{_SWITCH}'"),
-    "report": Kind("report", "report", "times of runs as CSV", f"{_EXAMPLE}\n{_EXAMPLE} --report '@@{{name}}?unit=ns' --output out"),
-    "command": Kind(
-        "command",
-        "command",
-        "the links of a platform",
-        f"astra @@{{name}} --platform '{_SWITCH}'\nastra @@{{name}} --platform '{_SWITCH}' --json",
-    ),
+    "format": Kind("format", "file format", "layers as CSV", (f"astra --workload example.csv {_SWITCH}",)),
+    "report": Kind("report", "report", "times of runs as CSV", (f"{_EXAMPLE} --report '@@{{name}}?unit=ns' --output out",)),
+    "command": Kind("command", "command", "the links of a platform", (f"astra @@{{name}} {_SWITCH}", f"astra @@{{name}} {_SWITCH} --json")),
 }
 """What `astra plugins new` makes."""
 
@@ -155,11 +149,11 @@ class Package:
             "Words": kind.words[:1].upper() + kind.words[1:],
             "about": kind.about,
             "year": str(datetime.datetime.now(tz=datetime.UTC).year),
-            "dependencies": _listed("astra-sim-core", "attrs>=23.2", *kind.uses),
+            "dependencies": _listed("astra-sim-core", "attrs>=23.2"),
             "test_dependencies": ",\n    ".join(f'"{name}"' for name in ("pytest>=8.2", *(f"astra-sim-{name}" for name in _RUN))),
         }
-        use = _Text(kind.use).substitute(words)
-        return {**words, "use": "\n".join(f"    {line}" for line in use.splitlines()), "develop": f"{_WHEEL}\n{kind.develop}".rstrip()}
+        use = "\n".join(f"    {_Text(command).substitute(words)}" for command in kind.use)
+        return {**words, "use": use, "develop": f"{_WHEEL}\n{kind.develop}".rstrip()}
 
     def files(self) -> dict[str, str]:
         """The texts of its files, by path from its folder."""
