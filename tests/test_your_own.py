@@ -31,7 +31,7 @@ def environment(tmp_path: Path) -> Environment:
     (packages / "ours.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     for command, module in {"astra": "astra_sim", "pytest": "pytest"}.items():
         script = prefix / "bin" / command
-        script.write_text(f"#!/bin/sh\nexec {prefix}/bin/python -m {module} \"$@\"\n")
+        script.write_text(f'#!/bin/sh\nexec {prefix}/bin/python -m {module} "$@"\n')
         script.chmod(0o755)
     return Environment(prefix)
 

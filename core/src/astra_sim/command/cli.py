@@ -25,7 +25,10 @@ class Commands(click.Group):
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
             if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
-                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {suggestion(args[0], self.list_commands(ctx))}")
+                from astra_sim.setup.plugins import shared_plugins
+
+                remedy = shared_plugins().install_hint("command", args[0]) or suggestion(args[0], self.list_commands(ctx))
+                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {remedy}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -39,6 +42,7 @@ class Commands(click.Group):
 
     _LAZY = {  # noqa: RUF012
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
+        "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
         "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
