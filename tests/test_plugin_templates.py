@@ -140,5 +140,13 @@ def test_a_package_goes_where_output_says(tmp_path: Path) -> None:
     assert sorted(texts(tmp_path / "a" / "b c")) == written["files"]
 
 
+def test_what_is_written_is_told_with_what_comes_next(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "astra_sim", "plugins", "new", "collective", "mine"]
+    lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0] == "11 files in mine:"
+    assert [line.strip() for line in lines[1:12]] == sorted(texts(tmp_path / "mine"))
+    assert lines[12:] == ["next: cd mine; pip install --editable '.[test]'; pytest; astra plugins check mine"]
+
+
 def test_a_name_is_free_where_no_plugin_has_it() -> None:
     assert new_package("collective", "ring", Plugins(load_entry_points=False)).distribution == "astra-sim-ring"
