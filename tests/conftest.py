@@ -60,13 +60,12 @@ def clean_environment(wheel_house: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def build_wheel(wheel_house: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Builds the wheel of somebody else's package against the wheels of ours."""
+def build_wheel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Builds the wheel of somebody else's package with what its build asks for and nothing of ours."""
 
     def build(project: Path) -> Path:
         folder = tmp_path_factory.mktemp("wheel")
-        options = ("--no-deps", "--find-links", wheel_house, "--wheel-dir", folder)
-        checked(sys.executable, "-m", "pip", "wheel", "--quiet", *options, project)
+        checked(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, project)
         (wheel,) = folder.iterdir()
         return wheel
 

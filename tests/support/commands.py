@@ -37,3 +37,9 @@ def command(capsys: pytest.CaptureFixture[str]) -> Astra:
         return Done(status, capsys.readouterr().out, error)
 
     return run
+
+
+def commands_of(readme: str) -> list[str]:
+    """The commands that the README of a plugin package shows for use."""
+    section = readme.split("## Use\n")[1].split("\n## ", maxsplit=1)[0]
+    return [line.strip() for line in section.splitlines() if line.startswith("    ")]

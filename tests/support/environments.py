@@ -23,10 +23,16 @@ class Environment:
 
     def run(self, command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment (`astra`, `python`) there, with nothing of the tests' own environment around it."""
+        command_line = [self.prefix / "bin" / command, *arguments]
+        return subprocess.run(command_line, cwd=self.prefix, env=self._variables(), capture_output=True, text=True, check=False)
+
+    def run_in(self, folder: Path, commands: str) -> subprocess.CompletedProcess[str]:
+        """Run lines of a shell in a folder, as if the environment were activated. The first that fails ends them."""
+        return subprocess.run(["sh", "-ec", commands], cwd=folder, env=self._variables(), capture_output=True, text=True, check=False)
+
+    def _variables(self) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name != "VIRTUAL_ENV"}
-        return subprocess.run(
-            [self.prefix / "bin" / command, *arguments], cwd=self.prefix, env=ours, capture_output=True, text=True, check=False
-        )
+        return {**ours, "PATH": os.pathsep.join([str(self.prefix / "bin"), os.environ.get("PATH", os.defpath)])}
 
 
 def checked(*command: str | Path) -> None:

@@ -25,7 +25,10 @@ class Commands(click.Group):
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
             if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
-                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {suggestion(args[0], self.list_commands(ctx))}")
+                from astra_sim.setup.plugins import shared_plugins
+
+                remedy = shared_plugins().install_hint("command", args[0]) or suggestion(args[0], self.list_commands(ctx))
+                raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {remedy}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -39,6 +42,7 @@ class Commands(click.Group):
 
     _LAZY = {  # noqa: RUF012
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
+        "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
         "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
@@ -228,26 +232,46 @@ def _list(as_json: bool, every: bool) -> None:
 
 
 @plugins.command()
-@click.argument("name")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_json_option
 @click.pass_obj
-def show(outer: tuple[bool, bool], name: str, as_json: bool) -> None:
-    """Show a component and its options. NAME may be KIND:NAME where several kinds have one of that name."""
+def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
+    """Show components and their options. NAME may be KIND:NAME where several kinds have one of that name."""
     from astra_sim.command import plugin_commands
 
-    plugin_commands.show_component(name, as_json or outer[0])
+    plugin_commands.show_components(names, as_json or outer[0])
 
 
 @plugins.command()
-@click.argument("name", required=False)
+@click.argument("names", metavar="[NAME...]", nargs=-1)
 @_json_option
 @click.pass_obj
-def check(outer: tuple[bool, bool], name: str | None, as_json: bool) -> None:
-    """Check that components load and keep their contract; exit status 1 if one does not."""
+def check(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
+    """Check that components load and keep their contract; exit status 1 if one does not.
+
+    NAME is a plugin's, a component's, or KIND:NAME; without one all that is installed is checked.
+    """
     from astra_sim.command import plugin_commands
 
-    if not plugin_commands.check_components(name, as_json or outer[0]):
+    if not plugin_commands.check_components(names, as_json or outer[0]):
         sys.exit(1)
+
+
+@plugins.command()
+@click.argument("kind")
+@click.argument("name")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(), help="The new folder.  [default: NAME]")
+@_json_option
+@click.pass_obj
+def new(outer: tuple[bool, bool], kind: str, name: str, output: str | None, as_json: bool) -> None:
+    """Write a new plugin package, which works and passes its tests as it is.
+
+    KIND is collective, scheduler, training-loop, workload, system, platform (a topology), network (in Python), network-cpp (in C++),
+    compute, memory, format, report or command. NAME is that of the component.
+    """
+    from astra_sim.command import plugin_commands
+
+    plugin_commands.write_package(kind, name, output, as_json or outer[0])
 
 
 def main() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -33,10 +35,10 @@ def list_components(as_json: bool, every: bool = False) -> None:
         screen.text(f"broken: {_title(info)}: {info.error}")
 
 
-def show_component(name: str, as_json: bool) -> None:
-    """Print a component's options, for every kind that has one of the name. Raises PluginError."""
+def show_components(names: Sequence[str], as_json: bool) -> None:
+    """Print the options of components, for every kind that has one of a name. Raises PluginError."""
     plugins = shared_plugins()
-    found = _find(plugins, name)
+    found = _each_once(entry for name in names for entry in _find(plugins, name))
     described = []
     for kind, component in found:
         entry: dict[str, Any] = _row(plugins, kind, component)
@@ -62,8 +64,8 @@ def show_component(name: str, as_json: bool) -> None:
         screen.table(Table(columns, rows))
 
 
-def check_components(name: str | None, as_json: bool) -> bool:
-    """Load components and run their contracts. Returns whether none has a problem.
+def check_components(names: Sequence[str], as_json: bool) -> bool:
+    """Load components (of plugins or by name; without a name all) and run their contracts. Returns whether none has a problem.
 
     A component whose contract could not be run "loads": it has options without a default, and offers no examples.
     """
@@ -71,19 +73,20 @@ def check_components(name: str | None, as_json: bool) -> bool:
 
     plugins = shared_plugins()
     infos = {info.name: info for info in plugins.infos()}
-    if name is None:
-        chosen, broken = list(_all(plugins)), [info for info in infos.values() if info.error is not None]
-    elif name in infos:
-        chosen = [(kind, c) for kind, c in _all(plugins) if plugins.owner(kind, c.name) == name]
-        broken = [infos[name]] if infos[name].error is not None else []
-    else:
-        chosen, broken = _find(plugins, name), []
+    chosen: list[tuple[str, Any]] = [] if names else list(_all(plugins))
+    broken = [info for info in infos.values() if info.error is not None and (not names or info.name in names)]
+    for name in names:
+        if name in infos:
+            chosen += [(kind, component) for kind, component in _all(plugins) if plugins.owner(kind, component.name) == name]
+        else:
+            chosen += _find(plugins, name)
+    chosen = _each_once(chosen)
     results = [{"kind": "plugin", "name": _title(info), "problem": info.error, "note": None} for info in broken]
     for kind, component in chosen:
         problem = note = None
         try:
             note = check_component(kind, component) or None
-            problem = plugins.clash(kind, component.name) if name is not None else None
+            problem = plugins.clash(kind, component.name) if names else None
         except AstraError as error:
             problem = str(error)
         except KeyboardInterrupt:
@@ -104,6 +107,22 @@ def check_components(name: str | None, as_json: bool) -> bool:
     return all(result["problem"] is None for result in results)
 
 
+def write_package(kind: str, name: str, output: str | None, as_json: bool) -> None:
+    """Write a new plugin package, and say what is in it. Raises InputError where it cannot be."""
+    from astra_sim.plugin_templates import new_package
+
+    folder = Path(name if output is None else output)
+    files = new_package(kind, name, shared_plugins()).write(folder)
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "files": files}))
+        return
+    screen = Screen()
+    screen.text(f"{len(files)} files in {folder}:")
+    for path in files:
+        screen.text(path, "  ")
+    screen.text(f"next: cd {shlex.quote(str(folder))}; pip install --editable '.[test]'; pytest; astra plugins check {name}")
+
+
 def _all(plugins: Plugins) -> Iterator[tuple[str, Provider | FileFormat]]:
     for kind in KINDS:
         for component in plugins.components(kind).values():
@@ -119,6 +138,11 @@ def _find(plugins: Plugins, name: str) -> list[tuple[str, Any]]:
                 raise PluginError(f"plugin {_title(info)} is broken: {info.error}\n{info.details}")
         raise PluginError(f"there is no component {name!r}; {suggestion(plain, {c.name for _, c in _all(plugins)})}")
     return found
+
+
+def _each_once(found: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Components that several names may have named, by kind and name."""
+    return list({(kind, component.name): (kind, component) for kind, component in found}.values())
 
 
 def _row(plugins: Plugins, kind: str, component: Provider | FileFormat) -> dict[str, str]:

@@ -91,17 +91,18 @@ def _state(folder: str, package: str) -> str:
 
 def _cache_file() -> str | None:
     """Where the list of this environment of Python is kept; None: nowhere."""
-    folder = os.environ.get(CACHE_VARIABLE)
-    if folder is None:
-        folder = _cache_folder()
+    folder = cache_folder()
     if not folder:
         return None
     environment = binascii.crc32(os.fsencode(f"{sys.prefix}\n{sys.version}"))
     return os.path.join(folder, f"entry-points-{environment:08x}.txt")
 
 
-def _cache_folder() -> str:
-    """The folder for caches of `astra`, where the system has them; empty where the user has no home."""
+def cache_folder() -> str:
+    """The folder for caches of `astra`: that of `ASTRA_CACHE_DIR`, else where the system has them; empty: there is none."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen is not None:
+        return chosen
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA", "")
     elif sys.platform == "darwin":

@@ -179,8 +179,20 @@ class Plugins:
                 raise PluginError(f"plugin {info.name!r} of {info.distribution} is broken: {info.error}\n{info.details}".rstrip())
         broken = [info.name for info in self._infos if info.error is not None]
         also = f" (broken plugins, see 'astra plugins': {', '.join(broken)})" if broken else ""
-        remedy = _SEPARATE.get((kind, name)) or suggestion(name, known)
+        remedy = self.install_hint(kind, name) or suggestion(name, known)
         raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {remedy}{also}")
+
+    def install_hint(self, kind: str, name: str) -> str | None:
+        """What to install for a component of ours that is not there, in words; None where its package is there, or none of ours has it."""
+        from astra_sim.setup.known_components import distribution_of
+
+        if (kind, name) in _SEPARATE:
+            return _SEPARATE[kind, name]
+        self._discover()
+        distribution = distribution_of(kind, name)
+        if distribution is None or any(_normal(info.distribution) == distribution for info in self._infos):
+            return None
+        return f"it comes with {distribution}, which is not installed: pip install {distribution}"
 
     def owner(self, kind: str, name: str) -> str:
         """The name of the plugin that offers a component."""

@@ -11,7 +11,8 @@ def astra_networks() -> list[Provider]:
         Provider(
             "bus",
             "All messages share one bus",
-            factory="astra_sim_example_bus.network:BusNetwork",
-            options="astra_sim_example_bus.network:BusOptions",
+            factory="astra_sim_bus.network:BusNetwork",
+            options="astra_sim_bus.network:BusOptions",
+            examples=[{}, {"latency_ns": 0}],
         )
     ]

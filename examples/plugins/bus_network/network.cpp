@@ -3,7 +3,12 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <utility>
+
+namespace {
 
 struct Bus {
   double ps_per_byte;
@@ -14,6 +19,7 @@ struct Bus {
   astra_network table = {};
 };
 
+// Messages that are sent at `time`.
 int inject(void* state, std::int64_t time, const astra_message* messages, std::size_t count) {
   auto& bus = *static_cast<Bus*>(state);
   for (std::size_t i = 0; i < count; ++i) {
@@ -25,6 +31,7 @@ int inject(void* state, std::int64_t time, const astra_message* messages, std::s
   return 0;
 }
 
+// The next arrival, if it is not after `until`; count 0: none.
 int advance(void* state, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
   auto& bus = *static_cast<Bus*>(state);
   *count = !bus.under_way.empty() && bus.under_way.front().first <= until;
@@ -48,7 +55,9 @@ std::size_t statistics(void* state, const astra_statistic** figures) {
   return 1;
 }
 
-NB_MODULE(_bus, module) {
+}  // namespace
+
+NB_MODULE(_network, module) {
   module.def("make_table", [](double ps_per_byte, std::int64_t latency_ps) {
     auto* bus = new Bus{ps_per_byte, latency_ps};
     bus->table = {ASTRA_NETWORK_VERSION, sizeof(astra_network), bus, nullptr, inject, advance, next_event, statistics, nullptr};

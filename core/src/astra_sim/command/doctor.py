@@ -1,0 +1,116 @@
+"""`astra doctor`: what is installed, what is missing, and what is broken."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import click
+
+from astra_sim.report.layout import Column, Table
+from astra_sim.report.screen import Screen
+from astra_sim.setup.entry_points import cache_folder
+from astra_sim.setup.plugins import BUILT_IN, shared_plugins
+
+KERNEL = "astra-sim-core"
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def doctor(as_json: bool) -> None:
+    """Say what is installed, what is missing, and what is broken; exit status 1 where something is broken.
+
+    Broken are plugins that cannot be imported, packages whose version is not that of the kernel, and a cache folder that cannot be written.
+    A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
+    """
+    found = examine()
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found)
+    if found["problems"]:
+        sys.exit(1)
+
+
+def examine() -> dict[str, Any]:
+    """What `--json` prints: versions, engine, cache folder, packages, missing ones, extras, broken plugins, and problems in words."""
+    from astra_sim.engine import has_compiled
+
+    installed = {name: version for name in sorted({KERNEL, *BUILT_IN}) if (version := _version(name)) is not None}
+    broken = [attrs.asdict(info) for info in shared_plugins().infos() if info.error is not None]
+    folder = cache_folder()
+    writable = not folder or _can_be_written(folder)
+    problems = [f"plugin {info['name']} of {info['distribution']}: {info['error']}" for info in broken]
+    kernel = installed.get(KERNEL)
+    problems += [
+        f"{name} has version {version}, and {KERNEL} {kernel}; expected the same"
+        for name, version in installed.items()
+        if kernel is not None and version != kernel
+    ]
+    if not writable:
+        problems.append(f"cache folder {folder} cannot be written (ASTRA_CACHE_DIR names another one)")
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "system": platform.platform(),
+        "engine": "compiled" if has_compiled() else "python",
+        "cache": {"folder": folder or None, "writable": writable if folder else None},
+        "packages": installed,
+        "missing": sorted(BUILT_IN - installed.keys()),
+        "extras": list(_extras(installed)),
+        "broken": broken,
+        "problems": problems,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _can_be_written(folder: str) -> bool:
+    """Whether a folder, or the first folder above it that is there, can be written."""
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _extras(installed: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The optional extras of packages, with the distributions that each still lacks."""
+    for name in installed:
+        wanted: dict[str, list[str]] = {}
+        for requirement in importlib.metadata.requires(name) or []:
+            extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", requirement)
+            distribution = re.match(r"[\w.-]+", requirement)
+            if extra and distribution:
+                wanted.setdefault(extra[1], []).append(distribution[0])
+        for extra_name, distributions in sorted(wanted.items()):
+            yield {"extra": f"{name}[{extra_name}]", "missing": [each for each in distributions if _version(each) is None]}
+
+
+def _print(found: dict[str, Any]) -> None:
+    screen = Screen(every=True)
+    engine = "compiled" if found["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
+    screen.text(f"Python {found['python']}, {found['executable']}")
+    screen.text(f"system {found['system']}")
+    screen.text(f"engine {engine}")
+    screen.text(f"cache folder {found['cache']['folder'] or 'none'}")
+    screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in found["packages"].items()]))
+    for name in found["missing"]:
+        screen.text(f"not installed: {name} (pip install {name})")
+    for extra in found["extras"]:
+        if extra["missing"]:
+            screen.text(f"not complete: {extra['extra']}, it lacks {', '.join(extra['missing'])} (pip install '{extra['extra']}')")
+    for problem in found["problems"]:
+        screen.text(f"BROKEN: {problem}")
+    if not found["problems"]:
+        screen.text("nothing is broken")

@@ -1,0 +1,95 @@
+"""Which distribution of astra brings which component: what to install where one is missing.
+
+File formats are not here: they are found by content, not by name.
+"""
+
+from __future__ import annotations
+
+_KNOWN: dict[str, dict[str, str]] = {
+    "astra-sim-chakra": {
+        "workload": "chakra",
+        "collective": "chakra, one_chakra",
+        "command": "convert",
+    },
+    "astra-sim-collectives": {
+        "collective": "direct, double_binary_tree, halving_doubling, in_network, msccl, one_direct, one_halving_doubling, one_ring, ring",
+    },
+    "astra-sim-compute-gpu": {
+        "compute": "gpu",
+        "command": "calibrate attention, calibrate gemm",
+    },
+    "astra-sim-compute-recorded": {
+        "compute": "recorded",
+    },
+    "astra-sim-compute-roofline": {
+        "compute": "roofline",
+    },
+    "astra-sim-compute-systolic": {
+        "compute": "systolic",
+        "command": "generate, systolic",
+    },
+    "astra-sim-llm": {
+        "workload": "llm",
+        "command": "memory",
+    },
+    "astra-sim-memory": {
+        "memory": "local, remote",
+    },
+    "astra-sim-network-analytical": {
+        "platform": "fully_connected, ring, switch",
+        "network": "analytical",
+        "command": "calibrate collective",
+    },
+    "astra-sim-network-flow": {
+        "network": "flow",
+    },
+    "astra-sim-network-packet": {
+        "network": "packet",
+        "command": "traffic",
+    },
+    "astra-sim-network-roce": {
+        "platform": "ns3_topology",
+        "network": "roce",
+    },
+    "astra-sim-platforms": {
+        "platform": (
+            "clos, dgx_1, dgx_2, dgx_a100, dgx_b200, dgx_h100, dgx_h200, dragonfly, dragonfly_plus, fat_tree, gb200_nvl72, "
+            "gb300_nvl72, graph, hgx_b200, hyperx, mesh, nccl_topology, nv_switch, rail_optimized, torus, torus3d, tpu_v4, "
+            "tpu_v5p"
+        ),
+    },
+    "astra-sim-report": {
+        "report": "timeline",
+        "command": "plot, report",
+    },
+    "astra-sim-reports-astra1": {
+        "report": "astra1",
+    },
+    "astra-sim-sweep": {
+        "command": "assert, search, sweep",
+    },
+    "astra-sim-systems": {
+        "system": "astra1, astra2",
+        "scheduler": ("ascending, fifo, less_remaining_phase_first, offline_greedy, offline_greedy_flex, rg, round_robin, smallest_first"),
+    },
+    "astra-sim-training-loops": {
+        "workload": "collective, layers",
+        "training_loop": (
+            "data, distributed_inference, hybrid_customized, hybrid_data_model, hybrid_dlrm, hybrid_dlrm_enhanced, "
+            "hybrid_model_data, hybrid_transformer, hybrid_transformer_fwd_in_bckwd, micro, model"
+        ),
+    },
+}
+"""The components of each distribution by kind."""
+
+
+def distribution_of(kind: str, name: str) -> str | None:
+    """The distribution that brings a component; None where it is none of ours."""
+    return next((distribution for distribution, kinds in _KNOWN.items() if name in kinds.get(kind, "").split(", ")), None)
+
+
+def known_components() -> set[tuple[str, str, str]]:
+    """Distribution, kind and name of each component."""
+    return {
+        (distribution, kind, name) for distribution, kinds in _KNOWN.items() for kind, names in kinds.items() for name in names.split(", ")
+    }

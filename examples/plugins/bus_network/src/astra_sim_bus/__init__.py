@@ -1,0 +1,1 @@
+"""Network `bus` for astra: all messages share one bus, in C++."""

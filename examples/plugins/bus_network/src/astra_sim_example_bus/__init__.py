@@ -1,1 +1,0 @@
-"""Example of a network backend in C++."""

@@ -1,0 +1,102 @@
+"""`astra doctor`, and what is said where a component of astra is not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from astra_sim import PluginError
+from astra_sim.setup import plugins as plugins_module
+from astra_sim.setup.entry_points import EntryPoint
+from astra_sim.setup.known_components import known_components
+from astra_sim.setup.plugins import BUILT_IN, KINDS, Plugins, shared_plugins
+
+
+def doctor(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "astra_sim", "doctor", *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+def test_nothing_is_broken_here() -> None:
+    done = doctor("--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, found["problems"]) == (0, "", [])
+    assert found["engine"] in ("compiled", "python")
+    assert set(found["packages"]) | set(found["missing"]) == {*BUILT_IN, "astra-sim-core"}
+    assert found["executable"] == sys.executable
+    assert "astra-sim-sweep[dask]" in {extra["extra"] for extra in found["extras"]}
+
+
+def test_the_engine_in_python_is_told() -> None:
+    code = "import sys; sys.modules['astra_sim.engine._compiled'] = None; from astra_sim.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "doctor", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["engine"] == "python"
+
+
+def test_a_plugin_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
+    information = tmp_path / "somebodys-0.1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 0.1\n")
+    (information / "entry_points.txt").write_text("[astra_sim]\nmine = nosuchmodule\n")
+    done = doctor(PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "BROKEN: plugin mine of somebodys: " in done.stdout
+    assert "nosuchmodule" in done.stdout
+    found = json.loads(doctor("--json", PYTHONPATH=str(tmp_path)).stdout)
+    assert [info["name"] for info in found["broken"]] == ["mine"]
+
+
+def test_a_package_of_another_version_is_broken(tmp_path: Path) -> None:
+    information = tmp_path / "astra_sim_memory-9.9.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: astra-sim-memory\nVersion: 9.9\n")
+    done = doctor("--json", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert any("astra-sim-memory has version 9.9" in problem for problem in json.loads(done.stdout)["problems"])
+
+
+def test_a_cache_folder_that_is_a_file_is_broken(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = doctor(ASTRA_CACHE_DIR=str(file))
+    assert done.returncode == 1
+    assert f"cache folder {file} cannot be written" in done.stdout
+
+
+# -- What to install ---------------------------------------------------------------------------------------------------
+
+
+def test_all_components_of_ours_are_known() -> None:
+    plugins = shared_plugins()
+    distributions = {info.name: info.distribution for info in plugins.infos()}
+    installed = {
+        (distribution, kind, name)
+        for kind in KINDS
+        if kind != "format"
+        for name in plugins.components(kind)
+        if (distribution := distributions[plugins.owner(kind, name)]) in BUILT_IN
+    }
+    ours = {entry for entry in known_components() if entry[0] in set(distributions.values())}
+    assert installed - {entry for entry in installed if entry[0] == "astra-sim-network-ns3"} == ours
+
+
+def test_a_component_whose_package_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins_module, "entry_points", list)
+    with pytest.raises(PluginError, match=r"no network plugin 'packet'; .* not installed: pip install astra-sim-network-packet$"):
+        Plugins().get("network", "packet")
+    with pytest.raises(PluginError, match="astra-sim-network-ns3"):
+        Plugins().get("network", "ns3")
+
+
+def test_a_package_that_is_there_and_lacks_the_component_needs_no_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        plugins_module, "entry_points", lambda: [EntryPoint("collectives", "nosuchmodule", "astra-sim-collectives", "0.1.0")]
+    )
+    with pytest.raises(PluginError, match="no collective plugin 'ring'") as raised:
+        Plugins().get("collective", "ring")
+    assert "pip install" not in str(raised.value)
+    assert "broken plugins" in str(raised.value)
