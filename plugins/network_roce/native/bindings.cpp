@@ -252,6 +252,7 @@ NB_MODULE(_core, module) {
              return std::vector<LinkId>(ways.begin(), ways.end());
            })
       .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
+      .def_prop_ro("events_played_back", [](const Network& self) { return self.events_played_back(); })
       .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.routes().longest_round_trip_ns(); })
       .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.routes().largest_product_bytes(); });
 

@@ -90,6 +90,7 @@ Network::Reached Network::run(Tick until) {
     if (events_.first().what == What::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first().time, switches_.queues());
     happen(events_.begin());
+    if (events_.current() <= first_order_ && events_.first().what != What::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;

@@ -70,6 +70,8 @@ class Network : public Interruptible {
   const Flows& flows() const { return flows_; }
   const Nics& nics() const { return nics_; }
   const Packets& packets() const { return packets_; }
+  // Of all events those that were not simulated, since periods were played back.
+  std::uint64_t events_played_back() const { return played_events_; }
   std::uint64_t events() const { return events_.count() + played_events_; }
 
  private:
@@ -94,9 +96,10 @@ class Network : public Interruptible {
   // played back. All of this is in repeat.cpp.
   bool repeats();
   // From a moment on at which the network is idle: what happens next is recorded.
-  void record(Tick now, Idle idle, const std::vector<Start>& waiting);
-  // Timers and messages that wait; false where the network is not idle.
-  bool look_at_events(Tick now, std::vector<Tick>& timers, std::vector<Start>& waiting) const;
+  void record(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting);
+  // Messages that wait, and timers that messages have left behind: those of this period, and older ones. False where the network is not
+  // idle.
+  bool look_at_events(std::vector<Start>& waiting, std::vector<Tick>& timers, std::vector<Tick>& older) const;
   Standing standing() const;
   // Label links and nodes anew, from messages on that wait.
   std::vector<Posted> label(const std::vector<Start>& waiting, Tick now);
@@ -139,6 +142,8 @@ class Network : public Interruptible {
   bool repeats_ = false;             // periods are recorded and played back
   bool catches_up_ = false;          // what happens was played back before
   std::uint64_t next_look_ = 0;      // events before a period may end
+  std::uint64_t first_order_ = 0;    // of events that belong to the period
+  std::uint64_t older_events_ = 0;   // that have happened, and belonged to none
   std::uint64_t played_events_ = 0;  // that did not happen here
   Tick reached_ = 0;                 // the last answer
 };

@@ -56,14 +56,6 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// The network when it is idle.
-struct Idle {
-  std::vector<Tick> timers;     // of messages that have ended: they change nothing
-  std::vector<Posted> waiting;  // for their start, in order
-
-  bool operator==(const Idle&) const = default;
-};
-
 // A message that waits at the end of a period.
 struct Left {
   std::uint32_t message;
@@ -86,12 +78,12 @@ struct Totals {
 };
 
 struct Period {
-  Idle begin;
-  std::vector<Posted> posted;  // after that
+  std::vector<Posted> waiting;  // at its start, in order
+  std::vector<Posted> posted;   // after that
   std::vector<Step> steps;
 
   Tick length = 0;
-  std::vector<Tick> timers;  // at the end, from then on
+  std::vector<Tick> timers;  // that it leaves behind, of messages that have ended: from its end on. They change nothing, but are events
   std::vector<Left> left;
   Totals totals;                    // what was counted in it
   std::vector<FlowRecord> flows;    // that ended in it; `number` is the message of this period

@@ -13,26 +13,26 @@ void Player::keep(std::shared_ptr<const Period> period) {
 template <class Holds>
 bool Player::turn_to(Holds holds) {
   const auto steps = static_cast<std::ptrdiff_t>(place_);
-  const auto posted = static_cast<std::ptrdiff_t>(messages_.size() - idle_.waiting.size());
+  const auto posted = static_cast<std::ptrdiff_t>(messages_.size() - waiting_.size());
   const auto same = [](const auto& one, const auto& other, std::ptrdiff_t count) {
     return std::ssize(one) >= count && std::equal(one.begin(), one.begin() + count, other.begin());
   };
   for (auto each = known_.rbegin(); each != known_.rend(); ++each) {
     const Period& other = **each;
     if (period_ && (!same(other.steps, period_->steps, steps) || !same(other.posted, period_->posted, posted))) continue;
-    if (other.begin != idle_ || !holds(other)) continue;
+    if (other.waiting != waiting_ || !holds(other)) continue;
     period_ = *each;
     return true;
   }
   return false;
 }
 
-bool Player::begin(Tick now, Idle idle, std::vector<Start> waiting) {
+bool Player::begin(Tick now, std::vector<Posted> posted, std::vector<Start> waiting) {
   period_.reset();
   place_ = 0;
   began_ = now_ = now;
   upto_ = -1;
-  idle_ = std::move(idle);
+  waiting_ = std::move(posted);
   messages_ = std::move(waiting);
   plays_ = turn_to([](const Period&) { return true; });
   return plays_;
@@ -42,7 +42,7 @@ bool Player::may_post(const Period& period, const Posted& posted) const {
   if (place_ == period.steps.size()) return false;
   const Step& step = period.steps[place_];
   if (step.kind != Step::Kind::post || step.time != (upto_ < 0 ? Step::kNothing : upto_ - began_)) return false;
-  return period.posted[messages_.size() - idle_.waiting.size()] == posted;
+  return period.posted[messages_.size() - waiting_.size()] == posted;
 }
 
 bool Player::post(const Posted& posted, const Start& start) {
@@ -84,9 +84,16 @@ std::vector<Start> Player::waiting() const {
   return waiting;
 }
 
+std::uint64_t Player::pass_timers(Tick upto) {
+  std::uint64_t passed = 0;
+  for (; !timers_.empty() && timers_.top() <= upto; timers_.pop()) ++passed;
+  return passed;
+}
+
 Played Player::leave() {
-  const std::size_t waiting = idle_.waiting.size();
-  Played played{began_, std::move(idle_.timers), std::move(messages_), waiting, {}, upto_};
+  const std::size_t waiting = waiting_.size();
+  Played played{began_, {}, std::move(messages_), waiting, {}, upto_};
+  for (; !timers_.empty(); timers_.pop()) played.timers.push_back(timers_.top());
   if (period_) played.steps.assign(period_->steps.begin(), period_->steps.begin() + static_cast<std::ptrdiff_t>(place_));
   period_.reset();
   plays_ = false;

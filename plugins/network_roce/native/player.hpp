@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <vector>
 
 #include "period.hpp"
@@ -16,7 +18,7 @@ namespace astra::roce {
 // Where the network has to begin again: an idle moment, and what has been played back since.
 struct Played {
   Tick began = 0;
-  std::vector<Tick> timers;
+  std::vector<Tick> timers;     // of messages that have ended
   std::vector<Start> messages;  // those that waited, then those that were posted
   std::size_t waiting = 0;      // of them
   std::vector<Step> steps;
@@ -37,9 +39,12 @@ class Player {
   // Of the last answer that `delivers`.
   const Step& delivery() const { return period_->steps[place_ - 1]; }
 
-  // Begins to play where a period is known that starts from an idle moment; `waiting` are its messages. Returns whether it does. If not,
+  // Begins to play where a period is known that starts as the network is now, with messages that wait. Returns whether it does. If not,
   // `leave` gives that moment.
-  bool begin(Tick now, Idle idle, std::vector<Start> waiting);
+  bool begin(Tick now, std::vector<Posted> posted, std::vector<Start> waiting);
+  // Timers of messages that have ended go on, and how many have passed up to a time.
+  void add_timer(Tick time) { timers_.push(time); }
+  std::uint64_t pass_timers(Tick upto);
   // A message is sent. Returns whether a period is known that goes on like this.
   bool post(const Posted& posted, const Start& start);
   // Goes on to the next delivery, but not beyond a time.
@@ -65,7 +70,8 @@ class Player {
   Tick began_ = 0;
   Tick now_ = 0;
   Tick upto_ = -1;
-  Idle idle_;
+  std::vector<Posted> waiting_;
+  std::priority_queue<Tick, std::vector<Tick>, std::greater<>> timers_;
   std::vector<Start> messages_;
   std::vector<std::shared_ptr<const Period>> known_;  // the newest last
 };

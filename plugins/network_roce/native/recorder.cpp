@@ -7,10 +7,10 @@ void Recorder::stop() {
   places_.clear();
 }
 
-void Recorder::begin(Tick now, Idle idle, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor) {
+void Recorder::begin(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor) {
   stop();
   period_ = std::make_shared<Period>();
-  period_->begin = std::move(idle);
+  period_->waiting = std::move(posted);
   standing_ = std::move(standing);
   began_ = now;
   upto_ = -1;
@@ -42,7 +42,7 @@ std::shared_ptr<const Period> Recorder::end(Tick now, const std::vector<Tick>& t
   if (!count_links(standing.totals, links)) return nullptr;
   Period& period = *period_;
   period.length = now - began_;
-  period.timers = timers;
+  for (const Tick time : timers) period.timers.push_back(time - now);
   for (const Start& each : waiting) period.left.push_back({places_.at(each.message.number), each.rounds});
   period.totals.counters = standing.totals.counters.since(standing_.totals.counters);
   period.totals.events = standing.totals.events - standing_.totals.events;

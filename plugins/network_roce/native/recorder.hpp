@@ -31,8 +31,8 @@ class Recorder {
   Tick began() const { return began_; }
   void stop();
 
-  // A period begins; `waiting` are the messages of `idle`.
-  void begin(Tick now, Idle idle, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor);
+  // A period begins; `posted` is what can matter of the messages that wait.
+  void begin(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor);
   // A message is sent.
   void post(Posted posted, const Start& start);
   // The network has answered: with what has become of a message, or that nothing happens up to a time.

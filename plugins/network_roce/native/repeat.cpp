@@ -18,33 +18,38 @@ bool is_timer(What what) { return what == What::alpha || what == What::decrease 
 bool Network::repeats() {
   if (catches_up_ || events_.count() < next_look_ || failures_left_ > 0 || packets_.used() > 0 || flows_.under_way() > 0) return false;
   const Tick now = events_.first().time;
-  Idle idle;
   std::vector<Start> waiting;
-  if (!look_at_events(now, idle.timers, waiting)) return false;
-  if (auto period = recorder_.end(now, idle.timers, waiting, standing(), monitor_, links_met_, nodes_met_)) player_.keep(std::move(period));
-  idle.waiting = label(waiting, now);
-  if (player_.begin(now, idle, waiting)) {
+  std::vector<Tick> timers;
+  std::vector<Tick> older;
+  if (!look_at_events(waiting, timers, older)) return false;
+  if (auto period = recorder_.end(now, timers, waiting, standing(), monitor_, links_met_, nodes_met_)) player_.keep(std::move(period));
+  std::vector<Posted> posted = label(waiting, now);
+  if (player_.begin(now, posted, waiting)) {
+    for (const std::vector<Tick>& times : {timers, older}) {
+      for (const Tick time : times) player_.add_timer(time);
+    }
     recorder_.stop();
     stop_events();
     return true;
   }
-  record(now, std::move(idle), waiting);
+  record(now, std::move(posted), waiting);
   return false;
 }
 
-void Network::record(Tick now, Idle idle, const std::vector<Start>& waiting) {
+void Network::record(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting) {
   next_look_ = events_.count() + kEventsOfLink * plan_.links.size() + kEventsOfWaiting * events_.waiting();
-  recorder_.begin(now, std::move(idle), waiting, standing(), monitor_);
+  first_order_ = events_.last_order();
+  recorder_.begin(now, std::move(posted), waiting, standing(), monitor_);
   switches_.queues().start_peaks();
 }
 
-bool Network::look_at_events(Tick now, std::vector<Tick>& timers, std::vector<Start>& waiting) const {
+bool Network::look_at_events(std::vector<Start>& waiting, std::vector<Tick>& timers, std::vector<Tick>& older) const {
   if (nics_.sleeping() > 0) return false;
   for (const Event& event : events_.all()) {
     if (event.what == What::start) {
       waiting.push_back(starts_[event.subject]);
     } else if (is_timer(event.what) || event.what == What::wake || event.what == What::nothing) {
-      timers.push_back(event.time - now);
+      (event.order <= first_order_ ? older : timers).push_back(event.time);
     } else {
       return false;
     }
@@ -53,7 +58,7 @@ bool Network::look_at_events(Tick now, std::vector<Tick>& timers, std::vector<St
 }
 
 Standing Network::standing() const {
-  Standing standing{{}, random_.drawn(), {monitor_, events_.count(), {}}};
+  Standing standing{{}, random_.drawn(), {monitor_, events_.count() - older_events_, {}}};
   Snapshot snapshot;
   for (LinkId link = 0; link < plan_.links.size(); ++link) {
     nics_.snapshot(link, snapshot);
@@ -148,8 +153,8 @@ bool Network::play(Tick until, bool& delivered) {
         count_period();
         const Tick now = player_.end();
         std::vector<Start> waiting = player_.waiting();
-        Idle idle{player_.period().timers, label(waiting, now)};
-        if (player_.begin(now, std::move(idle), std::move(waiting))) continue;
+        std::vector<Posted> posted = label(waiting, now);
+        if (player_.begin(now, std::move(posted), std::move(waiting))) continue;
         break;
       }
       case Player::Answer::differs:
@@ -164,7 +169,8 @@ void Network::count_period() {
   const Period& period = player_.period();
   const Tick began = player_.began();
   monitor_.add(period.totals.counters);
-  played_events_ += period.totals.events;
+  played_events_ += period.totals.events + player_.pass_timers(player_.end());
+  for (const Tick time : period.timers) player_.add_timer(player_.end() + time);
   for (std::uint32_t label = 0; label < period.totals.links.size(); ++label) {
     const LinkTotal& total = period.totals.links[label];
     const LinkId link = links_met_.thing(label);
@@ -189,9 +195,9 @@ void Network::leave() {
   const Played played = player_.leave();
   const auto waiting = static_cast<std::ptrdiff_t>(played.waiting);
   const std::vector<Start> first(played.messages.begin(), played.messages.begin() + waiting);
-  for (const Tick time : played.timers) events_.at(played.began + time, What::nothing, 0);
+  for (const Tick time : played.timers) events_.at(time, What::nothing, 0);
   for (const Start& each : first) post(each);
-  record(played.began, {played.timers, label(first, played.began)}, first);
+  record(played.began, label(first, played.began), first);
   catches_up_ = true;
   for (const Step& step : played.steps) {
     if (step.kind == Step::Kind::delivery) {
