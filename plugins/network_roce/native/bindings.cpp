@@ -72,7 +72,8 @@ Settings settings_of(const nb::dict& table) {
                             {"spray_round_robin", Balancing::spray_round_robin},
                             {"flowlet", Balancing::flowlet},
                             {"adaptive", Balancing::adaptive}});
-  fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("extrapolate", s.extrapolate)("payload_bytes", s.payload_bytes)("header_bytes", s.header_bytes);
+  fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("extrapolate", s.extrapolate)("payload_bytes", s.payload_bytes)("header_bytes",
+                                                                                                                         s.header_bytes);
   fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
   fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
   fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap",

@@ -135,7 +135,7 @@ class Network : public Interruptible {
   std::uint64_t failures_left_ = 0;
   std::uint64_t undelivered_ = 0;
   std::uint64_t idle_timeouts_ = 0;  // since something moved
-  Labels links_met_;  // in the period
+  Labels links_met_;                 // in the period
   Labels nodes_met_;
   Recorder recorder_;
   Player player_;

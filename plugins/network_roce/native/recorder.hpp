@@ -20,7 +20,6 @@ struct Standing {
   std::vector<std::int64_t> state;  // of all its parts
   std::uint64_t random = 0;         // numbers that were drawn
   Totals totals;
-
 };
 
 class Recorder {
