@@ -72,7 +72,8 @@ Settings settings_of(const nb::dict& table) {
                             {"spray_round_robin", Balancing::spray_round_robin},
                             {"flowlet", Balancing::flowlet},
                             {"adaptive", Balancing::adaptive}});
-  fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("payload_bytes", s.payload_bytes)("header_bytes", s.header_bytes);
+  fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("extrapolate", s.extrapolate)("payload_bytes", s.payload_bytes)("header_bytes",
+                                                                                                                         s.header_bytes);
   fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
   fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
   fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap",
@@ -148,7 +149,8 @@ nb::object advance(Network& network, std::optional<std::int64_t> until) {
   return nb::make_tuple(picoseconds(network, network.now()), deliveries);
 }
 
-nb::dict statistics(const Network& network) {
+nb::dict statistics(Network& network) {
+  network.settle();
   const Monitor& monitor = network.monitor();
   nb::dict table;
   table["packets"] = monitor.packets;
@@ -163,7 +165,8 @@ nb::dict statistics(const Network& network) {
   return table;
 }
 
-nb::list flows(const Network& network) {
+nb::list flows(Network& network) {
+  network.settle();
   nb::list rows;
   for (const FlowRecord& flow : network.monitor().flows) {
     rows.append(nb::make_tuple(flow.number, flow.source, flow.destination, flow.source_port, flow.bytes, picoseconds(network, flow.sent),
@@ -173,7 +176,8 @@ nb::list flows(const Network& network) {
   return rows;
 }
 
-nb::list pauses(const Network& network) {
+nb::list pauses(Network& network) {
+  network.settle();
   nb::list rows;
   for (const PauseRecord& each : network.monitor().pauses) {
     rows.append(nb::make_tuple(picoseconds(network, each.time), each.node, each.port, each.pause));
@@ -188,7 +192,8 @@ nb::list queue_samples(const Network& network) {
   return rows;
 }
 
-nb::list link_loads(const Network& network) {
+nb::list link_loads(Network& network) {
+  network.settle();
   nb::list rows;
   for (LinkId link = 0; link < network.plan().links.size(); ++link) {
     rows.append(nb::make_tuple(network.wires().bytes_sent(link), picoseconds(network, network.wires().busy(link)),
@@ -248,6 +253,7 @@ NB_MODULE(_core, module) {
              return std::vector<LinkId>(ways.begin(), ways.end());
            })
       .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
+      .def_prop_ro("events_played_back", [](const Network& self) { return self.events_played_back(); })
       .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.routes().longest_round_trip_ns(); })
       .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.routes().largest_product_bytes(); });
 

@@ -18,7 +18,7 @@
 
 namespace astra::roce {
 
-enum class What : std::uint8_t { arrival, port_free, wake, start, alpha, decrease, increase, timeout, failure };
+enum class What : std::uint8_t { arrival, port_free, wake, start, alpha, decrease, increase, timeout, failure, nothing };
 
 struct Event {
   Tick time;
@@ -89,6 +89,12 @@ class Events {
     bucket == bucket_ ? put_in_turn(entry) : put(bucket, entry);
   }
   void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
+
+  // How many wait.
+  std::size_t waiting() const { return waiting_ + turn_.size() - place_ + late_.size() + far_.size(); }
+  // All that wait, in order.
+  std::vector<Event> all() const;
+  void clear();
 
  private:
   static constexpr std::uint32_t kBuckets = 1U << 14;
@@ -207,5 +213,37 @@ class Events {
   std::uint64_t orders_ = 0;
   std::uint64_t count_ = 0;
 };
+
+inline std::vector<Event> Events::all() const {
+  std::vector<Event> events(far_);
+  const auto add = [&](std::int64_t bucket, const Entry& entry) {
+    events.push_back({time_of(bucket, entry.key), entry.key & kOrders, entry.subject, entry.what});
+  };
+  for (std::size_t place = place_; place < turn_.size(); ++place) add(bucket_, turn_[place]);
+  for (const Entry& entry : late_) add(bucket_, entry);
+  const std::int64_t first = now_ >> shift_;
+  for (std::uint32_t word = 0; word < filled_.size(); ++word) {
+    for (std::uint64_t bits = filled_[word]; bits != 0; bits &= bits - 1) {
+      const std::uint32_t index = word * kBits + static_cast<std::uint32_t>(std::countr_zero(bits));
+      const std::int64_t bucket = first + ((index - first) & (kBuckets - 1));
+      for (std::uint32_t id = heads_[index]; id != kNone; id = nodes_[id].next) add(bucket, nodes_[id].entry);
+    }
+  }
+  std::sort(events.begin(), events.end(), [](const Event& one, const Event& other) { return later(other, one); });
+  return events;
+}
+
+inline void Events::clear() {
+  std::fill(heads_.begin(), heads_.end(), kNone);
+  filled_.fill(0);
+  nodes_.clear();
+  free_ = kNone;
+  waiting_ = 0;
+  turn_.clear();
+  place_ = 0;
+  late_.clear();
+  far_.clear();
+  bucket_ = now_ >> shift_;
+}
 
 }  // namespace astra::roce

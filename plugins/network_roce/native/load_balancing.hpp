@@ -43,6 +43,23 @@ class Ways {
     return kept;
   }
 
+  // All ports that a message's packets take by its hash, there and back.
+  std::vector<LinkId> path(const Flow& flow) const {
+    std::vector<LinkId> ports;
+    for (const bool back : {false, true}) {
+      const NodeId target = back ? flow.source : flow.destination;
+      LinkId port = interface(flow, back);
+      while (port != kNone) {
+        ports.push_back(port);
+        const NodeId node = plan_.links[port].target;
+        if (node == target) break;
+        const auto ways = routes_.ways(node, target);
+        port = ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, plan_.ids[node]) % ways.size()];
+      }
+    }
+    return ports;
+  }
+
   // The interface of an NPU for the packets of a message, or for its acknowledgements.
   LinkId interface(const Flow& flow, bool back) const {
     const auto ways = routes_.ways(back ? flow.destination : flow.source, back ? flow.source : flow.destination);

@@ -32,6 +32,9 @@ Network::Network(Settings settings, Plan plan)
       endpoints_(settings_, events_, packets_, flows_, nics_, ways_, *congestion_, monitor_) {
   ways_.look_at(switches_.queues());
   settings_.pint_rtt_ns = static_cast<std::uint64_t>(routes_.longest_round_trip_ns());
+  // HPCC and PINT see what a port has sent in all.
+  repeats_ = settings_.extrapolate && settings_.balancing == Balancing::ecmp && settings_.algorithm != Algorithm::hpcc &&
+             settings_.algorithm != Algorithm::pint;
   for (std::uint32_t number = 0; number < plan_.failures.size(); ++number) {
     events_.at(plan_.failures[number].time, What::failure, number);
     ++failures_left_;
@@ -46,35 +49,58 @@ void Network::inject(Tick time, const MessageSpec& message) {
   if (message.source == message.destination) {
     throw Impossible("a message from NPU " + std::to_string(message.source) + " to itself has no route");
   }
-  std::uint32_t number = free_start_;
-  if (number == kNone) {
-    number = static_cast<std::uint32_t>(starts_.size());
-    starts_.emplace_back();
-  } else {
-    free_start_ = starts_[number].next_free;
-  }
   const auto port = static_cast<std::uint16_t>(10'000 + flows_.count(message.source, message.destination));
-  starts_[number] = {message, time, port, settings_.start_rounds, kNone};
-  starts_[number].message.bytes = std::max<std::int64_t>(1, message.bytes);
-  events_.at(time, What::start, number);
+  Start start{message, time, port, settings_.start_rounds};
+  start.message.bytes = std::max<std::int64_t>(1, message.bytes);
+  if (player_.plays()) {
+    if (player_.post(posted(start, player_.began()), start)) return;
+    leave();
+  }
+  post(start);
+}
+
+void Network::post(const Start& start) {
+  auto number = static_cast<std::uint32_t>(starts_.size());
+  if (free_starts_.empty()) {
+    starts_.push_back(start);
+  } else {
+    number = free_starts_.back();
+    free_starts_.pop_back();
+    starts_[number] = start;
+  }
+  events_.at(start.time, What::start, number);
   ++starting_;
   ++undelivered_;
+  if (recorder_.records()) recorder_.post(posted(start, recorder_.began()), start);
 }
 
 bool Network::advance(Tick until) {
+  for (bool delivered = false;;) {
+    endpoints_.delivered.clear();
+    if (player_.plays() && play(until, delivered)) return delivered;
+    const Reached reached = run(until);
+    if (reached != Reached::idle) return reached == Reached::delivery;
+  }
+}
+
+Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first().time <= until) {
     if (until == kNever && !moves()) look_for_an_end(events_.first());
+    if (events_.first().what == What::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first().time, switches_.queues());
     happen(events_.begin());
-    step(events_.now());
+    if (events_.current() <= first_order_ && events_.first().what != What::start) ++older_events_;
+    step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
-      return true;
+      if (recorder_.records()) note_delivery();
+      return Reached::delivery;
     }
   }
   if (until == kNever && undelivered_ > 0) give_up();
-  return false;
+  if (recorder_.records()) recorder_.wait(until);
+  return Reached::end;
 }
 
 void Network::happen(const Event& event) {
@@ -93,6 +119,8 @@ void Network::happen(const Event& event) {
       return;
     case What::failure:
       return fail(plan_.failures[event.subject]);
+    case What::nothing:
+      return;
     default:
       if (flows_[event.subject].under_way) congestion_->timer(event.subject, event.what);
       flows_.drop(event.subject);
@@ -144,10 +172,9 @@ void Network::start(std::uint32_t number) {
   flow.destination = message.destination;
   flow.source_port = begun.port;
   flow.queue = message.queue;
-  flow.sent = begun.sent;
+  flow.sent = begun.time;
   flow.started = flow.next_time = flow.progress = events_.now();
-  begun.next_free = free_start_;
-  free_start_ = number;
+  free_starts_.push_back(number);
   --starting_;
   flow.nic = ways_.interface(flow, false);
   if (flow.nic == kNone) {

@@ -12,12 +12,16 @@
 #include "events.hpp"
 #include "flows.hpp"
 #include "interrupt.hpp"
+#include "labels.hpp"
 #include "load_balancing.hpp"
 #include "monitor.hpp"
 #include "nics.hpp"
 #include "packets.hpp"
+#include "period.hpp"
+#include "player.hpp"
 #include "queue_samples.hpp"
 #include "random.hpp"
+#include "recorder.hpp"
 #include "routes.hpp"
 #include "settings.hpp"
 #include "switches.hpp"
@@ -34,14 +38,6 @@ struct Impossible : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-struct MessageSpec {
-  std::uint64_t number;
-  NodeId source;
-  NodeId destination;
-  std::int64_t bytes;
-  std::uint8_t queue;  // the priority group
-};
-
 class Network : public Interruptible {
  public:
   Network(Settings settings, Plan plan);
@@ -51,7 +47,12 @@ class Network : public Interruptible {
   // Go on until messages are delivered, but not beyond a time. Returns whether there are any: they stand in `delivered`. Throws Stuck.
   bool advance(Tick until);
 
-  Tick now() const { return events_.now(); }
+  // Do what was only played back since the network was idle, so that all figures are those of now. They are not before.
+  void settle() {
+    if (player_.plays()) leave();
+  }
+
+  Tick now() const { return player_.plays() ? player_.now() : events_.now(); }
   const std::vector<Delivery>& delivered() const { return endpoints_.delivered; }
   const Settings& settings() const { return settings_; }
   const Plan& plan() const { return plan_; }
@@ -59,24 +60,27 @@ class Network : public Interruptible {
   const Monitor& monitor() const { return monitor_; }
   Monitor& monitor() { return monitor_; }
   // Sample the queues of switches after each so many ticks, from now on.
-  void sample_queues(Tick interval) { samples_.begin(interval, plan_); }
+  void sample_queues(Tick interval) {
+    samples_.begin(interval, plan_);
+    repeats_ = false;
+  }
   const QueueSamples& samples() const { return samples_; }
   const Switches& switches() const { return switches_; }
   const Wires& wires() const { return wires_; }
   const Flows& flows() const { return flows_; }
   const Nics& nics() const { return nics_; }
   const Packets& packets() const { return packets_; }
-  std::uint64_t events() const { return events_.count(); }
+  // Of all events those that were not simulated, since periods were played back.
+  std::uint64_t events_played_back() const { return played_events_; }
+  std::uint64_t events() const { return events_.count() + played_events_; }
 
  private:
-  struct Start {
-    MessageSpec message;
-    Tick sent;
-    std::uint16_t port;
-    std::uint32_t rounds;
-    std::uint32_t next_free;
-  };
+  enum class Reached : std::uint8_t { delivery, idle, end };
 
+  // Let events happen until messages are delivered, or the network is idle and a period is played back from there.
+  Reached run(Tick until);
+  // A message waits for its start.
+  void post(const Start& start);
   void happen(const Event& event);
   void arrive(LinkId link);
   void take_pause(LinkId link, const Packet& packet);
@@ -87,6 +91,28 @@ class Network : public Interruptible {
   // Throw Stuck where an event is a timer that can change nothing.
   void look_for_an_end(const Event& event);
   [[noreturn]] void give_up() const;
+
+  // The next event is the start of a message. Where the network is idle, a period ends and the next one begins: returns whether that is
+  // played back. All of this is in repeat.cpp.
+  bool repeats();
+  // From a moment on at which the network is idle: what happens next is recorded.
+  void record(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting);
+  // Messages that wait, and timers that messages have left behind: those of this period, and older ones. False where the network is not
+  // idle.
+  bool look_at_events(std::vector<Start>& waiting, std::vector<Tick>& timers, std::vector<Tick>& older) const;
+  Standing standing() const;
+  // Label links and nodes anew, from messages on that wait.
+  std::vector<Posted> label(const std::vector<Start>& waiting, Tick now);
+  Posted posted(const Start& start, Tick began);
+  void meet(LinkId link, std::vector<std::int64_t>& way);
+  void stop_events();
+  void note_delivery();
+  // Go on as the player says. Returns whether it has an answer: whether messages are delivered.
+  bool play(Tick until, bool& delivered);
+  // Count what has happened in the period that was played back.
+  void count_period();
+  // Do what was only played back.
+  void leave();
 
   Settings settings_;
   Plan plan_;
@@ -104,11 +130,22 @@ class Network : public Interruptible {
   std::unique_ptr<Congestion> congestion_;
   Endpoints endpoints_;
   std::vector<Start> starts_;
-  std::uint32_t free_start_ = kNone;
+  std::vector<std::uint32_t> free_starts_;
   std::uint64_t starting_ = 0;
   std::uint64_t failures_left_ = 0;
   std::uint64_t undelivered_ = 0;
   std::uint64_t idle_timeouts_ = 0;  // since something moved
+  Labels links_met_;                 // in the period
+  Labels nodes_met_;
+  Recorder recorder_;
+  Player player_;
+  bool repeats_ = false;             // periods are recorded and played back
+  bool catches_up_ = false;          // what happens was played back before
+  std::uint64_t next_look_ = 0;      // events before a period may end
+  std::uint64_t first_order_ = 0;    // of events that belong to the period
+  std::uint64_t older_events_ = 0;   // that have happened, and belonged to none
+  std::uint64_t played_events_ = 0;  // that did not happen here
+  Tick reached_ = 0;                 // the last answer
 };
 
 // What waits for what in a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each

@@ -11,6 +11,7 @@
 #include "flows.hpp"
 #include "packets.hpp"
 #include "settings.hpp"
+#include "snapshot.hpp"
 #include "types.hpp"
 #include "wires.hpp"
 
@@ -40,6 +41,13 @@ class Nics {
   void fail(LinkId nic, std::vector<FlowId>& pairs, std::vector<PacketId>& acks);
 
   std::uint64_t sleeping() const { return sleeping_; }  // interfaces that will wake
+  // When no message is under way: those that have ended may still be in the list.
+  void snapshot(LinkId link, Snapshot& snapshot) const {
+    const Nic& nic = nics_[link];
+    snapshot.put(static_cast<std::int64_t>(nic.pairs.size()));
+    snapshot.put(nic.last);
+    snapshot.put(nic.paused);
+  }
   bool has_work(LinkId nic) const { return !nics_[nic].acks.empty() || !nics_[nic].pairs.empty(); }
 
  private:

@@ -1,11 +1,13 @@
 // The queues of the ports of switches: eight each, served in turn but for queue 0, which goes first and is never paused.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
 
 #include "packets.hpp"
+#include "snapshot.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
@@ -16,7 +18,17 @@ class OutputQueues {
 
   std::int64_t bytes(LinkId port) const { return ports_[port].bytes; }
   std::int64_t bytes(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue].bytes; }
-  std::int64_t highest(LinkId port) const { return ports_[port].highest; }
+  std::int64_t highest(LinkId port) const { return std::max(ports_[port].highest_before, ports_[port].highest); }
+  // The highest since `start_peaks`.
+  std::int64_t peak(LinkId port) const { return ports_[port].highest; }
+  void start_peaks() {
+    for (Port& port : ports_) {
+      port.highest_before = std::max(port.highest_before, port.highest);
+      port.highest = 0;
+    }
+  }
+  // Count what is known to have waited at a port.
+  void raise(LinkId port, std::int64_t bytes) { ports_[port].highest_before = std::max(ports_[port].highest_before, bytes); }
   std::uint32_t waiting(LinkId port) const { return ports_[port].packets; }
   bool is_paused(LinkId port, std::uint32_t queue) const { return (ports_[port].paused >> queue & 1) != 0; }
   bool holds(LinkId port, std::uint32_t queue) const { return !ports_[port].queues[queue].packets.empty(); }
@@ -66,6 +78,12 @@ class OutputQueues {
   // The first packet of a queue, taken out, paused or not; kNone where it is empty.
   PacketId drain(LinkId port, std::uint32_t queue) { return holds(port, queue) ? take(ports_[port], queue) : kNone; }
 
+  // When they are empty.
+  void snapshot(LinkId port, Snapshot& snapshot) const {
+    snapshot.put(ports_[port].last);
+    snapshot.put(ports_[port].paused);
+  }
+
  private:
   struct Queue {
     Fifo packets{};
@@ -74,6 +92,7 @@ class OutputQueues {
   struct alignas(64) Port {
     std::int64_t bytes = 0;
     std::int64_t highest = 0;
+    std::int64_t highest_before = 0;
     std::uint32_t packets = 0;
     std::uint8_t last = 0;    // the queue that was served last
     std::uint8_t filled = 0;  // queues that are not empty

@@ -14,6 +14,7 @@ enum class Balancing : std::uint8_t { ecmp, spray_random, spray_round_robin, flo
 struct Settings {
   Tick ticks_per_ns = 1000;
   std::uint64_t seed = 1;
+  bool extrapolate = true;  // play back what is known to repeat
 
   // Packets. `gap_bytes` are on the wire only: preamble and gap between frames.
   std::uint32_t payload_bytes = 1000;

@@ -45,8 +45,6 @@ bool SharedBuffers::admit(LinkId link, std::uint32_t queue, std::int64_t bytes) 
     count.in = next;
     at.shared += std::min(bytes, next - reserve_);
   }
-  at.held += bytes;
-  at.highest = std::max(at.highest, at.held);
   return true;
 }
 
@@ -59,7 +57,22 @@ void SharedBuffers::remove(LinkId link, std::uint32_t queue, std::int64_t bytes)
   count.headroom -= of_headroom;
   count.in -= bytes - of_headroom;
   at.shared -= of_shared;
-  at.held -= bytes;
+}
+
+void SharedBuffers::snapshot(LinkId link, Snapshot& snapshot) const {
+  const Ingress& port = ingress_[link];
+  snapshot.put(port.headroom);
+  snapshot.put(port.shift);
+  snapshot.put(port.paused);
+  for (const Count& count : port.counts) {
+    snapshot.put(count.in);
+    snapshot.put(count.headroom);
+  }
+}
+
+void SharedBuffers::snapshot_node(NodeId node, Snapshot& snapshot) const {
+  snapshot.put(switches_[node].free);
+  snapshot.put(switches_[node].shared);
 }
 
 bool SharedBuffers::must_pause(LinkId link, std::uint32_t queue) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "settings.hpp"
+#include "snapshot.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
@@ -28,7 +29,9 @@ class SharedBuffers {
   bool must_pause(LinkId link, std::uint32_t queue);
   bool may_resume(LinkId link, std::uint32_t queue);
 
-  std::int64_t highest(NodeId node) const { return switches_[node].highest; }
+  // What decides what happens to bytes that come by a link, and at a node.
+  void snapshot(LinkId link, Snapshot& snapshot) const;
+  void snapshot_node(NodeId node, Snapshot& snapshot) const;
 
  private:
   struct Count {
@@ -49,8 +52,6 @@ class SharedBuffers {
   struct Switch {
     std::int64_t free = 0;  // of the part that is shared, when the switch is empty
     std::int64_t shared = 0;
-    std::int64_t held = 0;
-    std::int64_t highest = 0;
   };
 
   std::int64_t used(const Count& count) const { return std::max<std::int64_t>(0, count.in - reserve_); }

@@ -47,7 +47,14 @@ class Switches {
   // Drop what waits at the port of a link that has failed.
   void fail(LinkId port);
 
+  void snapshot(LinkId link, Snapshot& snapshot) const {
+    queues_.snapshot(link, snapshot);
+    buffers_.snapshot(link, snapshot);
+  }
+  void snapshot_node(NodeId node, Snapshot& snapshot) const { buffers_.snapshot_node(node, snapshot); }
+
   const OutputQueues& queues() const { return queues_; }
+  OutputQueues& queues() { return queues_; }
   const SharedBuffers& buffers() const { return buffers_; }
 
  private:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "random.hpp"
 #include "ring_buffer.hpp"
 #include "settings.hpp"
+#include "snapshot.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
@@ -46,6 +48,18 @@ class Wires {
   double error_rate(LinkId link) const { return wires_[link].error_rate; }
   std::uint64_t bytes_sent(LinkId link) const { return wires_[link].sent; }
   Tick busy(LinkId link) const { return wires_[link].busy; }
+  void snapshot(LinkId link, Snapshot& snapshot) const {
+    const Wire& wire = wires_[link];
+    snapshot.put(wire.rate);
+    snapshot.put(wire.delay);
+    snapshot.put(std::bit_cast<std::int64_t>(wire.error_rate));
+    snapshot.put(wire.up ? 1 : 0);
+  }
+  // Count what is known to have happened on the link.
+  void add(LinkId link, std::uint64_t bytes, Tick busy) {
+    wires_[link].sent += bytes;
+    wires_[link].busy += busy;
+  }
   std::uint64_t on_the_way() const { return on_the_way_; }
 
   // Whether the port may send now.
