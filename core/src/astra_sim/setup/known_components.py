@@ -14,6 +14,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-collectives": {
         "collective": "direct, double_binary_tree, halving_doubling, in_network, msccl, one_direct, one_halving_doubling, one_ring, ring",
     },
+    "astra-sim-compat": {
+        "command": "compat install",
+    },
     "astra-sim-compute-gpu": {
         "compute": "gpu",
         "command": "calibrate attention, calibrate gemm",
@@ -75,7 +78,7 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-training-loops": {
         "workload": "collective, layers",
         "training_loop": (
-            "data, distributed_inference, hybrid_customized, hybrid_data_model, hybrid_dlrm, hybrid_dlrm_enhanced, "
+            "data, data_reorder, distributed_inference, hybrid_customized, hybrid_data_model, hybrid_dlrm, hybrid_dlrm_enhanced, "
             "hybrid_model_data, hybrid_transformer, hybrid_transformer_fwd_in_bckwd, micro, model"
         ),
     },
