@@ -140,8 +140,8 @@ class LinkRows:
         self._pmax = _by_rate(options.ecn_pmax, "ecn_pmax")
         self._known: dict[int, Thresholds] = {}
 
-    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int]]:
-        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, and the headroom at the switch that it enters."""
+    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int, int]]:
+        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, the headroom at the switch that it enters, and its cost."""
         return [self._row(link) for link in self._fabric.links]
 
     def check_memory(self) -> None:
@@ -159,12 +159,12 @@ class LinkRows:
                     f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
                 )
 
-    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int]:
+    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int]:
         rate = link.bits_per_s
         marks = self.thresholds(rate) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
         delay = self._clock.ticks(self._latency(link))
         error = link.error_rate or self._options.error_rate
-        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay))
+        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost)
 
     def _latency(self, link: FabricLink) -> float:
         """Nanoseconds of a link, with those of the interfaces and the switch at its ends."""
