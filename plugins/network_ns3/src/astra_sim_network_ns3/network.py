@@ -36,6 +36,7 @@ class Ns3Network(EventNetwork):
 
     charged_dimension = "lowest"
     tells_sent = True
+    has_traffic_classes = True
 
     def __init__(self, options: Ns3Options, platform: Platform) -> None:
         super().__init__(platform)
