@@ -175,7 +175,19 @@ class LinkRows:
         return latency
 
     def _headroom(self, rate: int, delay: int) -> int:
-        return int(self._options.headroom_factor * (rate * (delay // self._clock.per_ns) // 8_000_000_000))
+        chosen = int(self._options.headroom_factor * (rate * (delay // self._clock.per_ns) // 8_000_000_000))
+        return max(chosen, self._before_pause(rate, delay)) if self._options.chosen("covering_headroom") else chosen
+
+    def _before_pause(self, rate: int, delay: int) -> int:
+        """Bytes that come in at most from the first one in the headroom until the pause that it brings about takes effect.
+
+        They are its packet, one for which the pause waits at its port and one that the peer is sending when the pause arrives, what the
+        peer sends while the pause is sent, and what is on the wire there and back.
+        """
+        options = self._options
+        packet = options.payload_bytes + options.chosen("header_bytes") + _telemetry_bytes(options) + options.chosen("gap_bytes")
+        round_trip = -(-2 * rate * delay // (8_000_000_000 * self._clock.per_ns))
+        return int(3 * packet + options.chosen("pfc_bytes") + options.chosen("gap_bytes") + round_trip)
 
     def thresholds(self, rate: int) -> Thresholds:
         """Thresholds of a port of so many bit/s. Raises InputError where the options have none for this rate."""

@@ -38,7 +38,8 @@ class Link(NamedTuple):
     latency_ns: float | None
 
 
-class Component(NamedTuple):
+@attrs.frozen
+class Component:
     """Parts of a device that are alike; their type is one of `TYPES`, or what `custom` says."""
 
     where: str
@@ -65,7 +66,8 @@ class Device:
     edges: list[Edge]
 
 
-class Instance(NamedTuple):
+@attrs.frozen
+class Instance:
     """So many devices of a kind."""
 
     where: str
