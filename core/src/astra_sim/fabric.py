@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.shortest_paths import NO_WAY, ways_to
+from astra_sim.shortest_paths import NO_WAY as NO_WAY  # the same for those who read fabrics
+from astra_sim.shortest_paths import ways_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform

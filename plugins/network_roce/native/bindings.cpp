@@ -107,7 +107,8 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
   for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost] : links) {
-    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1) throw std::invalid_argument("a link that cannot be");
+    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)
+      throw std::invalid_argument("a link that cannot be");
     plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost});
   }
   for (const auto& [time, one, other] : failures) plan.failures.push_back({time, one, other});

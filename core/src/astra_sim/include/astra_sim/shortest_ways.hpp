@@ -10,8 +10,8 @@
 
 namespace astra {
 
-// Searches a graph from a destination back, nearest nodes first: Dijkstra's algorithm with a bucket for each distance (Dial 1969). Where all
-// links cost the same, it goes breadth first.
+// Searches a graph from a destination back, nearest nodes first: Dijkstra's algorithm with a bucket for each distance (Dial 1969). Where
+// all links cost the same, it goes breadth first.
 class ShortestWays {
  public:
   static constexpr int kNoWay = -1;
