@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.shortest_paths import NO_WAY as NO_WAY  # the same for those who read fabrics
-from astra_sim.shortest_paths import ways_to
+from astra_sim.shortest_paths import NO_WAY, ways_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
+
+__all__ = ["LARGEST_COST", "LARGEST_FABRIC", "NO_WAY", "Fabric", "FabricLink", "Wire", "both_ways", "fabric_of", "wires_of"]
 
 LARGEST_FABRIC = 1 << 22
 LARGEST_COST = 255
