@@ -8,7 +8,7 @@ from random import Random
 
 import astra_sim
 import pytest
-from astra_sim.fabric import NO_WAY, Fabric
+from astra_sim.fabric import NO_WAY, Fabric, Wire
 from astra_sim.platform import Dimension, Platform
 from astra_sim.shortest_paths import shortest_paths
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
@@ -115,6 +115,17 @@ def test_logical_dimensions_lie_on_one_physical_dimension() -> None:
     assert logical.fabric() == Platform((star,)).fabric()
     with pytest.raises(astra_sim.AstraError, match="logical dimensions of 3 NPUs on a platform of 6; expected as many NPUs"):
         Platform(platform(Ring(3, 2)).dimensions, physical=star)
+
+
+def test_a_link_costs_something() -> None:
+    class Free:
+        name = "free"
+
+        def wires(self) -> list[Wire]:
+            return [Wire(0, 1, cost=0)]
+
+    with pytest.raises(astra_sim.AstraError, match=r"'free' has a link of cost 0 from node 0 to node 1; expected 1 to 255"):
+        Platform((Dimension(Free(), 2, 1, 1.0, 1.0),)).fabric()  # type: ignore[arg-type]
 
 
 def test_a_topology_that_does_not_say_its_links_is_an_error() -> None:

@@ -13,6 +13,11 @@ import pytest
 from astra_sim import InputError
 from astra_sim.fabric import NO_WAY, Fabric
 from astra_sim.report.what_if import scaled_platform
+from astra_sim.run.flows import Flow, run_flows
+from astra_sim.setup.components import make_network
+from astra_sim.setup.experiment import Experiment
+from astra_sim.setup.plugins import shared_plugins
+from astra_sim.shortest_paths import shortest_paths
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.servers import Servers
 from hypothesis import given, settings
@@ -65,6 +70,35 @@ def test_every_pair_has_a_way_as_long_as_the_topology_says(spec: str) -> None:
         for source in range(fabric.npus):
             if source != destination:
                 assert distance[source] == whole.topology.hops(source, destination), (source, destination)
+
+
+DRAGONFLY = f"dragonfly?routers=3&npus=2&groups=4&global_links=1&global_latency_factor=100&{LINK}"
+
+
+@pytest.mark.parametrize(
+    "spec", ["analytical?congestion=aware", "packet", "flow", "flow?routing=split", "flow?routing=destination", "roce"]
+)
+def test_no_network_takes_two_global_links_of_a_dragonfly(spec: str) -> None:
+    """Two of them are often fewer links than one and a link of a group at either end, but they cost more."""
+    experiment = Experiment()
+    experiment.use("network", f"plugin:{spec}", shared_plugins(), where="--network")
+    platform = platform_of(DRAGONFLY)
+    pairs = [(a, b) for a in range(platform.npus) for b in range(platform.npus) if a // 6 != b // 6]
+    flows = [Flow(*pair, bytes=1, after=(number - 1,) if number else ()) for number, pair in enumerate(pairs)]
+    network, across_ps = make_network(experiment, shared_plugins(), platform), 100 * 500_000
+    assert network is not None
+    times = run_flows(network, flows)
+    assert {(each.received - each.started) // across_ps for each in times} == {1}
+
+
+def test_distances_are_sums_of_costs() -> None:
+    fabric = platform_of(DRAGONFLY).fabric()
+    ends, costs = [link[:2] for link in fabric.links], [link.cost for link in fabric.links]
+    assert set(costs) == {1, 3}
+    _, distances = shortest_paths(fabric.nodes, fabric.npus, ends, "graph", costs=costs)
+    for target in range(fabric.npus):
+        for through_npus in (False, True):
+            assert fabric.distances(target, through_npus) == distances[target :: fabric.npus]
 
 
 @pytest.mark.parametrize("spec", FABRICS)

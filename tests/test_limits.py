@@ -187,36 +187,38 @@ def test_blocks_do_not_change_what_is_fetched(seed: int, monkeypatch: pytest.Mon
 # -- Ways through graphs -----------------------------------------------------------------------------------------------
 
 
-def searched(nodes: int, destinations: int, ends: list[tuple[int, int]]) -> tuple[list[int], list[int]] | None:
+def searched(nodes: int, destinations: int, ends: list[tuple[int, int]], costs: list[int]) -> tuple[list[int], list[int]] | None:
     """Links and distances by definition; None where there is no way."""
-    far = nodes + 1
+    far = sum(costs) + 1
     distance = [[0 if a == b else far for b in range(destinations)] for a in range(nodes)]
     for _ in range(nodes):
-        for source, target in ends:
+        for (source, target), cost in zip(ends, costs, strict=True):
             for b in range(destinations):
-                distance[source][b] = min(distance[source][b], distance[target][b] + 1)
+                distance[source][b] = min(distance[source][b], distance[target][b] + cost)
     if any(distance[a][b] >= far for a in range(destinations) for b in range(destinations)):
         return None
     links = []
     for a in range(nodes):
         for b in range(destinations):
-            ways = [(t, n) for n, (s, t) in enumerate(ends) if s == a and distance[t][b] + 1 == distance[a][b] < far and a != b]
+            ways = [(t, n) for n, (s, t) in enumerate(ends) if s == a and distance[t][b] + costs[n] == distance[a][b] < far and a != b]
             links.append(min(ways)[1] if ways else -1)
     return links, [-1 if d >= far else d for row in distance for d in row]
 
 
+@pytest.mark.parametrize("largest", [1, 3])
 @pytest.mark.parametrize("seed", range(100))
-def test_ways_are_the_shortest_and_lead_over_the_lowest_numbers(seed: int) -> None:
+def test_ways_are_the_shortest_and_lead_over_the_lowest_numbers(seed: int, largest: int) -> None:
     draw = random.Random(seed)
     nodes = draw.randint(2, 9)
     destinations = draw.randint(1, nodes)
     ends = draw.sample([(a, b) for a in range(nodes) for b in range(nodes) if a != b], draw.randint(1, nodes * (nodes - 1)))
-    right = searched(nodes, destinations, ends)
+    costs = [draw.randint(1, largest) for _ in ends]
+    right = searched(nodes, destinations, ends, costs)
     if right is None:
         with pytest.raises(InputError, match="there is no route from NPU"):
-            shortest_paths(nodes, destinations, ends, "graph")
+            shortest_paths(nodes, destinations, ends, "graph", costs=costs)
     else:
-        assert shortest_paths(nodes, destinations, ends, "graph") == right
+        assert shortest_paths(nodes, destinations, ends, "graph", costs=costs) == right
 
 
 def test_only_distances_that_are_asked_for_are_searched() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import astra_sim
 import attrs
 import pytest
-from astra_sim.errors import DeadlockError
+from astra_sim.errors import DeadlockError, InputWarning
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.run.flows import Flow
 from astra_sim.schedule import shift
@@ -17,7 +17,7 @@ from astra_sim_network_roce.options import RoceOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
-from support.roce import STAR, clos, network, run, topology
+from support.roce import STAR, clos, network, platform, run, topology
 
 ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
 BALANCING = ("ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
@@ -285,6 +285,31 @@ def test_a_send_ends_when_its_sender_knows() -> None:
             finishes.add(astra_sim.simulate(workload=graph, network=made, engine=engine).finish_ns)
     (ended,) = {each.ended for each in run(network(STAR.format(2)), (0, 1, 1000))}
     assert finishes == {ended / 1000}
+
+
+@pytest.mark.parametrize("payload", [256, 1000, 9000])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "plugin:rail_optimized?servers=4&npus_per_server=4&ports=8&oversubscription=2",
+        "plugin:clos?npus=12&ports=8&oversubscription=3&link_bandwidth_gb_per_s=12.5&link_latency_ns=0",
+        "plugin:clos?npus=8&ports=8&link_bandwidth_gb_per_s=50&link_latency_ns=100",
+    ],
+)
+def test_pauses_come_in_time_on_links_without_latency(where: str, payload: int) -> None:
+    options: dict[str, Any] = {"windows": False, "ecn": False, "buffer_mib": 4, "payload_bytes": payload}
+    npus = platform(where).npus
+    incast = [(npu, 0, 1_000_000) for npu in range(1, npus)]
+    made = network(where, **options)
+    run(made, *incast)
+    figures = made.statistics()
+    assert figures["drops"] == 0
+    assert figures["pfc_frames"]
+    if "latency_ns=100" not in where:
+        plain = network(where, **options, covering_headroom=False)
+        run(plain, *incast)
+        with pytest.warns(InputWarning, match="for want of memory"):
+            assert plain.statistics()["drops"]
 
 
 def test_flows_of_two_priority_groups_take_turns() -> None:

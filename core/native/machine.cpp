@@ -40,6 +40,10 @@ void Machine::add_queues(const std::vector<QueuePlan>& plans) {
   chunks_.add_queues(plans);
 }
 
+void Machine::set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues) {
+  transport_.set_traffic_classes(without_queue, std::move(of_queues));
+}
+
 void Machine::add_ports(const std::vector<std::int64_t>& ports) {
   if (tasks_.add_ports(ports)) events_.contend();
 }

@@ -41,6 +41,7 @@ class Machine : private ChunkListener {
   // These raise std::invalid_argument for what cannot be.
   void set_table(const NetworkTable& table) { transport_.set_table(table); }
   void add_queues(const std::vector<QueuePlan>& plans);
+  void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   void add_ports(const std::vector<std::int64_t>& ports);
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);

@@ -288,6 +288,10 @@ class Machine {
     own().add_queues(plans);
   }
 
+  void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues) {
+    own().set_traffic_classes(without_queue, std::move(of_queues));
+  }
+
   // The kinds of tasks, and the columns of astra_sim.rows.Rows.
   void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& times, const nb::bytes& after_end,
                    const nb::bytes& after, const Numbers& npus) {
@@ -513,6 +517,7 @@ NB_MODULE(_compiled, module) {
       .def_prop_ro("undelivered", [](Machine& self) { return self.own().undelivered(); })
       .def("set_table", &Machine::set_table)
       .def("add_queues", &Machine::add_queues)
+      .def("set_traffic_classes", &Machine::set_traffic_classes)
       .def("add_ports", [](Machine& self, const Numbers& ports) { self.own().add_ports(ports); })
       .def("add_program", &Machine::add_program)
       .def("add_groups", &Machine::add_groups)

@@ -10,6 +10,17 @@ void Transport::set_table(const NetworkTable& table) {
   tells_sent_ = table.tells_sent();
 }
 
+void Transport::set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues) {
+  class_without_queue_ = without_queue;
+  class_of_queue_ = std::move(of_queues);
+}
+
+std::int32_t Transport::class_of(std::int32_t queue) const {
+  if (queue < 0) return class_without_queue_;
+  const auto place = static_cast<std::size_t>(queue);
+  return place < class_of_queue_.size() ? class_of_queue_[place] : -1;
+}
+
 void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow,
                          std::int32_t queue, Time delay) {
   ++messages_;
@@ -19,7 +30,7 @@ void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, co
     if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
     return;
   }
-  outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, -1});
+  outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
   if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);

@@ -31,6 +31,8 @@ class Transport {
   std::size_t undelivered() const { return under_way_.size(); }  // that an event network was given and has not delivered
   // Whether the network says when senders know that their messages have arrived.
   bool tells_sent() const { return tells_sent_; }
+  // The traffic classes of messages in no queue, and of those of each queue (-1: the network chooses). Without this it always does.
+  void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   // A number for messages that belong together.
   std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
@@ -51,6 +53,7 @@ class Transport {
 
   using Waiting = std::unordered_map<std::uint64_t, UnderWay>;
 
+  std::int32_t class_of(std::int32_t queue) const;
   // What the messages in delivered_ bring about happens at a time.
   void deliver(Time time);
   void happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause);
@@ -75,6 +78,8 @@ class Transport {
   Waiting unconfirmed_;                                                                   // whose senders wait
   std::vector<astra_delivery> delivered_;
   std::uint64_t flows_ = 0;
+  std::int32_t class_without_queue_ = -1;
+  std::vector<std::int32_t> class_of_queue_;
   Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
 };
 

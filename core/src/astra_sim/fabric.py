@@ -18,25 +18,27 @@ switches: dimension by dimension, group by group (in the order of the first NPU 
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from astra_sim.errors import InputError
+from astra_sim.shortest_paths import NO_WAY, ways_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
 
-NO_WAY = -1
+__all__ = ["LARGEST_COST", "LARGEST_FABRIC", "NO_WAY", "Fabric", "FabricLink", "Wire", "both_ways", "fabric_of", "wires_of"]
+
 LARGEST_FABRIC = 1 << 22
+LARGEST_COST = 255
 
 
 class Wire(NamedTuple):
     """A link of a topology, one way: its ends, how many links of the dimension it is as wide as, and how many times as long.
 
-    On networks of packets a route minimises the sum of the costs of its links. `order` is the place of the link in an order of links: a
+    A route minimises the sum of the costs of its links, on every network. `order` is the place of the link in an order of links: a
     packet whose next link is not later in it changes to the next class of virtual channels. With -1, such a network finds an order itself
     if routes could wait for each other in a circle.
     """
@@ -58,7 +60,8 @@ class FabricLink(NamedTuple):
     """A link, one way.
 
     Bandwidth in bytes per nanosecond, latencies in nanoseconds: `nic_latency_ns` is that of the network interface at each end that is an
-    NPU. `error_rate` is the probability that a packet is lost on the link, `dimension` the dimension of the platform that it belongs to.
+    NPU. `error_rate` is the probability that a packet is lost on the link, `dimension` the dimension of the platform that it belongs to. A
+    route minimises the sum of the `cost`s of its links.
     """
 
     source: int
@@ -68,6 +71,7 @@ class FabricLink(NamedTuple):
     error_rate: float = 0.0
     dimension: int = 0
     nic_latency_ns: float = 0.0
+    cost: int = 1
 
     @property
     def bits_per_s(self) -> int:
@@ -125,20 +129,23 @@ class Fabric:
         return reverse
 
     def distances(self, destination: int, through_npus: bool) -> list[int]:
-        """The fewest links from each node to a destination; `NO_WAY` where there is no way. `through_npus`: whether NPUs forward."""
-        entering = self._entering
+        """The cost of the cheapest way from each node to a destination, where links cost 1 the number of links; `NO_WAY`: there is none.
+
+        `through_npus`: whether NPUs forward.
+        """
         distance = [NO_WAY] * self.nodes
-        distance[destination] = 0
-        waiting = deque([destination])
-        while waiting:
-            node = waiting.popleft()
-            if node != destination and not through_npus and not self.is_switch(node):
-                continue
-            for before in entering[node]:
-                if distance[before] == NO_WAY:
-                    distance[before] = distance[node] + 1
-                    waiting.append(before)
+        for node, (cost, _) in self.ways_to(destination, through_npus).items():
+            distance[node] = cost
         return distance
+
+    def ways_to(self, destination: int, through_npus: bool) -> dict[int, tuple[int, int]]:
+        """For each node with a way to a destination, nearest first: the cost of the cheapest way, and the number of its first link."""
+        entering = self._entering
+
+        def entering_of(node: int) -> Sequence[tuple[int, int, int]]:
+            return entering[node] if through_npus or node == destination or self.is_switch(node) else ()
+
+        return ways_to(destination, entering_of)
 
     def scaled(self, bandwidth: float, latency: float) -> Fabric:
         """The fabric with links of `bandwidth` and `latency` times their own."""
@@ -146,10 +153,10 @@ class Fabric:
         return attrs.evolve(self, links=tuple(links))
 
     @functools.cached_property
-    def _entering(self) -> list[list[int]]:
-        entering: list[list[int]] = [[] for _ in range(self.nodes)]
-        for link in self.links:
-            entering[link.target].append(link.source)
+    def _entering(self) -> list[list[tuple[int, int, int]]]:
+        entering: list[list[tuple[int, int, int]]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            entering[link.target].append((link.source, link.cost, number))
         return entering
 
 
@@ -172,6 +179,11 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
             raise InputError(
                 f"{where}: topology {topology.name!r} has a link from node {link.source} to node {link.target} of {link.bandwidth} bytes/ns"
                 f" and {link.latency_ns} ns; expected two nodes, a bandwidth above 0 and a latency of at least 0"
+            )
+        if not 1 <= link.cost <= LARGEST_COST:
+            raise InputError(
+                f"{where}: topology {topology.name!r} has a link of cost {link.cost} from node {link.source} to node {link.target};"
+                f" expected 1 to {LARGEST_COST}"
             )
     return links
 
@@ -208,4 +220,5 @@ def fabric_of(platform: Platform) -> Fabric:
 
 
 def _of_wire(wire: Wire, dimension: Dimension) -> FabricLink:
-    return FabricLink(wire.source, wire.target, dimension.link_bandwidth * wire.width, dimension.link_latency_ns * wire.length)
+    bandwidth, latency = dimension.link_bandwidth * wire.width, dimension.link_latency_ns * wire.length
+    return FabricLink(wire.source, wire.target, bandwidth, latency, cost=wire.cost)

@@ -74,9 +74,11 @@ class _OnPlatform:
 
     If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
     `remedy` says, to a user, what would be right where messages are faster together than the wires of the platform allow, `price_remedy`
-    where a whole collective of `collective_ps` is; "": nothing is known.
+    where a whole collective of `collective_ps` is; "": nothing is known. `has_traffic_classes`: whether it treats messages by the
+    class that they ask for.
     """
 
+    has_traffic_classes: bool = False
     charged_dimension: Literal["highest", "lowest"] = "highest"
     remedy: str = ""
     price_remedy: str = ""

@@ -1,25 +1,56 @@
-"""Shortest paths in a small directed graph."""
+"""Shortest paths in directed graphs: those of the least sum of costs. `include/astra_sim/shortest_ways.hpp` searches in C++."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from astra_sim.errors import InputError
 
 NO_WAY = -1
 LARGEST_TABLE = 1 << 24
 
+Entering = Callable[[int], Iterable[tuple[int, int, int]]]
+"""Of a node, the links into it that may be used: where they begin, their cost, and their number."""
+
+
+def ways_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]:
+    """For each node with a way to a destination, nearest first: the cost of the cheapest way, and its first link (`NO_WAY`: it has none).
+
+    Of several such links the one that was found first. Where all links cost the same, the search goes breadth first (else it is Dijkstra's
+    algorithm with a bucket for each distance: Dial 1969).
+    """
+    found: dict[int, tuple[int, int]] = {}
+    known = {destination: (0, NO_WAY)}
+    buckets = {0: deque([destination])}
+    while buckets:
+        distance = min(buckets)
+        for node in buckets.pop(distance):
+            if node in found:
+                continue
+            found[node] = known[node]
+            for before, cost, link in entering(node):
+                if before not in known or distance + cost < known[before][0]:
+                    known[before] = (distance + cost, link)
+                    buckets.setdefault(distance + cost, deque()).append(before)
+    return found
+
 
 def shortest_paths(
-    nodes: int, destinations: int, ends: Sequence[tuple[int, int]], where: str, spread: bool = False
+    nodes: int,
+    destinations: int,
+    ends: Sequence[tuple[int, int]],
+    where: str,
+    spread: bool = False,
+    costs: Sequence[int] | None = None,
 ) -> tuple[list[int], list[int]]:
-    """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance in links.
+    """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance.
 
-    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link. The path is a shortest one;
-    of several, the one whose next node has the lowest number, or with `spread` the one whose turn it is: of w links the number s modulo w,
-    where s is the sum of the digits of the destination in base w. So destinations in a row take all w links before one is taken twice, and
-    those that meet at the next switch part again there. Raises InputError, beginning with `where`, if there is no path from a
-    destination to another, or there are too many nodes.
+    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` what each adds to the
+    distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
+    number, or with `spread` the one whose turn it is: of w links the number s modulo w, where s is the sum of the digits of the destination
+    in base w. So destinations in a row take all w links before one is taken twice, and those that meet at the next switch part again there.
+    Raises InputError, beginning with `where`, if there is no path from a destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
         raise InputError(f"{where}: the routes from {nodes} nodes to {destinations} NPUs are too many; expected at most {LARGEST_TABLE}")
@@ -31,29 +62,37 @@ def shortest_paths(
     reached = [1 << node if node < destinations else 0 for node in range(nodes)]
     for destination in range(destinations):
         distances[destination * destinations + destination] = 0
+    costs = costs if costs is not None else [1] * len(ends)
     frontier = {node: reached[node] for node in range(destinations)}
+    ahead: dict[int, dict[int, list[tuple[int, int, int]]]] = {}  # by distance and node: the next node, the link there, and destinations
     distance = 0
     while frontier:
-        distance += 1
-        following: dict[int, int] = {}
-        for node in sorted(frontier):  # so that the first link to reach a destination leads to the node of the lowest number
+        for node, fresh in frontier.items():
             for before, link in into[node]:
-                fresh = frontier[node] & ~(reached[before] | following.get(before, 0))
-                if fresh:
-                    following[before] = following.get(before, 0) | fresh
-                    for destination in _bits(fresh):
-                        links[before * destinations + destination] = link
-                        distances[before * destinations + destination] = distance
-        for node, fresh in following.items():
-            reached[node] |= fresh
-        frontier = following
+                wanted = fresh & ~reached[before]
+                if wanted:
+                    ahead.setdefault(distance + costs[link], {}).setdefault(before, []).append((node, link, wanted))
+        frontier = {}
+        while ahead and not frontier:
+            distance = min(ahead)
+            for node, ways in ahead.pop(distance).items():
+                for _, link, wanted in sorted(ways):  # the first leads to the node of the lowest number
+                    fresh = wanted & ~reached[node]
+                    if fresh:
+                        reached[node] |= fresh
+                        frontier[node] = frontier.get(node, 0) | fresh
+                        for destination in _bits(fresh):
+                            links[node * destinations + destination] = link
+                            distances[node * destinations + destination] = distance
     _check(reached[:destinations], where)
     if spread:
-        _spread(links, distances, nodes, destinations, ends)
+        _spread(links, distances, nodes, destinations, ends, costs)
     return links, distances
 
 
-def _spread(links: list[int], distances: Sequence[int], nodes: int, destinations: int, ends: Sequence[tuple[int, int]]) -> None:
+def _spread(
+    links: list[int], distances: Sequence[int], nodes: int, destinations: int, ends: Sequence[tuple[int, int]], costs: Sequence[int]
+) -> None:
     """Give each destination the way whose turn it is, instead of the first.
 
     Several links to one node take their turns as the links up from there do, so that what was apart on the way up stays apart.
@@ -70,7 +109,8 @@ def _spread(links: list[int], distances: Sequence[int], nodes: int, destinations
         further = [distances[following * destinations : (following + 1) * destinations] for following, _ in ways]
         for destination, distance in enumerate(own):
             if distance > 0:
-                equal = [way for way, rest in zip(ways, further, strict=True) if rest[destination] == distance - 1]
+                left = [(way, rest[destination]) for way, rest in zip(ways, further, strict=True)]
+                equal = [way for way, rest in left if rest != NO_WAY and rest == distance - costs[way[1]]]
                 if len(equal) > 1:
                     (first, _), (last, _) = equal[0], equal[-1]
                     base = max(2, to_switches[first] if first == last else len(equal))

@@ -80,10 +80,14 @@ class Place(NamedTuple):
 
 @attrs.frozen
 class QueuePlan:
-    """A queue of every NPU: its order, and how many chunks of it run at a time."""
+    """A queue of every NPU: its order, how many chunks of it run at a time, and the traffic class that its messages ask for.
+
+    Classes count from 0; with -1 the network chooses.
+    """
 
     slots: int
     order: Order
+    traffic_class: int = -1
 
 
 class DimensionOrder(abc.ABC):
@@ -183,6 +187,8 @@ class System(abc.ABC):
     node_algorithms: Mapping[int, str] = MappingProxyType({})
     """The collective algorithms (`NAME` or `NAME?key=value`) of single nodes of a trace, by their ids. They go before all others."""
     bus: BusOptions | None = None
+    send_class: int = -1
+    """The traffic class that messages in no queue ask for, which are those between two NPUs (-1: the network chooses)."""
     reduce_ps: Callable[[int], int] | None = None
     """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""
 

@@ -13,7 +13,7 @@ void check(const Group& group) {
   const bool sized = group.size >= 1 && group.nodes >= group.size && count_of(group.switch_latency_ns) == group.nodes - group.size;
   const bool linked = std::all_of(group.links.begin(), group.links.end(), [&](const GroupLink& link) {
     return std::min(link.source, link.target) >= 0 && std::max(link.source, link.target) < group.nodes && link.bandwidth > 0 &&
-           link.latency_ns >= 0;
+           link.latency_ns >= 0 && link.cost >= 1;
   });
   if (!sized || !linked) throw std::invalid_argument("links or switches that do not fit a dimension");
 }

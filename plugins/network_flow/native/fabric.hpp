@@ -17,6 +17,7 @@ struct GroupLink {
   int target = 0;
   double bandwidth = 0;  // bytes per nanosecond
   double latency_ns = 0;
+  int cost = 1;
 };
 
 struct Group {

@@ -129,13 +129,13 @@ Rules rules_of(const nb::dict& table) {
   return rules;
 }
 
-using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double>>>;
+using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double, int>>>;
 
 nb::capsule function_table(const std::vector<Row>& rows, const nb::dict& rules) {
   std::vector<Group> groups;
   for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links] : rows) {
     Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}};
-    for (const auto& [source, target, bandwidth, latency_ns] : links) group.links.push_back({source, target, bandwidth, latency_ns});
+    for (const auto& [source, target, bandwidth, latency, cost] : links) group.links.push_back({source, target, bandwidth, latency, cost});
     groups.push_back(std::move(group));
   }
   auto owner = std::make_unique<TableOwner>(Fabric(std::move(groups)), rules_of(rules));
@@ -226,7 +226,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Flows that share links: networks as function tables, and the sharing by itself.";
   module.def("function_table", &function_table, "groups"_a, "rules"_a,
              "A capsule with a new table. Of each dimension: size, nodes, NIC latency, latencies of switches, links (source, target, "
-             "bytes/ns, ns).");
+             "bytes/ns, ns, cost).");
   module.def("inject", &inject, "capsule"_a, "time"_a, "messages"_a, "Messages (number, source, destination, bytes) are sent.");
   module.def("advance", &advance, "capsule"_a, "until"_a.none(),
              "When the next messages arrive, and their numbers; None: none by `until`.");

@@ -22,6 +22,12 @@ std::uint64_t mixed(std::uint64_t number) {
 
 std::uint64_t unsigned_of(int number) { return static_cast<std::uint64_t>(number); }
 
+int largest_cost(const std::vector<GroupLink>& links) {
+  int largest = 1;
+  for (const GroupLink& link : links) largest = std::max(largest, link.cost);
+  return largest;
+}
+
 }  // namespace
 
 Paths::Paths(const Group& group, const Rules& rules)
@@ -31,6 +37,7 @@ Paths::Paths(const Group& group, const Rules& rules)
       seed_(rules.seed),
       leaving_(index(group.nodes)),
       entering_(index(group.nodes)),
+      ways_(largest_cost(group.links)),
       scratch_(index(group.nodes), kNoWay) {
   for (int link = 0; link < count_of(group.links); ++link) {
     at(leaving_, at(group.links, link).source).push_back(link);
@@ -70,27 +77,27 @@ const Paths::Distances& Paths::distances(int from, int to, bool through_npus) {
   return known_.emplace(key, std::move(whole)).first->second;
 }
 
-// Breadth first, from the destination back, until `from` is reached.
+// From the destination back, until the distance of `from` is known.
 void Paths::search(int from, int to, bool through_npus, Distances& distance) {
   reached_.assign(1, to);
-  at(distance, to) = 0;
-  for (std::size_t next = 0; next < reached_.size(); ++next) {
-    const int node = reached_[next];
-    if (node == from) return;
-    if (node != to && !through_npus && !group_.is_switch(node)) continue;
+  ways_.search(to, distance, [&](int node, const auto& reach) {
+    if (node == from) return false;
+    if (node != to && !through_npus && !group_.is_switch(node)) return true;
     for (int link : at(entering_, node)) {
-      const int before = at(group_.links, link).source;
-      if (at(distance, before) != kNoWay) continue;
-      at(distance, before) = at(distance, node) + 1;
-      reached_.push_back(before);
+      const GroupLink& crossed = at(group_.links, link);
+      const bool is_new = at(distance, crossed.source) == kNoWay;
+      if (reach(crossed.source, crossed.cost) && is_new) reached_.push_back(crossed.source);
     }
-  }
+    return true;
+  });
 }
 
 void Paths::nearer(int node, const Distances& distance, std::vector<int>& links) const {
   links.clear();
   for (int link : at(leaving_, node)) {
-    if (at(distance, at(group_.links, link).target) == at(distance, node) - 1) links.push_back(link);
+    const GroupLink& crossed = at(group_.links, link);
+    const int left = at(distance, crossed.target);
+    if (left != kNoWay && left == at(distance, node) - crossed.cost) links.push_back(link);
   }
 }
 
@@ -126,22 +133,21 @@ void Paths::spread(int from, const Distances& distance, Way& way) const {
     double latency_ns = 0;
   };
   std::vector<int> links;
-  std::map<int, Part> here{{from, {1.0, 0.0}}};
-  for (int left = at(distance, from); left > 0; --left) {
-    std::map<int, Part> next;
-    for (const auto& [node, part] : here) {
-      nearer(node, distance, links);
-      const double share = part.share / real(links.size());
-      for (int link : links) {
-        way.crossings.push_back({link, share});
-        Part& there = next[at(group_.links, link).target];
-        there.share += share;
-        there.latency_ns = std::max(there.latency_ns, part.latency_ns + latency_over(link));
-      }
+  std::map<std::pair<int, int>, Part> ahead{{{-at(distance, from), from}, {1.0, 0.0}}};  // by distance, furthest first, and node
+  while (ahead.begin()->first.first < 0) {
+    const auto [place, part] = *ahead.begin();
+    ahead.erase(ahead.begin());
+    nearer(place.second, distance, links);
+    const double share = part.share / real(links.size());
+    for (int link : links) {
+      way.crossings.push_back({link, share});
+      const int next = at(group_.links, link).target;
+      Part& there = ahead[{-at(distance, next), next}];
+      there.share += share;
+      there.latency_ns = std::max(there.latency_ns, part.latency_ns + latency_over(link));
     }
-    here = std::move(next);
   }
-  way.latency_ns += here.begin()->second.latency_ns;
+  way.latency_ns += ahead.begin()->second.latency_ns;
 }
 
 }  // namespace astra::flow

@@ -1,6 +1,7 @@
-// Shortest ways within one group of a dimension.
+// Ways of least cost within one group of a dimension.
 #pragma once
 
+#include <astra_sim/shortest_ways.hpp>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -43,7 +44,7 @@ class Paths {
   // The latency of a link, and of the switch that it leads to.
   double latency_over(int link) const;
 
-  static constexpr int kNoWay = -1;
+  static constexpr int kNoWay = ShortestWays::kNoWay;
 
   const Group& group_;
   Routing routing_;
@@ -52,8 +53,9 @@ class Paths {
   std::vector<std::vector<int>> leaving_, entering_;  // links of each node
   std::unordered_map<std::int64_t, Distances> known_;
   std::size_t held_ = 0;  // distances that are known
+  ShortestWays ways_;
   Distances scratch_;
-  std::vector<int> reached_;  // the nodes that the last search has reached, nearest first
+  std::vector<int> reached_;  // the nodes that the last search has reached
 };
 
 }  // namespace astra::flow

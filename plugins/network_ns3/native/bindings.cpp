@@ -50,15 +50,15 @@ Settings settings_of(const nb::dict& table) {
   return s;
 }
 
-using LinkRow = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int64_t, double, std::uint32_t>;
+using LinkRow = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int64_t, double, std::uint32_t, int>;
 
 Plan plan_of(std::uint32_t npus, std::uint32_t nodes, bool through_npus, const std::vector<LinkRow>& links) {
   Plan plan{npus, nodes, through_npus, {}};
-  for (const auto& [source, target, rate, delay, error, reverse] : links) {
-    if (source >= nodes || target >= nodes || rate < 1 || delay < 0 || reverse >= links.size()) {
+  for (const auto& [source, target, rate, delay, error, reverse, cost] : links) {
+    if (source >= nodes || target >= nodes || rate < 1 || delay < 0 || reverse >= links.size() || cost < 1) {
       throw std::invalid_argument("a link that cannot be");
     }
-    plan.links.push_back({source, target, rate, delay, error, reverse});
+    plan.links.push_back({source, target, rate, delay, error, reverse, cost});
   }
   if (npus > nodes) throw std::invalid_argument("a plan that cannot be");
   return plan;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Shortest ways to each NPU, by the number of links. They are found for an NPU when the first packet goes to it.
+// Ways of least cost to each NPU. They are found for an NPU when the first packet goes to it.
 #pragma once
 
+#include <astra_sim/shortest_ways.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,10 +21,7 @@ class Routes {
   // The links with which shortest ways from a node to an NPU begin; none where there is no way.
   std::span<const std::uint32_t> ways(std::uint32_t node, std::uint32_t npu);
 
-  // The number of links from a node to an NPU; -1 where there is no way.
-  int distance(std::uint32_t node, std::uint32_t npu) { return table(npu).distance[node]; }
-
-  // Two NPUs without a way from the first to the second, and what is the longest of all shortest ways.
+  // Two NPUs without a way from the first to the second, and how many links the longest of all ways of least cost has.
   struct Check {
     std::optional<std::pair<std::uint32_t, std::uint32_t>> unreachable;
     int longest = 0;
@@ -33,14 +31,18 @@ class Routes {
  private:
   // Ways to one NPU: of node n those from place begin[n] to begin[n + 1].
   struct Table {
-    std::vector<int> distance;
     std::vector<std::uint32_t> begin, links;
+  };
+  // Of each node: the cost of the cheapest way, and of such ways the most links; kNoWay where there is none.
+  struct Distances {
+    std::vector<int> cost, links;
   };
 
   const Table& table(std::uint32_t npu);
-  std::vector<int> distances(std::uint32_t npu) const;
+  Distances distances(std::uint32_t npu);
 
   const Plan& plan_;
+  ShortestWays search_;
   std::vector<std::vector<std::uint32_t>> leaving_, entering_;  // links of each node
   std::vector<std::unique_ptr<Table>> tables_;                  // of each NPU
 };

@@ -51,6 +51,7 @@ struct Link {
   std::int64_t delay = 0;     // ps
   double error = 0;           // probability that a packet is lost
   std::uint32_t reverse = 0;  // the link back
+  int cost = 1;               // routes have the least sum of these
 };
 
 // NPUs come first, then switches.

@@ -19,7 +19,6 @@ class Topology {
   Topology(const Settings& settings, const Plan& plan, std::function<void()> look);
 
   const ns3::Ptr<ns3::Node>& node(std::uint32_t number) const { return nodes_[number]; }
-  int distance(std::uint32_t source, std::uint32_t npu) { return ways_.routes.distance(source, npu); }
   const std::vector<Load>& loads() const { return loads_; }
 
   // Packets that found a queue full, and packets that were marked.

@@ -99,7 +99,7 @@ Settings settings_of(const nb::dict& table) {
   return s;
 }
 
-using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t>;
+using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int>;
 
 Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links,
              std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<NodeId>& preferred,
@@ -107,9 +107,10 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   Plan plan;
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
-  for (const auto& [source, target, rate, delay, error, from, all, share, headroom] : links) {
-    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0) throw std::invalid_argument("a link that cannot be");
-    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom});
+  for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost] : links) {
+    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)
+      throw std::invalid_argument("a link that cannot be");
+    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost});
   }
   for (const auto& [time, one, other] : failures) plan.failures.push_back({time, one, other});
   if (npus > plan.nodes || addresses.size() != npus || reverse.size() != links.size()) throw std::invalid_argument("a plan that cannot be");

@@ -1,12 +1,22 @@
 #include "routes.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 
 namespace astra::roce {
 
-Routes::Routes(const Settings& settings, const Plan& plan) : settings_(settings), plan_(plan), leaving_(plan.nodes) {
+namespace {
+
+int largest_cost(const std::vector<LinkSpec>& links) {
+  int largest = 1;
+  for (const LinkSpec& link : links) largest = std::max(largest, link.cost);
+  return largest;
+}
+
+}  // namespace
+
+Routes::Routes(const Settings& settings, const Plan& plan)
+    : settings_(settings), plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes) {
   for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);
   order_ports();
   find(std::vector<bool>(plan.links.size(), true));
@@ -39,39 +49,35 @@ void Routes::find(const std::vector<bool>& up) {
 
 void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
   struct Way {
-    std::uint32_t distance = kNone;
     std::int64_t delay = 0;  // ns
     std::int64_t sending = 0;
     std::int64_t rate = 0;
   };
   std::vector<Way> way(plan_.nodes);
-  way[npu].distance = 0;
-  std::deque<NodeId> waiting{npu};
+  std::vector<int> distance(plan_.nodes, ShortestWays::kNoWay);
   std::vector<LinkId> nearer;
-  while (!waiting.empty()) {
-    const NodeId node = waiting.front();
-    waiting.pop_front();
-    if (node != npu && node < plan_.npus) continue;
+  search_.search(npu, distance, [&](NodeId node, const auto& reach) {
+    if (node != npu && node < plan_.npus) return true;
     for (const LinkId back : leaving_[node]) {
       const LinkId link = plan_.reverse[back];
       if (link == kNone || !up[link]) continue;
-      Way& before = way[plan_.links[link].source];
-      if (before.distance != kNone) continue;
       const LinkSpec& spec = plan_.links[link];
-      before.distance = way[node].distance + 1;
+      if (!reach(spec.source, spec.cost)) continue;
+      Way& before = way[spec.source];
       before.delay = way[node].delay + spec.delay / settings_.ticks_per_ns;
       before.sending = way[node].sending + static_cast<std::int64_t>(settings_.payload_bytes) * 8'000'000'000 / spec.rate;
       before.rate = node == npu ? spec.rate : std::min(way[node].rate, spec.rate);
-      waiting.push_back(spec.source);
     }
-  }
+    return true;
+  });
   for (NodeId node = 0; node < plan_.nodes; ++node) {
-    if (way[node].distance == kNone || node == npu) continue;
+    if (distance[node] == ShortestWays::kNoWay || node == npu) continue;
     nearer.clear();
     for (const LinkId link : leaving_[node]) {
-      const NodeId next = plan_.links[link].target;
-      const bool forwards = next == npu || next >= plan_.npus;
-      if (up[link] && forwards && way[next].distance != kNone && way[next].distance + 1 == way[node].distance) nearer.push_back(link);
+      const LinkSpec& spec = plan_.links[link];
+      const bool forwards = spec.target == npu || spec.target >= plan_.npus;
+      const bool reached = distance[spec.target] != ShortestWays::kNoWay;
+      if (up[link] && forwards && reached && distance[spec.target] + spec.cost == distance[node]) nearer.push_back(link);
     }
     const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
     if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));

@@ -1,9 +1,10 @@
-// Shortest ways over switches: for each node and NPU the ports that lead one step nearer, and what a round trip takes.
+// Ways of least cost over switches: for each node and NPU the ports with which they begin, and what a round trip takes.
 //
 // NPUs do not forward. Nodes and destinations with the same ports share one set of them, and pairs with the same round trip its figures, so
 // memory goes with nodes times NPUs, some bytes each.
 #pragma once
 
+#include <astra_sim/shortest_ways.hpp>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -52,6 +53,7 @@ class Routes {
 
   const Settings& settings_;
   const Plan& plan_;
+  ShortestWays search_;
   std::vector<std::vector<LinkId>> leaving_;  // of each node, in the order of ways
   std::vector<std::uint32_t> set_of_;         // of node and NPU
   std::vector<LinkId> ports_;                 // of the sets, one after another

@@ -109,6 +109,7 @@ struct LinkSpec {
   std::int64_t mark_all = 0;
   double mark_share = 0;
   std::int64_t headroom = 0;  // bytes that the node it enters keeps for what is on the wire
+  int cost = 1;               // routes have the least sum of these
 };
 
 // Two nodes whose links fail at a time.

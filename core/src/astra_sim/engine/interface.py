@@ -234,6 +234,12 @@ class Engine(Protocol):
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
 
+    def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
+        """Say which traffic class messages ask for: those in no queue, and those of each queue (-1: the network chooses).
+
+        Without this the network chooses for all.
+        """
+
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 

@@ -184,9 +184,6 @@ class IdealTimes:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._entering: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for number, link in enumerate(fabric.links):
-            self._entering[link.target].append(number)
         self._rows: dict[int, list[tuple[int, float, float]]] = {}
 
     def ns(self, source: int, destination: int, size: int) -> float | None:
@@ -197,16 +194,12 @@ class IdealTimes:
         return None if distance == NO_WAY else latency + size / bandwidth
 
     def _to(self, destination: int) -> list[tuple[int, float, float]]:
-        """Of each node: links to a destination, their latencies in ns, and the smallest bandwidth in bytes/ns. NPUs may forward."""
+        """Of each node: the distance to a destination, latencies in ns, and the smallest bandwidth in bytes/ns. NPUs may forward."""
         row = [(NO_WAY, 0.0, float("inf"))] * self._fabric.nodes
         row[destination] = (0, 0.0, float("inf"))
-        waiting = deque([destination])
-        while waiting:
-            node = waiting.popleft()
-            distance, latency, bandwidth = row[node]
-            for number in self._entering[node]:
-                link = self._fabric.links[number]
-                if row[link.source][0] == NO_WAY:
-                    row[link.source] = (distance + 1, latency + link.latency_ns, min(bandwidth, link.bandwidth))
-                    waiting.append(link.source)
+        for node, (distance, first) in self._fabric.ways_to(destination, through_npus=True).items():
+            if node != destination:
+                link = self._fabric.links[first]
+                _, latency, bandwidth = row[link.target]
+                row[node] = (distance, latency + link.latency_ns, min(bandwidth, link.bandwidth))
         return row

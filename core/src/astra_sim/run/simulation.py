@@ -10,7 +10,7 @@ import attrs
 
 from astra_sim._boundary import call, picoseconds
 from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
-from astra_sim.errors import InputError, PluginError
+from astra_sim.errors import InputError, PluginError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
@@ -23,7 +23,7 @@ from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, make_record, observe
 from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
 from astra_sim.run.words import OperationNames
-from astra_sim.system import System
+from astra_sim.system import System, SystemSession
 
 EVENTS_PER_REPORT = 100_000
 MAX_NPUS = 1 << 20
@@ -97,6 +97,7 @@ def _run(
     collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine, make_engine)
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
+    engine.set_traffic_classes(*_traffic_classes(system, session, network))
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
@@ -126,6 +127,15 @@ def _run(
         empty = explain.empty_network() if isinstance(network, EventNetwork) else None
         record.path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
     return record
+
+
+def _traffic_classes(system: System, session: SystemSession, network: Network) -> tuple[int, list[int]]:
+    """The classes of messages in no queue, and of those of each queue. A network that knows none is told nothing, with a warning."""
+    of_queues = [queue.traffic_class for queue in session.queues]
+    if network.has_traffic_classes or all(each < 0 for each in (system.send_class, *of_queues)):
+        return system.send_class, of_queues
+    warn("the system asks for traffic classes, and this network has none: they change nothing")
+    return -1, []
 
 
 def _begin(network: Network) -> int:

@@ -141,7 +141,8 @@ def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> Dim
     size = dimension.size
     nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
     spreads = getattr(dimension.topology, "spreads", False)
-    table, _ = shortest_paths(nodes, size, [(link.source, link.target) for link in links], where, spreads)
+    ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
+    table, _ = shortest_paths(nodes, size, ends, where, spreads, costs)
     return DimensionLinks(
         TABLE,
         size,

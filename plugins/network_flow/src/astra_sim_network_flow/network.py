@@ -18,8 +18,8 @@ from astra_sim.units import PS_PER_NS
 from astra_sim_network_flow import _core
 from astra_sim_network_flow.options import FlowOptions
 
-Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float]]]
-"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), and links by position (bytes/ns, ns)."""
+Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]]]
+"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), and links by position (bytes/ns, ns, cost)."""
 
 
 class FlowNetwork(TableNetwork):
@@ -97,7 +97,7 @@ class FlowNetwork(TableNetwork):
         def place(node: int) -> int:
             return size + node - first if fabric.is_switch(node) else node // stride
 
-        listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns) for link in own]
+        listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns, link.cost) for link in own]
         latencies = list(fabric.switch_latency_ns[first - fabric.npus : last + 1 - fabric.npus])
         return size, size + len(latencies), max((link.nic_latency_ns for link in own), default=0.0), latencies, listed
 

@@ -36,6 +36,7 @@ class Ns3Network(EventNetwork):
 
     charged_dimension = "lowest"
     tells_sent = True
+    has_traffic_classes = True
 
     def __init__(self, options: Ns3Options, platform: Platform) -> None:
         super().__init__(platform)
@@ -184,12 +185,12 @@ def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:
     return plan
 
 
-def _row(options: Ns3Options, fabric: Fabric, link: FabricLink, back: int) -> tuple[int, int, int, int, float, int]:
-    """A link: ends, bit/s, picoseconds with those of interfaces and of the switch that it enters, error rate, and the link back."""
+def _row(options: Ns3Options, fabric: Fabric, link: FabricLink, back: int) -> tuple[int, int, int, int, float, int, int]:
+    """A link: ends, bit/s, picoseconds with those of interfaces and of the switch that it enters, error rate, link back, and cost."""
     if link.bits_per_s < 1:
         raise InputError(f"the link {fabric.name(link.source)} to {fabric.name(link.target)} has less than a bit per second")
     nics = sum(not fabric.is_switch(node) for node in (link.source, link.target))
     latency = link.latency_ns + nics * link.nic_latency_ns
     if fabric.is_switch(link.target):
         latency += options.switch_latency_ns + fabric.switch_latency_ns[link.target - fabric.npus]
-    return link.source, link.target, link.bits_per_s, round(latency * 1000), link.error_rate or options.error_rate, back
+    return link.source, link.target, link.bits_per_s, round(latency * 1000), link.error_rate or options.error_rate, back, link.cost

@@ -13,7 +13,7 @@ class Network:
         npus: int,
         ids: Sequence[int],
         addresses: Sequence[int],
-        links: Sequence[tuple[int, int, int, int, float, int, int, float, int]],
+        links: Sequence[tuple[int, int, int, int, float, int, int, float, int, int]],
         reverse: Sequence[int],
         descending_ways: bool,
         preferred: Sequence[int],

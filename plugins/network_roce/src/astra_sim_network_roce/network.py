@@ -21,6 +21,7 @@ class RoceNetwork(EventNetwork):
 
     charged_dimension = "lowest"
     tells_sent = True
+    has_traffic_classes = True
 
     def __init__(self, options: RoceOptions, platform: Platform) -> None:
         super().__init__(platform)

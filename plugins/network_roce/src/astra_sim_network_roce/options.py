@@ -26,6 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "equal_ways": "ascending",
         "npu_forwarding": True,
         "scale_ecn": True,
+        "covering_headroom": True,
         "thresholds_wrap": False,
         "divides_by_window": False,
     },
@@ -43,6 +44,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "equal_ways": "descending",
         "npu_forwarding": False,
         "scale_ecn": False,
+        "covering_headroom": False,
         "thresholds_wrap": True,
         "divides_by_window": True,
     },
@@ -86,6 +88,9 @@ class RoceOptions:
     # Switches
     buffer_mib: float = option(32.0, above=0, maximum=1 << 20, help="memory of a switch that its ports share", unit="MiB")
     headroom_factor: float = option(3.0, minimum=0, maximum=1e6, help="headroom of a port, in bandwidth times delay of its link")
+    covering_headroom: bool | None = option(
+        None, help="headroom of a port is never less than what comes in before a pause takes effect; false: headroom_factor alone"
+    )
     pfc: bool = option(True, help="switches pause who sends too much; false: they drop")
     ecn: bool = option(True, help="switches mark packets that leave long queues")
     ecn_kmin: tuple[str, ...] = option(_KMIN, help="no packet is marked up to so many bytes in the queue, each RATE:SIZE", unit="Gbit/s:kB")

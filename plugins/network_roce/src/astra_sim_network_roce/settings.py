@@ -141,8 +141,8 @@ class LinkRows:
         self._pmax = _by_rate(options.ecn_pmax, "ecn_pmax")
         self._known: dict[int, Thresholds] = {}
 
-    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int]]:
-        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, and the headroom at the switch that it enters."""
+    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int, int]]:
+        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, the headroom at the switch that it enters, and its cost."""
         return [self._row(link) for link in self._fabric.links]
 
     def check_memory(self) -> None:
@@ -160,12 +160,12 @@ class LinkRows:
                     f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
                 )
 
-    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int]:
+    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int]:
         rate = link.bits_per_s
         marks = self.thresholds(rate) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
         delay = self._clock.ticks(self._latency(link))
         error = link.error_rate or self._options.error_rate
-        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay))
+        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost)
 
     def _latency(self, link: FabricLink) -> float:
         """Nanoseconds of a link, with those of the interfaces and the switch at its ends."""
@@ -176,7 +176,19 @@ class LinkRows:
         return latency
 
     def _headroom(self, rate: int, delay: int) -> int:
-        return int(self._options.headroom_factor * (rate * (delay // self._clock.per_ns) // 8_000_000_000))
+        chosen = int(self._options.headroom_factor * (rate * (delay // self._clock.per_ns) // 8_000_000_000))
+        return max(chosen, self._before_pause(rate, delay)) if self._options.chosen("covering_headroom") else chosen
+
+    def _before_pause(self, rate: int, delay: int) -> int:
+        """Bytes that come in at most from the first one in the headroom until the pause that it brings about takes effect.
+
+        They are its packet, one for which the pause waits at its port and one that the peer is sending when the pause arrives, what the
+        peer sends while the pause is sent, and what is on the wire there and back.
+        """
+        options = self._options
+        packet = options.payload_bytes + options.chosen("header_bytes") + _telemetry_bytes(options) + options.chosen("gap_bytes")
+        round_trip = -(-2 * rate * delay // (8_000_000_000 * self._clock.per_ns))
+        return int(3 * packet + options.chosen("pfc_bytes") + options.chosen("gap_bytes") + round_trip)
 
     def thresholds(self, rate: int) -> Thresholds:
         """Thresholds of a port of so many bit/s. Raises InputError where the options have none for this rate."""

@@ -24,3 +24,33 @@ def nccl_topology(folder: Path) -> list[dict[str, object]]:
     path = folder / "nccl.xml"
     path.write_text(f'<system version="1"><cpu numaid="0">{"".join(gpus)}{nic}</cpu></system>\n')
     return [{"file": str(path)}, {"file": str(path), "nodes": 2}]
+
+
+def infragraph(folder: Path) -> list[dict[str, object]]:
+    """Two hosts of two NPUs, each with a NIC, at a switch; and the same without a bandwidth of their links inside."""
+    path = folder / "infragraph.yaml"
+    path.write_text(
+        """\
+name: two hosts
+devices:
+- name: host
+  components:
+  - {name: xpu, count: 2, choice: xpu}
+  - {name: nic, count: 2, choice: nic}
+  links: [{name: pcie}]
+  edges: [{ep1: {component: xpu}, ep2: {component: nic}, scheme: one2one, link: pcie}]
+- name: switch
+  components: [{name: asic, count: 1, choice: switch}]
+instances:
+- {name: host, device: host, count: 2}
+- {name: leaf, device: switch, count: 1}
+links:
+- name: eth
+  physical:
+    bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}
+    latency: {choice: ns, ns: 500}
+edges:
+- {ep1: {instance: host, component: nic}, ep2: {instance: leaf, component: asic}, scheme: many2many, link: eth}
+"""
+    )
+    return [{"file": str(path), "bandwidth_gb_per_s": 64}]

@@ -14,12 +14,11 @@ from astra_sim.shortest_paths import shortest_paths
 
 from astra_sim_platforms.graph import Graph, GraphLink
 from astra_sim_platforms.nccl_xml import Element, read_system
+from astra_sim_platforms.pcie import lane_bytes_per_ns
 
 _NVSWITCH, _CPU, _GPU = "0x068000", "0x068001", "0x03"
 _NVLINK_GB_PER_S = ((100, 50.0), (90, 25.0), (86, 14.0625), (70, 25.0), (60, 20.0))
 """10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/fabrics.md has the sources."""
-_ENCODING = ((64.0, 1.0), (8.0, 128 / 130), (0.0, 8 / 10))
-"""The share of the bits on a PCIe lane that carry bytes, from so many GT/s on."""
 
 
 @attrs.frozen
@@ -159,9 +158,7 @@ class _Node:
                     "expected such as '16 GT/s' and '16', or pcie_gb_per_s"
                 )
             return float(self._options.pcie_gb_per_s)
-        rate = float(match[1])
-        share = next(share for least, share in _ENCODING if rate >= least)
-        return rate * lanes * share / 8
+        return lanes * lane_bytes_per_ns(float(match[1]))
 
 
 def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:

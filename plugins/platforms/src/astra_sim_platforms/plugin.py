@@ -44,7 +44,14 @@ def astra_formats() -> list[FileFormat]:
             kinds=("platform",),
             recognises=f"{_HERE}.nccl_xml:recognises",
             read=f"{_HERE}.nccl_topology:read",
-        )
+        ),
+        FileFormat(
+            "infragraph",
+            "Infrastructure in InfraGraph, JSON or YAML",
+            kinds=("platform",),
+            recognises=f"{_HERE}.infragraph_file:recognises",
+            read=f"{_HERE}.infragraph:read",
+        ),
     ]
 
 
@@ -73,6 +80,13 @@ def _topologies() -> list[Provider]:
             f"{_HERE}.nccl_topology:nccl_topology",
             f"{_HERE}.nccl_topology:NcclTopologyOptions",
             examples=f"{_HERE}.examples:nccl_topology",
+        ),
+        Provider(
+            "infragraph",
+            "Devices, instances and edges as a file of InfraGraph says",
+            f"{_HERE}.infragraph:infragraph",
+            f"{_HERE}.infragraph:InfraGraphOptions",
+            examples=f"{_HERE}.examples:infragraph",
         ),
         Provider(
             "torus3d",

@@ -6,13 +6,14 @@ NPUs to others is one flow, so a Clos fabric of a thousand NPUs is a graph of it
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 from astra_sim import InputError
 from astra_sim.fabric import FabricLink, wires_of
 from astra_sim.platform import Dimension, LogicalDimension, Platform
+from astra_sim.shortest_paths import ways_to
 
 MOST_LINKS, MOST_WORK = 1 << 16, 1 << 22
 """Links, and classes of NPUs times links, that are looked at; larger graphs take too long for what it decides."""
@@ -24,14 +25,14 @@ Pairs = Iterable[tuple[int, int]]
 class Wiring:
     """The graph of a dimension, or of a physical one on which it lies, with a number for the class of each NPU.
 
-    `members` are the NPUs of each class, `links` those of one NPU of each class and of switches, `entering` and `leaving` their numbers by
-    node. `out` and `into` are the bandwidths of all links of an NPU.
+    `members` are the NPUs of each class, `links` those of one NPU of each class and of switches, `leaving` their numbers by node, and
+    `entering` by node where they begin, their cost and number. `out` and `into` are the bandwidths of all links of an NPU.
     """
 
     class_of: tuple[int, ...]
     members: tuple[tuple[int, ...], ...]
     links: tuple[FabricLink, ...]
-    entering: Mapping[int, list[int]]
+    entering: Mapping[int, list[tuple[int, int, int]]]
     leaving: Mapping[int, list[int]]
     out: Sequence[float]
     into: Sequence[float]
@@ -73,15 +74,7 @@ class Wiring:
     def _spread(self, target: int, sources: Mapping[int, int], load: list[float]) -> None:
         """Add what goes to a class to the links, evenly over all shortest ways."""
         destination = self.members[target][0]
-        distance = {destination: 0}
-        waiting = deque([destination])
-        while waiting:
-            node = waiting.popleft()
-            for number in self.entering.get(node, ()):
-                before = self.links[number].source
-                if before not in distance:
-                    distance[before] = distance[node] + 1
-                    waiting.append(before)
+        distance = {node: far for node, (far, _) in ways_to(destination, lambda node: self.entering.get(node, ())).items()}
         flow: dict[int, float] = {}
         by_distance: dict[int, list[int]] = {}
 
@@ -95,7 +88,11 @@ class Wiring:
             add(self.members[source][0], float(count))
         for steps in range(max(by_distance), 0, -1):
             for node in by_distance.get(steps, ()):
-                ways = [number for number in self.leaving[node] if distance.get(self.links[number].target) == steps - 1]
+                ways = [
+                    number
+                    for number in self.leaving[node]
+                    if distance.get(self.links[number].target, steps) == steps - self.links[number].cost
+                ]
                 for number in ways:
                     load[number] += flow[node] / len(ways)
                     add(self.links[number].target, flow[node] / len(ways))
@@ -127,10 +124,10 @@ def wiring_of(dimension: Dimension) -> Wiring | None:
             class_of[npu] = number
     first = {members[0] for members in classes.values()}
     kept = tuple(link for link in links if all(end >= size or end in first for end in (link.source, link.target)))
-    entering: dict[int, list[int]] = {}
+    entering: dict[int, list[tuple[int, int, int]]] = {}
     leaving: dict[int, list[int]] = {}
     for number, link in enumerate(kept):
-        entering.setdefault(link.target, []).append(number)
+        entering.setdefault(link.target, []).append((link.source, link.cost, number))
         leaving.setdefault(link.source, []).append(number)
     made = Wiring(tuple(class_of), tuple(map(tuple, classes.values())), kept, entering, leaving, out, into)
     return made if made.work <= MOST_WORK else None

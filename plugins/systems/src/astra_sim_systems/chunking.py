@@ -79,6 +79,19 @@ class Rules:
     check: Callable[[Communicate], None] = lambda operation: None
 
 
+def _traffic_classes(options: ChunkingOptions, dimensions: int) -> Sequence[int]:
+    """The class of each dimension of a program, -1 where the network chooses. Raises InputError where the options have too many or few."""
+    classes = [each or -1 for each in options.traffic_classes or (0,)]
+    if len(classes) == 1:
+        return classes * dimensions
+    if len(classes) != dimensions:
+        raise InputError(
+            f"traffic_classes is {list(options.traffic_classes)}, {len(classes)} classes; expected one for all, or one for each of the"
+            f" {dimensions} dimensions of the program"
+        )
+    return classes
+
+
 class ChunkingSystem(System):
     """What system layers with chunks have in common: times, the algorithms of dimensions, and orders of queues and dimensions.
 
@@ -92,6 +105,7 @@ class ChunkingSystem(System):
         self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
         self.bus = bus_of(options)
+        self.send_class = options.send_traffic_class or -1
         self.context = context
         self.options = options
         endpoint_ns = self.endpoint_ps / PS_PER_NS
@@ -134,7 +148,11 @@ class Session(SystemSession):
         platform = self._platform = system.context.platform
         self._queues = Queues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
         active = system.options.active_chunks_per_dimension
-        self.queues = [QueuePlan(-(-active // len(ways)), system.order) for ways in self._queues.directions for _ in ways]
+        self.queues = [
+            QueuePlan(-(-active // len(ways)), system.order, traffic_class)
+            for ways, traffic_class in zip(self._queues.directions, _traffic_classes(system.options, len(dimensions)), strict=True)
+            for _ in ways
+        ]
         self._stages = {kind: self._make_stages(system.algorithms[kind], system.across[kind], dimensions) for kind in Collective}
         self._order = system.dimension_order()
         self.cuts_by_bandwidth = self._order.cuts_by_bandwidth

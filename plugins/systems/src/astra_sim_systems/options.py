@@ -25,6 +25,15 @@ class ChunkingOptions:
     )
     intra_dimension_scheduling: str = option("fifo", help="order of a queue (a scheduler plugin)")
     inter_dimension_scheduling: str = option("ascending", help="order of dimensions (a scheduler plugin)")
+    traffic_classes: tuple[int, ...] = option(
+        (),
+        minimum=0,
+        maximum=7,
+        help="traffic class of the messages of collectives: one for each dimension of the program, or one for all; 0: the network chooses",
+    )
+    send_traffic_class: int = option(
+        0, minimum=0, maximum=7, help="traffic class of messages between two NPUs (pipelines, traces); 0: the network chooses"
+    )
     shared_bus: bool = option(False, help="endpoints share a bus to memory (LogGP) instead of taking the endpoint delay")
     bus_latency_ns: int = option(0, minimum=0, help="LogGP L of that bus", unit="ns")
     bus_overhead_ns: int = option(0, minimum=0, help="LogGP o of that bus", unit="ns")

@@ -101,6 +101,10 @@ class CompiledEngine:
         """Give every NPU queues: the slots and the order of each."""
         self._machine.add_queues(self._queues.add(queues))
 
+    def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
+        """Say which traffic class messages in no queue, and those of each queue, ask for (-1: the network chooses)."""
+        self._machine.set_traffic_classes(without_queue, list(of_queues))
+
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         check_ports(ports, self._npus)

@@ -110,6 +110,10 @@ class ReferenceEngine:
         """Give every NPU queues: the slots and the order of each."""
         self._chunks.add_queues(queues)
 
+    def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
+        """Say which traffic class messages in no queue, and those of each queue, ask for (-1: the network chooses)."""
+        self._transport.set_traffic_classes(without_queue, of_queues)
+
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         self._events.contended |= self._tasks.add_ports(ports)

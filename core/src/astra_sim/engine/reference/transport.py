@@ -7,6 +7,8 @@ tell of a message, too, when its sender knows that it has arrived.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from astra_sim.engine.interface import History, advance, inject, not_under_way
 from astra_sim.engine.reference.events import Events, Happening
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
@@ -25,6 +27,8 @@ class Transport:
         self._under_way: dict[int, tuple[int, Happening, History]] = {}
         self._unconfirmed: dict[int, tuple[int, Happening, History]] = {}
         self._flows = 0
+        self._class_without_queue = -1
+        self._class_of_queue: Sequence[int] = ()
         # A time up to which the network has nothing more to deliver (None: for ever).
         self._quiet_until: int | None = -1
 
@@ -37,6 +41,11 @@ class Transport:
     def tells_sent(self) -> bool:
         """Whether the network says when senders know that their messages have arrived."""
         return self._network is not None and self._network.tells_sent
+
+    def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
+        """The traffic classes of messages in no queue, and of those of each queue. Without this the network chooses (-1)."""
+        self._class_without_queue = without_queue
+        self._class_of_queue = of_queues
 
     def new_flow(self) -> int:
         """A number for messages that belong together."""
@@ -53,7 +62,7 @@ class Transport:
         else:
             if self._events.causes is not None:
                 self._events.causes.send(self.messages, destination, size)
-            self._outbox.append(Message(self.messages, source, destination, size, queue, flow))
+            self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
             self._under_way[self.messages] = source, arrival, self._events.next_history()
 
     def await_sent(self, source: int, destination: int, size: int, sent: Happening) -> None:
@@ -89,6 +98,11 @@ class Transport:
                 # Of a message that belongs to a collective nobody waits for this.
                 if number in self._unconfirmed:
                     self._happen(since, -number, self._unconfirmed.pop(number))
+
+    def _class_of(self, queue: int) -> int:
+        if queue < 0:
+            return self._class_without_queue
+        return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
     def _happen(self, time: int, cause: int, message: tuple[int, Happening, History]) -> None:
         source, what, history = message

@@ -1,0 +1,187 @@
+"""A platform as InfraGraph describes it: devices of components, instances of devices, and edges between them.
+
+Its names are those of the graph of the package: `host.3.nic.0` is the first NIC of instance 3 of `host`, and parts of a device in a device
+have the names of both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.errors import suggestion
+from astra_sim.files import read_text
+from astra_sim.platform import Dimension
+from astra_sim.shortest_paths import shortest_paths
+
+from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.infragraph_file import Device, Edge, Infrastructure, Instance, Link, read_infrastructure
+from astra_sim_platforms.pcie import lane_bytes_per_ns
+
+_NPU_TYPES = ("xpu", "gpu", "npu", "tpu", "accelerator")
+_MOST_NODES, _MOST_EDGES, _MOST_DEPTH = 1 << 20, 1 << 21, 16
+
+
+@attrs.frozen
+class InfraGraphOptions:
+    """Options of a file of InfraGraph. What it leaves open is an assumption."""
+
+    file: str = option(help="infrastructure in InfraGraph, JSON or YAML; the path is relative to the working directory", path="path")
+    bandwidth_gb_per_s: float | None = option(
+        None, above=0, help="bandwidth and direction of links of which the file says none", unit="10^9 bytes/s"
+    )
+    latency_ns: float = option(0.0, minimum=0, help="latency of links of which the file says none", unit="ns")
+    lanes: int = option(16, minimum=1, maximum=64, help="lanes of links whose bandwidth is in transfers per second (PCIe)")
+
+
+def infragraph(options: InfraGraphOptions) -> list[Dimension]:
+    """The NPUs of a file as one dimension. Raises InputError naming file, element and value."""
+    topology = _graph(_Expansion(read_infrastructure(read_text(options.file), options.file)), options)
+    slowest, longest = min(link.bandwidth for link in topology.edges), max(link.latency_ns for link in topology.edges)
+    return [Dimension(topology, topology.size, topology.links_per_npu(), slowest, longest)]
+
+
+def read(text: str, path: str) -> dict[str, dict[str, Any]]:
+    """The section `platform` of a file. Raises InputError where the file is wrong."""
+    read_infrastructure(text, path)
+    return {"platform": {"plugin": "infragraph", "file": path}}
+
+
+class _Expansion:
+    """All nodes by name with their types, in the order of the file, and the link of every two that an edge joins."""
+
+    def __init__(self, whole: Infrastructure) -> None:
+        self._whole = whole
+        self.where = whole.where
+        self.types: dict[str, str] = {}
+        self.edges: dict[tuple[str, str], Link] = {}
+        for name, instance in whole.instances.items():
+            device = _one_of(whole.devices, instance.device, f"{instance.where}: device", "a device")
+            for number in range(instance.count):
+                self._add(f"{name}.{number}", device, 0)
+        for edge in whole.edges:
+            self._join(edge, whole.links, [self._ends_of_instance(edge, place) for place in (0, 1)], "")
+
+    def _add(self, prefix: str, device: Device, depth: int) -> None:
+        """The nodes and edges of a device, and of the devices in it."""
+        if depth > _MOST_DEPTH:
+            raise InputError(f"{device.where}: devices are in devices more than {_MOST_DEPTH} deep; expected that none holds itself")
+        for name, component in device.components.items():
+            for number in range(component.count):
+                part = f"{prefix}.{name}.{number}"
+                if component.type == "device":
+                    self._add(part, _one_of(self._whole.devices, name, f"{component.where}: name", "a device"), depth + 1)
+                else:
+                    self.types[part] = component.type
+                if len(self.types) > _MOST_NODES:
+                    raise InputError(f"{self.where}: more than {_MOST_NODES} components, the most that are taken in")
+        for edge in device.edges:
+            self._join(edge, device.links, [self._ends_in_device(edge, device, place) for place in (0, 1)], prefix + ".")
+
+    def _join(self, edge: Edge, links: dict[str, Link], ends: Sequence[Sequence[str]], prefix: str) -> None:
+        link = _one_of(links, edge.link, f"{edge.where}: link", "a link")
+        pairs = itertools.product(*ends) if edge.scheme == "many2many" else zip(*ends, strict=False)
+        for one, other in pairs:
+            if one == other:
+                continue
+            a, b = prefix + one, prefix + other
+            for name in (a, b):
+                if name not in self.types:
+                    raise InputError(f"{edge.where}: {name} is a device; expected a component of it")
+            if len(self.edges) >= _MOST_EDGES:
+                raise InputError(f"{self.where}: more than {_MOST_EDGES} edges, the most that are taken in")
+            self.edges[(a, b) if (b, a) not in self.edges else (b, a)] = link
+
+    def _ends_of_instance(self, edge: Edge, place: int) -> list[str]:
+        """The nodes that an end of an edge between instances names."""
+        held, component = edge.ends[place]
+        where = f"{edge.where}: ep{place + 1}"
+        name, chosen = _split(held, f"{where}: instance")
+        instance: Instance = _one_of(self._whole.instances, name, f"{where}: instance", "an instance")
+        inside = self._parts(self._whole.devices[instance.device], component.split("."), where)
+        return [f"{name}.{number}.{part}" for number in _indices(chosen, instance.count, f"{where}: instance {held!r}") for part in inside]
+
+    def _ends_in_device(self, edge: Edge, device: Device, place: int) -> list[str]:
+        held, component = edge.ends[place]
+        return self._parts(device, [*(held.split(".") if held else ()), *component.split(".")], f"{edge.where}: ep{place + 1}")
+
+    def _parts(self, device: Device, path: Sequence[str], where: str) -> list[str]:
+        """The names in a device that a path such as `cx5[0:2]`, `port[0]` stands for."""
+        name, chosen = _split(path[0], f"{where}: component")
+        component = _one_of(device.components, name, f"{where}: component", "a component of the device")
+        own = [f"{name}.{number}" for number in _indices(chosen, component.count, f"{where}: component {path[0]!r}")]
+        if len(path) == 1:
+            return own
+        if component.type != "device":
+            raise InputError(f"{where}: component {'.'.join(path)!r:.80} looks into {name}, a {component.type}; expected a device")
+        inside = self._parts(_one_of(self._whole.devices, name, f"{where}: component", "a device"), path[1:], where)
+        return [f"{each}.{part}" for each in own for part in inside]
+
+
+def _one_of(known: dict[str, Any], name: str, where: str, what: str) -> Any:
+    if name not in known:
+        raise InputError(f"{where} is {name!r:.80}; expected {what} of the file, {suggestion(name, known)}")
+    return known[name]
+
+
+def _split(text: str, where: str) -> tuple[str, str]:
+    """A name and what stands in brackets behind it; all (":") without them."""
+    match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]*)\])?", text)
+    if match is None:
+        raise InputError(f"{where} is {text!r:.80}; expected a name, with a slice such as [0:4]")
+    return match[1], match[2] or ":"
+
+
+def _indices(chosen: str, count: int, where: str) -> Sequence[int]:
+    """The numbers of a slice as Python has it, or one number. Raises InputError where there are none."""
+    parts = chosen.split(":")
+    if len(parts) > 3 or not all(re.fullmatch(r"\s*(-?\d{1,9})?\s*", part) for part in parts):
+        raise InputError(f"{where} has the slice [{chosen:.80}]; expected such as [0:4], [::2] or [3]")
+    numbers = [int(part) if part.strip() else None for part in parts]
+    if len(numbers) == 1:
+        number = numbers[0] or 0
+        if not -count <= number < count:
+            raise InputError(f"{where} has the number {number}; there are {count}")
+        return [number % count]
+    bounds = [each for each in numbers[:2] if each is not None]
+    if any(not -count <= each <= count for each in bounds) or (len(numbers) == 3 and numbers[2] == 0):
+        raise InputError(f"{where} has the slice [{chosen:.80}]; expected numbers up to {count}, of which there are so many, and a step")
+    found = range(*slice(*numbers).indices(count))
+    if not found:
+        raise InputError(f"{where} has the slice [{chosen:.80}], in which there is none of {count}; expected one at least")
+    return found
+
+
+def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
+    """The NPUs in the order of the file, and then all other nodes that an edge joins."""
+    npus = [name for name, type_ in expanded.types.items() if type_.lower() in _NPU_TYPES]
+    if len(npus) < 2:
+        found = ", ".join(sorted(set(expanded.types.values()))) or "none"
+        raise InputError(f"{expanded.where}: {len(npus)} components of type xpu (types: {found}); expected at least 2, which are the NPUs")
+    numbers = {name: number for number, name in enumerate(npus)}
+    edges = []
+    for (one, other), link in expanded.edges.items():
+        a, b = (numbers.setdefault(name, len(numbers)) for name in (one, other))
+        bandwidth = _bandwidth(link, options)
+        latency = options.latency_ns if link.latency_ns is None else link.latency_ns
+        edges += [GraphLink(a, b, bandwidth, latency), GraphLink(b, a, bandwidth, latency)]
+    alone = next((name for name in npus if all(numbers[name] != edge.source for edge in edges)), None) if len(npus) < 4096 else None
+    if alone is not None:
+        raise InputError(f"{expanded.where}: no edge joins {alone} to anything; expected a way between all NPUs")
+    _, distances = shortest_paths(len(numbers), len(npus), [(edge.source, edge.target) for edge in edges], expanded.where)
+    return Graph(len(npus), tuple(edges), tuple(distances[: len(npus) ** 2]), name="infragraph")
+
+
+def _bandwidth(link: Link, options: InfraGraphOptions) -> float:
+    """Bytes/ns in one direction."""
+    if link.bandwidth is not None:
+        return link.bandwidth
+    if link.transfers is not None:
+        return options.lanes * lane_bytes_per_ns(link.transfers)
+    if options.bandwidth_gb_per_s is None:
+        raise InputError(f"{link.where}: it has no physical bandwidth; expected one, or bandwidth_gb_per_s for links without one")
+    return options.bandwidth_gb_per_s
