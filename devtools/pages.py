@@ -10,9 +10,10 @@ What a block is:
 - `python`: a program. A block without a language that follows at once is what it prints.
 - `toml`: must be TOML.
 
-A comment on the line before a block says otherwise: `<!-- file: NAME -->` writes the block into a file, `<!-- not run: REASON -->` leaves
-it out. A page whose blocks a test of its own runs has a line `<!-- blocks: tests/test_NAME.py -->`. All blocks of a page share a folder, in
-which `examples` is that of the checkout. Wall times and the width of spaces are not compared.
+A comment on the line before a block says otherwise: `<!-- file: NAME -->` writes the block into a file, `<!-- continued -->` runs a program
+behind the one before it, `<!-- not run: REASON -->` leaves a block out. `<!-- setup: COMMANDS -->` is run first; `$PAGES` is tests/pages, where
+files lie that pages speak of. All blocks of a page share a folder, in which `examples` is that of the checkout. Wall times and the width of
+spaces are not compared.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+FILES = ROOT / "tests" / "pages"
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>file|not run): (?P<value>[^\n]*?) -->\n+)?```(?P<language>[\w-]*)\n(?P<text>.*?)^```$"
+    r"^(?:<!-- (?P<mark>file|not run|continued)(?:: (?P<value>[^\n]*?))? -->\n+)?```(?P<language>[\w-]*)\n(?P<text>.*?)^```$"
     r"(?:\n\n```\n(?P<printed>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-ELSEWHERE = re.compile(r"^<!-- blocks: (\S+) -->$", re.MULTILINE)
+SETUP = re.compile(r"^<!-- setup: (.*?) -->$", re.MULTILINE | re.DOTALL)
 PROGRAMS = ("console", "sh", "python")
 WALL = re.compile(r"(wall time:?\s+)[\d.]+\s+\w+")
 
@@ -55,17 +57,11 @@ def blocks(page: str) -> Iterator[Block]:
     """The code blocks of a page. Only those of Python have their output in the next block."""
     position = 0
     while (match := BLOCK.search(page, position)) is not None:
-        printed = match["printed"] if match["language"] == "python" and match["mark"] is None else None
+        printed = match["printed"] if match["language"] == "python" and match["mark"] != "not run" else None
         position = match.end() if printed is not None else match.end("text") + 3
         yield Block(
             match["language"], match["text"], printed, match["mark"], match["value"], match.start("text"), match.start("printed")
         )
-
-
-def tested_elsewhere(page: str) -> str | None:
-    """The test that runs the blocks of a page, if that is not the one of all pages."""
-    match = ELSEWHERE.search(page)
-    return match[1] if match is not None else None
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
@@ -102,7 +98,7 @@ def agrees(shown: str, printed: str) -> bool:
 def run(command: list[str], folder: Path) -> str:
     """What a command prints in a folder. Raises ValueError where it fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8", "PAGES": str(FILES)}
     for name in ("COLUMNS", "PYTHONPATH"):
         environment.pop(name, None)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
@@ -121,9 +117,14 @@ def check(page: str, folder: Path) -> tuple[str, list[str]]:
     (folder / "examples").symlink_to(ROOT / "examples")
     problems: list[str] = []
     changes: list[tuple[int, int, str]] = []
+    before = ""
+    for setup in SETUP.findall(page):
+        shell(setup, folder)
     for block in blocks(page):
+        program = before + block.text if block.mark == "continued" else block.text
+        before = program if block.language == "python" else before
         try:
-            new = _check_block(block, folder, problems)
+            new = _check_block(block, program, folder, problems)
         except ValueError as error:
             problems.append(str(error))
             continue
@@ -135,8 +136,8 @@ def check(page: str, folder: Path) -> tuple[str, list[str]]:
     return page, problems
 
 
-def _check_block(block: Block, folder: Path, problems: list[str]) -> str | None:
-    """Run a block. Returns its output as it would be written now, if that is shown and differs."""
+def _check_block(block: Block, program: str, folder: Path, problems: list[str]) -> str | None:
+    """Run a block, a program with what it continues. Returns its output as it would be written now, if that is shown and differs."""
     if block.mark == "not run":
         return None
     if block.mark == "file":
@@ -148,7 +149,7 @@ def _check_block(block: Block, folder: Path, problems: list[str]) -> str | None:
     elif block.language == "sh":
         shell(block.text, folder)
     elif block.language == "python":
-        printed = run([sys.executable, "-c", block.text], folder)
+        printed = run([sys.executable, "-c", program], folder)
         if block.printed is not None and not agrees(block.printed, printed):
             problems.append(f"the program\n{block.text}prints\n{printed}")
             return printed

@@ -15,6 +15,11 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
+GENERATED = ("api/", "options/")
+"""Folders of the site whose pages are made when it is built; tests/test_site.py follows links to them."""
+
+PAGES_OF_FILES = ("contributing.md", "changelog.md", "examples.md")
+
 LINK = re.compile(r"!?\[(?:[^][]|\[[^]]*\])*\]\(([^()\s]+)\)")
 CODE = re.compile(r"^ *```.*?^ *```[^\S\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -42,7 +47,7 @@ def dead(path: Path, text: str) -> list[str]:
     broken = []
     for target in links(text):
         parts = urlsplit(target)
-        if parts.scheme or parts.netloc:
+        if parts.scheme or parts.netloc or (path.parent == ROOT / "docs" and (parts.path.startswith(GENERATED) or parts.path in PAGES_OF_FILES)):
             continue
         there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
         is_missing = not there.exists()
