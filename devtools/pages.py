@@ -99,8 +99,8 @@ def run(command: list[str], folder: Path) -> str:
     """What a command prints in a folder. Raises ValueError where it fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8", "PAGES": str(FILES)}
-    for name in ("COLUMNS", "PYTHONPATH"):
-        environment.pop(name, None)
+    environment["PYTHONPATH"] = str(folder)  # where a page writes a package
+    environment.pop("COLUMNS", None)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise ValueError(f"{command[-1]}: status {done.returncode}\n{done.stdout}{done.stderr}")
