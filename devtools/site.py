@@ -131,7 +131,7 @@ def rewritten(text: str, source: str, page: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([|*_<>\[\]`])", r"\\\1", text)
+    return re.sub(r"([|*_<>\[\]`{}])", r"\\\1", text)
 
 
 def _generated() -> dict[str, str]:
