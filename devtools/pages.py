@@ -11,9 +11,9 @@ What a block is:
 - `toml`: must be TOML.
 
 A comment on the line before a block says otherwise: `<!-- file: NAME -->` writes the block into a file, `<!-- continued -->` runs a program
-behind the one before it, `<!-- not run: REASON -->` leaves a block out. `<!-- setup: COMMANDS -->` is run first; `$PAGES` is tests/pages, where
-files lie that pages speak of. All blocks of a page share a folder, in which `examples` is that of the checkout. Wall times and the width of
-spaces are not compared.
+behind the one before it, `<!-- not run: REASON -->` leaves a block out. `<!-- setup: COMMANDS -->` is run first; `$PAGES` is tests/pages,
+where files lie that pages speak of. All blocks of a page share a folder, in which `examples` is that of the checkout. Wall times and the
+width of spaces are not compared.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def blocks(page: str) -> Iterator[Block]:
     while (match := BLOCK.search(page, position)) is not None:
         printed = match["printed"] if match["language"] == "python" and match["mark"] != "not run" else None
         position = match.end() if printed is not None else match.end("text") + 3
-        yield Block(
-            match["language"], match["text"], printed, match["mark"], match["value"], match.start("text"), match.start("printed")
-        )
+        yield Block(match["language"], match["text"], printed, match["mark"], match["value"], match.start("text"), match.start("printed"))
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:

@@ -28,28 +28,39 @@ OUTSIDE = {
 }
 """Markdown files outside of docs/, and the pages that stand for them; the home page is written for the site."""
 KINDS = {
-    "workload": ("Workloads", "workload", "--workload"),
-    "training_loop": ("Training loops", "training_loop", None),
-    "system": ("System layers", "system", "--system"),
-    "collective": ("Collective algorithms", "collective", None),
-    "scheduler": ("Orders of queues and dimensions", "scheduler", None),
-    "platform": ("Platforms", "platform", "--platform"),
-    "network": ("Networks", "network", "--network"),
-    "compute": ("Compute models", "compute", "--compute"),
-    "memory": ("Memory models", "memory", "--memory"),
-    "report": ("Reports", "report", "--report"),
-    "command": ("Commands", "command", None),
-    "format": ("Formats", "format", None),
+    "workload": ("Workloads", "--workload"),
+    "training_loop": ("Training loops", None),
+    "system": ("System layers", "--system"),
+    "collective": ("Collective algorithms", None),
+    "scheduler": ("Orders of queues and dimensions", None),
+    "platform": ("Platforms", "--platform"),
+    "network": ("Networks", "--network"),
+    "compute": ("Compute models", "--compute"),
+    "memory": ("Memory models", "--memory"),
+    "report": ("Reports", "--report"),
+    "command": ("Commands", None),
+    "format": ("Formats", None),
 }
+"""Kinds of components: the title of their page, and the option of `astra` that names one."""
+
 LINK = re.compile(r"(?P<open>!?\[(?:[^][`]|`[^`]*`|\[[^]]*\])*\]\()(?P<target>[^()\s]+)(?P<close>\))")
 FENCED = re.compile(r"(^ *```.*?^ *```[^\S\n]*$)", re.MULTILINE | re.DOTALL)
-LANGUAGES = {".py": "python", ".toml": "toml", ".cpp": "cpp", ".h": "cpp", ".md": "markdown", ".csv": "text", ".txt": "text", ".json": "json"}
+LANGUAGES = {
+    ".py": "python",
+    ".toml": "toml",
+    ".cpp": "cpp",
+    ".h": "cpp",
+    ".md": "markdown",
+    ".csv": "text",
+    ".txt": "text",
+    ".json": "json",
+}
 
 
 def options_page(kind: str) -> str:
     """The page of all components of a kind, each with a table of its options."""
     plugins = shared_plugins()
-    title, _, option = KINDS[kind]
+    title, option = KINDS[kind]
     lines = [f"# {title}", "", "What is installed with astra. `astra plugins show NAME` prints the same.", ""]
     for name, component in plugins.components(kind).items():
         lines += [f"## {name}", "", f"{_escaped(component.summary)}. Plugin `{plugins.owner(kind, name)}`.", ""]

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from astra_sim.command.cli import astra
 from astra_sim_memory import astra2_file as memory_file
 from astra_sim_network_analytical import astra1_file as network1_file
 from astra_sim_network_analytical import astra2_file as network2_file
@@ -14,8 +15,6 @@ from astra_sim_systems import astra1_file, astra2_file
 from astra_sim_training_loops import astra1_file as workload_file
 from click.testing import CliRunner
 from support import ROOT
-
-from astra_sim.command.cli import astra
 
 
 def table(version: int, heading: str) -> dict[str, tuple[str, str]]:
@@ -113,6 +112,6 @@ def test_values_and_what_they_become(version: int, heading: str, key: str, value
 @pytest.mark.parametrize("version", [1, 2])
 def test_options_of_the_command_line_exist(version: int) -> None:
     helped = CliRunner().invoke(astra, ["run", "--help"]).output
-    for _, (option, _) in table(version, "The command line").items():
+    for option, _ in table(version, "The command line").values():
         for name in re.findall(r"--[a-z-]+", option):
             assert name in helped

@@ -42,12 +42,17 @@ def anchors(text: str) -> set[str]:
     return found
 
 
+def is_generated(path: str) -> bool:
+    """Whether a path in the site is that of a page that is made when it is built."""
+    return path.startswith(GENERATED) or path in PAGES_OF_FILES
+
+
 def dead(path: Path, text: str) -> list[str]:
     """The links of a page that lead nowhere."""
     broken = []
     for target in links(text):
         parts = urlsplit(target)
-        if parts.scheme or parts.netloc or (path.parent == ROOT / "docs" and (parts.path.startswith(GENERATED) or parts.path in PAGES_OF_FILES)):
+        if parts.scheme or parts.netloc or (path.parent == ROOT / "docs" and is_generated(parts.path)):
             continue
         there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
         is_missing = not there.exists()

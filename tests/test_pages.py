@@ -48,7 +48,8 @@ def test_a_block_that_is_not_run_says_why(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.stem not in INDENTED], ids=lambda path: path.name)
 def test_commands_stand_in_fenced_blocks(path: Path) -> None:
-    assert re.findall(r"^    (?:\$|astra|python3?|pip) .*", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S), re.M) == []
+    outside = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^    (?:\$|astra|python3?|pip) .*", outside, re.MULTILINE) == []
 
 
 # -- The check itself --------------------------------------------------------------------------------------------------
