@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import astra_sim
 from astra_sim.platform import Platform
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
@@ -33,9 +34,12 @@ TRAFFIC = {
 """Uniform traffic: a platform, and flits of each NPU in a cycle."""
 RING_BYTES = (1 << 15, 1 << 18, 1 << 24)
 """Messages of a ring all-reduce on Garnet's torus."""
-TORI = {"4x4x4": (4, 4, 4), "8x8": (8, 8)}
-"""Tori on which messages go round all rings with the default preset."""
+TORI = {"4x4x4": (4, 4, 4), "8x8": (8, 8), "8x8x8": (8, 8, 8)}
+"""Tori on which messages go round all rings with the default preset, and every NPU is simulated."""
 TORUS_BYTES = 1 << 16
+FOLDED_TORI = ((2, 2, 2), (4, 4, 4), (8, 8, 8), (16, 16, 16), (32, 32, 32))
+WHOLE_TORI = ((2, 2, 2), (4, 4, 4))
+"""Tori of an all-reduce in which one NPU stands for all, and of the same with every NPU simulated."""
 
 
 def cpu(action: Callable[[], float]) -> tuple[float, float]:
@@ -81,10 +85,12 @@ def rings(size: int) -> float:
 def torus_rings(sizes: tuple[int, ...]) -> float:
     """Flits of messages that go round every ring of a torus as a ring all-reduce's do: each NPU passes on what has come.
 
-    Every dimension is at work at the same time, with the default preset.
+    Every dimension is at work at the same time, with the default preset, and every NPU is simulated.
     """
     text = ",".join(map(str, sizes))
-    network = PacketNetwork(PacketOptions(), read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50"))
+    network = PacketNetwork(
+        PacketOptions(representatives=False), read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50")
+    )
     network.begin()
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
     number, now = 0, 0
@@ -107,10 +113,23 @@ def torus_rings(sizes: tuple[int, ...]) -> float:
     return flits
 
 
+def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
+    """Flit hops of an all-reduce of 64 MiB in four chunks on a torus; `folded`: one NPU stands for all."""
+    result = astra_sim.simulate(
+        workload=f"plugin:collective?bytes={64 << 20}",
+        platform=f"plugin:torus?sizes={','.join(map(str, sizes))}&link_bandwidth_gb_per_s=16&link_latency_ns=100",
+        network="plugin:packet",
+        set=["system.splits=4", f"network.representatives={str(folded).lower()}"],
+    )
+    hops: float = result.network["flit_hops"]
+    return hops
+
+
 CASES: dict[str, Callable[[], object]] = {
     **{name: partial(random_traffic, *case) for name, case in TRAFFIC.items()},
     **{f"Garnet torus 2x2x2, messages of {size >> 10} KiB": partial(rings, size) for size in RING_BYTES},
     **{f"torus {name}, rings with the default preset": partial(torus_rings, sizes) for name, sizes in TORI.items()},
+    "all-reduce, torus of 16 x 16 x 16, one NPU for all": partial(all_reduce, (16, 16, 16), True),
 }
 """What `dev.py bench packet --against REVISION` compares."""
 
@@ -131,6 +150,18 @@ def main() -> None:
     for name, sizes in TORI.items():
         count, seconds = cpu(partial(torus_rings, sizes))
         table.add_row(f"torus {name}, rings with the default preset: flits", f"{count / seconds / 1e6:.1f}", "")
+    Console(width=120).print(table)
+    print_folded()
+
+
+def print_folded() -> None:
+    """What an all-reduce takes with one NPU for all, and with every NPU."""
+    table = Table("all-reduce of 64 MiB on a torus", "NPUs simulated", "million flit hops", "CPU seconds")
+    for folded, tori in ((True, FOLDED_TORI), (False, WHOLE_TORI)):
+        for sizes in tori:
+            count, seconds = cpu(partial(all_reduce, sizes, folded))
+            name = " x ".join(map(str, sizes))
+            table.add_row(name, "one" if folded else "every", f"{count / 1e6:,.0f}", f"{seconds:.2f}")
     Console(width=120).print(table)
 
 

@@ -15,11 +15,14 @@ from support.environments import Environment, checked
 
 from devtools.workspace import build_wheels
 
-# Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a trace in
-# os.environ, and workers of a run side by side inherit them.
+# Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a
+# trace in os.environ, and workers of a run side by side inherit them.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
+
+# Commands say what takes them long, which on a busy machine is anything. Tests of just that take the variable away.
+os.environ["ASTRA_NO_PROGRESS"] = "1"
 
 # What is remembered of installed packages goes where tests may write, and is forgotten with the last of them.
 if "ASTRA_CACHE_DIR" not in os.environ:

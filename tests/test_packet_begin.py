@@ -36,13 +36,13 @@ def test_every_run_begins_anew() -> None:
 
 def test_the_first_run_takes_the_network_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    build = fabric.build
+    made = fabric.Builder.network
 
-    def counted(*arguments: object) -> object:
-        built.append(arguments)
-        return build(*arguments)  # type: ignore[arg-type]
+    def counted(builder: fabric.Builder) -> object:
+        built.append(builder)
+        return made(builder)
 
-    monkeypatch.setattr(fabric, "build", counted)
+    monkeypatch.setattr(fabric.Builder, "network", counted)
     packets = network()
     packets.begin()
     assert len(built) == 1

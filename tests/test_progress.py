@@ -21,7 +21,7 @@ TORUS = "plugin:torus?sizes=4,4,4&link_bandwidth_gb_per_s=32&link_latency_ns=10"
 LONG: dict[str, Any] = {
     "workload": "plugin:collective?bytes=4194304",
     "platform": TORUS,
-    "network": "plugin:packet?vcs=4&extrapolate=false",
+    "network": "plugin:packet?vcs=4&extrapolate=false&representatives=false",
 }
 
 
@@ -34,6 +34,11 @@ class Screen(io.StringIO):
 
     def isatty(self) -> bool:
         return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASTRA_NO_PROGRESS")
 
 
 @pytest.fixture
@@ -91,6 +96,14 @@ def test_short_and_quiet_runs_say_nothing(screen: Callable[[bool], Screen], monk
     assert log.getvalue() == ""
 
 
+def test_a_variable_turns_it_off(screen: Callable[[bool], Screen], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASTRA_NO_PROGRESS", "1")
+    log = screen(False)
+    with Progress():
+        time.sleep(0.1)
+    assert log.getvalue() == ""
+
+
 def test_what_is_not_simulated_yet_is_being_prepared() -> None:
     told = Progress(unit="cycles")
     told.stage("rate 0.1")
@@ -106,7 +119,7 @@ def test_the_packet_network_tells_how_far_it_is_between_two_arrivals(engine: str
     inputs: dict[str, Any] = {
         "workload": "plugin:collective?bytes=16777216&collective=all_gather",
         "platform": "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=10",
-        "network": "plugin:packet?vcs=4&extrapolate=false",
+        "network": "plugin:packet?vcs=4&extrapolate=false&representatives=false",
         "engine": engine,
     }
     result = astra_sim.simulate(**inputs, progress=lambda *reached: told.append(reached))

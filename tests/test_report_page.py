@@ -255,8 +255,7 @@ def astra(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_writes_a_page(vgg16: Path, tmp_path: Path) -> None:
     done = astra("report", vgg16, "-o", tmp_path / "page.html")
-    assert done.returncode == 0
-    assert re.fullmatch(r"(astra: making the page, \d+ s\n)*", done.stderr)  # only where that takes long
+    assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r".*page\.html \(\d\.\d MB\)\n", done.stdout)
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
 

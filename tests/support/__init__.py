@@ -13,4 +13,5 @@ def figures(result: Any) -> dict[str, Any]:
     table: dict[str, Any] = result.to_dict()
     for name in ("wall_s", "simulated_npus", "events", "experiment", "versions", "units"):
         del table[name]
+    table["network"] = {name: value for name, value in table["network"].items() if name != "simulated_npus"}
     return table

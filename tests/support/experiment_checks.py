@@ -151,6 +151,7 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
     del tables["run"]
     for name in ("wall_s", "simulated_npus", "events", "experiment", "versions"):
         del table[name]
+    table["network"] = {name: value for name, value in table["network"].items() if name != "simulated_npus"}
     reports = ("end_to_end", "detailed", "backend_end_to_end", "backend_dim_info", "tutorial_result")
     return {
         "json": table,

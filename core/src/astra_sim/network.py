@@ -163,6 +163,8 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """
 
     tells_sent: bool = False
+    symmetry: bool = True
+    """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
 
     def begin(self) -> int:
         """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""

@@ -9,6 +9,7 @@
 
 #include <optional>
 
+#include "folded_network.hpp"
 #include "function_table.hpp"
 #include "index.hpp"
 #include "interrupt.hpp"
@@ -86,6 +87,12 @@ ChannelSpec channel_of(const nb::dict& table) {
   set("order", spec.order);
   set("source_port", spec.source_port);
   set("sink_port", spec.sink_port);
+  set("source_port_varies", spec.source_port_varies);
+  set("sink_port_varies", spec.sink_port_varies);
+  if (table.contains("fold")) {
+    spec.fold = choice<Fold>(nb::cast<std::string>(table["fold"]),
+                             {{"none", Fold::none}, {"right", Fold::right}, {"left", Fold::left}, {"straight", Fold::straight}});
+  }
   return spec;
 }
 
@@ -132,7 +139,20 @@ Watcher watcher_of(const nb::object& tell, std::int64_t cycle_time) {
   };
 }
 
-nb::object advance(Network& network, std::optional<std::int64_t> until) {
+// What makes the next network, by a function of Python.
+FoldedNetwork::Make maker_of(const nb::object& make) {
+  return [make](const std::vector<bool>& folded) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      return nb::cast<std::shared_ptr<MessageNetwork>>(make(folded));
+    } catch (nb::python_error& error) {
+      error.restore();
+      throw Interrupted{};
+    }
+  };
+}
+
+nb::object advance(MessageNetwork& network, std::optional<std::int64_t> until) {
   bool any = false;
   bool interrupted = false;
   {
@@ -144,7 +164,7 @@ nb::object advance(Network& network, std::optional<std::int64_t> until) {
   return nb::make_tuple(network.time, network.arrived);
 }
 
-nb::dict statistics(const Network& network) {
+nb::dict statistics(const MessageNetwork& network) {
   std::vector<std::int64_t> totals(Statistics::kTotals);
   nb::list channels;
   for (std::size_t number = 0; number < network.domains(); ++number) {
@@ -170,6 +190,7 @@ nb::dict statistics(const Network& network) {
   found["queueing_histogram"] = histogram(Statistics::kQueueingBucket);
   found["network_histogram"] = histogram(Statistics::kInNetworkBucket);
   found["cycles"] = network.now();
+  found["copies"] = network.copies();
   found["channels"] = channels;
   return found;
 }
@@ -226,7 +247,7 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table,
 
 void free_capsule(PyObject* capsule) { destroy_table(static_cast<astra_network*>(PyCapsule_GetPointer(capsule, ASTRA_NETWORK_CAPSULE))); }
 
-nb::object capsule_of(std::shared_ptr<Network> network) {
+nb::object capsule_of(std::shared_ptr<MessageNetwork> network) {
   astra_network* table = make_table(std::move(network));
   return nb::steal(PyCapsule_New(table, ASTRA_NETWORK_CAPSULE, free_capsule));
 }
@@ -252,6 +273,8 @@ NB_MODULE(_core, m) {
       .def("set_spray",
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
       .def("set_dividers", &Shape::set_dividers)
+      .def("fold", &Shape::fold, "dimension"_a, "channels"_a)
+      .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
       .def("finish", &Shape::finish, "vcs"_a)
@@ -270,21 +293,43 @@ NB_MODULE(_core, m) {
           },
           "source"_a, "destination"_a, "queue"_a.none() = nb::none(), "None where the rule names none.");
 
-  nb::class_<Network>(m, "Network", "Messages on their way. Times in picoseconds.")
+  nb::class_<MessageNetwork>(m, "MessageNetwork", "Messages on their way. Times in picoseconds.")
+      .def("inject", &MessageNetwork::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
+      .def("advance", &advance, "until"_a.none())
+      .def(
+          "watch", [](MessageNetwork& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
+          "tell"_a.none())
+      .def("wake_senders", &MessageNetwork::wake_senders)
+      .def("check", &MessageNetwork::check)
+      .def_prop_ro("clock_ps", &MessageNetwork::clock_ps)
+      .def_prop_ro("domains", &MessageNetwork::domains)
+      .def("statistics", &statistics);
+
+  nb::class_<Network, MessageNetwork>(m, "Network", "Every router of a platform, in domains that share nothing.")
       .def(nb::init<int, int, VnetChoice, std::int64_t, bool>(), "npus"_a, "vnets"_a, "vnet_choice"_a, "clock_ps"_a, "representatives"_a)
       .def("add_domain",
            [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) { network.add_domain(shape, npus); })
-      .def("wake_senders", &Network::wake_senders)
-      .def("inject", &Network::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
-      .def("advance", &advance, "until"_a.none())
+      .def("dependencies", &dependencies_of, "domain"_a);
+
+  nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork",
+                                            "One NPU for all that translations take to it, as long as they do the same.")
       .def(
-          "watch", [](Network& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
-          "tell"_a.none())
-      .def("check", &Network::check)
-      .def_prop_ro("clock_ps", &Network::clock_ps)
-      .def_prop_ro("domains", &Network::domains)
-      .def("dependencies", &dependencies_of, "domain"_a)
-      .def("statistics", &statistics);
+          "__init__",
+          [](FoldedNetwork* made, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
+             std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make) {
+            Translations translations(std::move(sizes), folded, std::move(exclusive_or_too));
+            new (made) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make));
+          },
+          "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
+      .def_prop_ro("folded",
+                   [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+                     const Translations* const by = network.translations();
+                     return by == nullptr ? std::nullopt : std::optional(by->folded());
+                   })
+      .def_prop_ro("exclusive_or", [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+        const Translations* const by = network.translations();
+        return by == nullptr ? std::nullopt : std::optional(by->exclusive_or());
+      });
 
   m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");
   m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "tell"_a.none(),

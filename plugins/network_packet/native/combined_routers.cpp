@@ -50,7 +50,12 @@ void CombinedRouters::run(int r, Cycle now) {
   for (int i = 0; i < count_of(requests_); ++i) {
     const Request& request = at(requests_, i);
     int& best = at(best_, request.output);
-    if (best >= 0) at(router.outputs, request.output).chose_at = now;
+    if (best >= 0) {
+      at(router.outputs, request.output).chose_at = now;
+      for (int input : {request.input, at(requests_, best).input}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
+    }
     if (best < 0 || request.distance < at(requests_, best).distance) best = i;
   }
   for (const Request& request : requests_) {
@@ -102,11 +107,11 @@ void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
   const InputVc* const vcs = &inputs_->vc(c, 0);
   occupied_.each(c, [&](int number) {
     const InputVc& vc = vcs[number];
-    auto same_way = [&](const Candidate& other) { return other.out == vc.out && other.first_vc == vc.first_vc; };
+    auto same_way = [&](const Candidate& other) { return other.way == vc.way && other.first_vc == vc.first_vc; };
     const auto other = std::find_if(candidates_.begin(), candidates_.end(), same_way);
     if (other != candidates_.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
-    const Candidate found{vc.out, vc.first_vc, number, vc.since};
+    const Candidate found{vc.way, vc.out, vc.first_vc, number, vc.since};
     other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
   });
 }

@@ -63,6 +63,7 @@ class CombinedRouters {
   };
   // The oldest packet of an input that may take these virtual channels of that output.
   struct Candidate {
+    int way = 0;
     int out = 0;
     int first_vc = 0;
     int vc = 0;

@@ -61,6 +61,7 @@ void RoutingTables::make_classes() {
     const bool ring =
         std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.ring; });
     if (ring && rules.bubble) continue;
+    if (!ring && is_folded(d)) continue;  // its ways have one link, or two by a switch
     if (!ring && !has_circle(followers(d))) continue;
     order_links(d);
     at(classes_, d) = ring ? 2 : most_classes(d);

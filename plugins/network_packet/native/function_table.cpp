@@ -7,7 +7,7 @@ namespace astra::packet {
 namespace {
 
 struct State {
-  std::shared_ptr<Network> network;
+  std::shared_ptr<MessageNetwork> network;
   std::string error;
   std::vector<astra_statistic> figures;
 };
@@ -70,7 +70,7 @@ const char* error(void* pointer) { return state_of(pointer).error.c_str(); }
 
 }  // namespace
 
-astra_network* make_table(std::shared_ptr<Network> network) {
+astra_network* make_table(std::shared_ptr<MessageNetwork> network) {
   auto table = std::make_unique<astra_network>();
   table->version = ASTRA_NETWORK_VERSION;
   table->size = sizeof(astra_network);

@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "astra_sim/network.h"
-#include "network.hpp"
+#include "message_network.hpp"
 
 namespace astra::packet {
 
 // A table that owns the network, to be freed with `destroy_table`.
-astra_network* make_table(std::shared_ptr<Network> network);
+astra_network* make_table(std::shared_ptr<MessageNetwork> network);
 void destroy_table(astra_network* table);
 
 }  // namespace astra::packet

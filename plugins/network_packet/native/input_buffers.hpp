@@ -30,6 +30,7 @@ struct alignas(64) InputVc {
   VcState state = VcState::idle;
   std::int32_t channel = 0;  // it belongs to, and its number there
   std::int16_t number = 0;
+  std::int32_t way = -1;  // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
 };
 
 class InputBuffers {

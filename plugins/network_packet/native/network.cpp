@@ -63,10 +63,8 @@ int Network::nearest_vnet(int source, int destination) const {
 }
 
 void Network::inject(std::int64_t time_ps, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) {
+  check_ends(source, destination, npus_);
   const std::string what = "a message from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination);
-  if (source < 0 || source >= npus_ || destination < 0 || destination >= npus_) {
-    throw RouteError(what + " has an end outside the platform of " + std::to_string(npus_) + " NPUs");
-  }
   const int vnet = vnet_of(source, destination, queue);
   const std::string in_queue = queue >= 0 ? " in queue " + std::to_string(queue) : "";
   if (vnet < 0) throw RouteError(what + in_queue + " has no route through the network");

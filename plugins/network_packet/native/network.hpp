@@ -2,33 +2,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <queue>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "domain.hpp"
 #include "index.hpp"
 #include "interrupt.hpp"
+#include "message_network.hpp"
 #include "vnet_choice.hpp"
 
 namespace astra::packet {
 
-inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-// A message that cannot be carried.
-struct RouteError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// Nothing moves any more, and messages are under way. The text has a line for every channel that waits.
-struct Deadlock : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-class Network {
+class Network : public MessageNetwork {
  public:
   // With `representatives`, domains of one form that do the same are simulated once.
   // Throws std::invalid_argument where `vnet_choice` names others than `vnets`.
@@ -38,27 +25,20 @@ class Network {
 
   // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
   void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
-  // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
-  void wake_senders() { wake_senders_ = true; }
+  void wake_senders() override { wake_senders_ = true; }
 
-  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue);
-  // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
-  // Deadlock where there is no limit, nothing arrives any more and something should; Interrupted between two cycles, and one can go on.
-  bool advance(std::int64_t until);
-  std::int64_t next_event() const;
+  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) override;
+  bool advance(std::int64_t until) override;
+  std::int64_t next_event() const override;
 
-  std::int64_t time = 0;
-  std::vector<std::uint64_t> arrived;
-
-  // Domains as they were added: form, and counters so far.
-  std::size_t domains() const { return instances_.size(); }
-  const Shape& shape(std::size_t index) const { return group_of(index).domain->shape(); }
-  Statistics statistics(std::size_t index) const;
-  std::int64_t clock_ps() const { return clock_ps_; }
-  Cycle now() const { return now_; }
-  // Who is told, now and then within a long `advance`, how far it is; an empty one: nobody.
-  void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
-  std::string check() const;
+  // Domains as they were added.
+  std::size_t domains() const override { return instances_.size(); }
+  const Shape& shape(std::size_t index) const override { return group_of(index).domain->shape(); }
+  Statistics statistics(std::size_t index) const override;
+  std::int64_t clock_ps() const override { return clock_ps_; }
+  Cycle now() const override { return now_; }
+  void watch(Watcher watcher) override { interruptible_.watch(std::move(watcher)); }
+  std::string check() const override;
 
  private:
   struct Place {

@@ -19,8 +19,12 @@ RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Chann
 }
 
 void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
+  const int address = packet.destination;
   vc.out = route(r, in, packet);
-  vc.out_port = narrow<std::int16_t>(at(links_, vc.out).source_port);
+  vc.way = vc.out;
+  const Link& way = at(links_, vc.out);
+  if (way.fold == Fold::straight) vc.way += shape_->channels() * shape_->routes.position(address, way.dimension);
+  vc.out_port = narrow<std::int16_t>(way.source_port);
   const auto [first, end] = shape_->vcs_of(vc.out, packet.vnet, packet.vc_class);
   vc.first_vc = narrow<std::int16_t>(first);
   vc.end_vc = narrow<std::int16_t>(end);
@@ -44,6 +48,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
   }
   ++packet.hops;
   packet.vc_class = narrow<std::uint8_t>(shape_->next_class(in, out, packet.destination, packet.vc_class));
+  packet.destination = shape_->next_address(out, packet.destination);
   return out;
 }
 

@@ -19,11 +19,29 @@ class RoutingTables {
                 const std::vector<int>& sizes, const std::vector<int>& node_router)
       : rules(rules), router(routers), channel(channels), sizes(sizes), node_router(node_router) {}
 
+  // A dimension that is folded: see Shape.
+  void fold(int d, std::vector<int> channels);
+  bool is_folded() const { return !folded_.empty(); }
+  bool is_folded(int d) const { return is_folded() && !at(folded_, d).empty(); }
+  int folded_channel(int d, int r, int offset) const { return at(at(folded_, d), r * at(sizes, d) + offset); }
+  // Whether the ways in dimensions that are not folded are those of the whole network: there is one way each, or times are whole cycles, so
+  // that they are balanced alike, and none is random.
+  bool kept_ways_are_whole() const;
+
   // Tables, and the classes of virtual channels that the ways need; gives links an order where they have none and need one. Throws
   // std::invalid_argument if a node cannot reach another.
   void make();
 
-  // The entry of a router and a node: the place of a channel among the router's outputs, or one of kHere and kNoWay, and kSeveral.
+  // What packets carry as their destination: the number of a node or, of a folded network, one on the whole platform, of which the
+  // coordinates in folded dimensions are offsets from where the packet is.
+  int addresses() const { return count_of(node_at_); }
+  int position(int address, int d) const { return position_[index(address) * sizes.size() + index(d)]; }
+  // The node of an address without offsets.
+  int node_at(int address) const { return at(node_at_, address); }
+  // The address beyond a link of a folded dimension.
+  int beyond(int d, Fold fold, int address) const;
+
+  // The entry of a router and an address: the place of a channel among the router's outputs, or one of kHere and kNoWay, and kSeveral.
   static constexpr std::uint16_t kSeveral = 0x8000;  // there are several next channels
   static constexpr std::uint16_t kPlace = 0x7fff;    // a place among the outputs of the router, or one of these
   static constexpr std::uint16_t kHere = 0x7fff;
@@ -37,7 +55,7 @@ class RoutingTables {
   int differing_dimension(int r, int node) const {
     const std::size_t count = sizes.size();
     const int* const here = &coordinate_[index(r) * count];
-    const int* const there = &coordinate_[index(at(node_router, node)) * count];
+    const int* const there = &position_[index(node) * count];
     for (std::size_t d = 0; d < count; ++d) {
       if (here[d] != there[d]) return narrow<int>(d);
     }
@@ -58,7 +76,9 @@ class RoutingTables {
   // The entry of a router and a node in the table of their dimension.
   std::uint16_t look_up(int r, int node) const;
   // tables.cpp
+  void make_addresses();
   void make_tables();
+  void make_folded_table(int d);
   // One table over all dimensions, where the network is small.
   void make_hops();
   // By router and position of a dimension, the cost of the shortest way.
@@ -91,8 +111,11 @@ class RoutingTables {
   const std::vector<int>& node_router;
   std::vector<int> classes_;                       // of virtual channels, by dimension
   std::vector<int> coordinate_;                    // [router * dimensions + dimension]
-  std::vector<std::uint16_t> hop_;                 // [router * nodes + node]: what look_up says; empty on large networks
-  int hops_of_router_ = 0;                         // nodes
+  std::vector<std::vector<int>> folded_;           // [dimension][router * size + offset]: a channel; empty where not folded
+  std::vector<int> position_;                      // [address * dimensions + dimension]
+  std::vector<int> node_at_;                       // by address
+  std::vector<std::uint16_t> hop_;                 // [router * addresses + address]: what look_up says; empty on large networks
+  int hops_of_router_ = 0;                         // addresses
   std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
   std::vector<std::vector<int>> distance_;         // the same: the cost of the links still to cross in the dimension, or -1
 };

@@ -27,6 +27,14 @@ enum class RouteChoice {
   adaptive,  // the one with most free credits
 };
 
+// What a link of a folded dimension (see translations.hpp) does to the offset of a packet's destination in it.
+enum class Fold : std::uint8_t {
+  none,      // the dimension is not folded
+  right,     // one less
+  left,      // one more
+  straight,  // none is left: the link leads there, or to the switch that does
+};
+
 struct Rules {
   Allocation allocation = Allocation::combined;
   VcClasses vc_classes = VcClasses::none;
@@ -79,6 +87,9 @@ struct ChannelSpec {
   int order = -1;       // place in an order of the dimension's links which keeps their routes from deadlock; -1: none is given
   int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
   int sink_port = 0;
+  Fold fold = Fold::none;
+  bool source_port_varies = false;  // routers for which one of a folded dimension stands have this link at other outputs,
+  bool sink_port_varies = false;    // or inputs
 };
 
 struct RouterSpec {

@@ -114,6 +114,9 @@ void Shape::make_links() {
     made.first_vnet = narrow<std::uint16_t>(spec.first_vnet);
     if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
     made.ring = spec.ring;
+    made.fold = spec.fold;
+    made.source_port_varies = spec.source_port_varies;
+    made.sink_port_varies = spec.sink_port_varies;
   }
   auto number_vcs = [this](int c) {
     at(link, c).vc_base = all_vcs;
@@ -136,6 +139,30 @@ int Shape::lane_towards(int source, int destination, int vnet) const {
   return place == RoutingTables::kHere || place == RoutingTables::kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
+bool Shape::way_is_alike(int source, int destination, int d) const {
+  const int offset = routes.position(destination, d);
+  if (!routes.is_folded(d) || offset == 0) return true;
+  if (routes.folded_channel(d, at(node_router, source), offset) < 0) return false;
+  const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
+  // With classes, who goes further crosses the dateline, or does not.
+  return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes == VcClasses::at_crossing);
+}
+
+bool Shape::ways_are_alike(int source, int destination, int vnet) const {
+  const int r = at(node_router, source);
+  bool outputs_vary = false;
+  int crossed = 0;
+  for (int d = 0; d < count_of(sizes); ++d) {
+    const int offset = routes.position(destination, d);
+    if (offset == at(at(router, r).coordinates, d)) continue;
+    ++crossed;
+    if (!way_is_alike(source, destination, d)) return false;
+    if (routes.is_folded(d)) outputs_vary = outputs_vary || at(channel, routes.folded_channel(d, r, offset)).source_port_varies;
+  }
+  // Lanes are chosen by the number of an output: where that varies, those of other dimensions would share other lanes.
+  return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
+}
+
 int Shape::next_class(int in, int out, int node, int before) const {
   const Link& way = at(link, out);
   if (way.classes == 1) return 0;
@@ -143,7 +170,7 @@ int Shape::next_class(int in, int out, int node, int before) const {
   const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
   if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);
   if (!enters) return before;
-  return at(at(router, at(node_router, node)).coordinates, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
+  return routes.position(node, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
 }
 
 int Shape::hops(int source, int destination, int vnet) const {

@@ -31,6 +31,9 @@ struct Link {
   std::uint16_t first_vnet = 0;
   std::uint8_t classes = 1;  // into which the virtual channels of each virtual network are divided
   bool ring = false;
+  Fold fold = Fold::none;
+  bool source_port_varies = false;
+  bool sink_port_varies = false;
 };
 
 // Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next. Past the
@@ -45,6 +48,12 @@ struct Dependency {
   auto operator<=>(const Dependency&) const = default;
 };
 
+// Thrown by a router of a folded network where not all routers for which it stands would choose alike: the choice goes by numbers of ports,
+// which vary among them along a dimension.
+struct UnlikeChoice {
+  int dimension;
+};
+
 class Shape {
  public:
   Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
@@ -57,6 +66,9 @@ class Shape {
   void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
   // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
   void set_dividers(const std::vector<int>& of_routers);
+  // Routers of one position in dimension `d` stand for those of all. By router and offset of a destination in the dimension, [router * size
+  // + offset]: the channel, or -1 where translates of the packet do not all take its translates. Before `make_routes`.
+  void fold(int d, std::vector<int> channels) { routes.fold(d, std::move(channels)); }
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();
@@ -85,13 +97,25 @@ class Shape {
   const Lanes& lanes_of(int node, int vnet) const { return at(lanes_of_, node * rules.vnets + vnet); }
   // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
   int lane_towards(int source, int destination, int vnet) const;
+  // Whether all translates of a message take translates of its way, of links and classes of virtual channels. One to a node itself does not
+  // count as such.
+  bool ways_are_alike(int source, int destination, int vnet) const;
+  // The same for its part in one dimension, where that is folded.
+  bool way_is_alike(int source, int destination, int d) const;
+  // A dimension is folded.
+  bool is_folded() const { return routes.is_folded(); }
 
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
   int first_hop(int r, int in, int node, int vnet) const {
     const std::uint16_t place = routes.hop(r, node) & RoutingTables::kPlace;
-    if (place == RoutingTables::kHere) return interface_at(in, node, vnet);
+    if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
     return place == RoutingTables::kNoWay ? -1 : at(router, r).outputs[place];
+  }
+  // The address of a packet's destination when it has taken channel `out`.
+  int next_address(int out, int address) const {
+    const Link& way = at(link, out);
+    return way.fold == Fold::none ? address : routes.beyond(way.dimension, way.fold, address);
   }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
   int next_class(int in, int out, int node, int before) const;

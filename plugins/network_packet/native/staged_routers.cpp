@@ -85,6 +85,7 @@ bool StagedRouters::allocate_vcs(int r, Cycle now) {
   });
   if (heads_.empty()) return false;
   if (apart) return allocate_apart(r);
+  if (shape_->is_folded()) check_heads(r);
 
   asks_.clear();
   for (int local : heads_) {
@@ -99,6 +100,36 @@ bool StagedRouters::allocate_vcs(int r, Cycle now) {
   matcher_.match(asks_, at(routers_, r).vc_pointers, shape_->rules.input_first, matched_);
   for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width_);
   return !matched_.empty();
+}
+
+void StagedRouters::check_heads(int r) const {
+  const InputVc* const vcs = inputs_->of_router(r);
+  for (int a : heads_) {
+    for (int b : heads_) {
+      if (a == b || vcs[a].out != vcs[b].out) continue;
+      for (int input : {vcs[a].channel, vcs[b].channel}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
+    }
+  }
+}
+
+// Of two requests of one input, or for one output.
+void StagedRouters::check_asks(int r, const std::vector<Ask>& asks) const {
+  const InputVc* const vcs = inputs_->of_router(r);
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const InputVc& a = vcs[asks[i].tag];
+      const InputVc& b = vcs[asks[j].tag];
+      if (asks[i].input != asks[j].input && asks[i].output != asks[j].output) continue;
+      for (int input : {a.channel, b.channel}) {
+        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      }
+      for (int output : {a.out, b.out}) {
+        if (at(links_, output).source_port_varies) throw UnlikeChoice{at(links_, output).dimension};
+      }
+    }
+  }
 }
 
 bool StagedRouters::allocate_apart(int r) {
@@ -158,6 +189,7 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const int count = shape_->vc_count(vc.channel);
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
   int& other = at(asks, chosen).tag;
+  if (shape_->is_folded() && vcs[other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   if (turn(vc.number) < turn(vcs[other].number)) other = local;
 }
 
@@ -199,6 +231,7 @@ bool StagedRouters::allocate_switch(int r, Cycle now) {
   ask_surely(r, now);
   for (int local : given_) set_bit(of_router(switching_, r), local);
   matched_.clear();
+  if (shape_->is_folded()) check_asks(r, asks_);
   if (!asks_.empty()) matcher_.match(asks_, at(routers_, r).switch_pointers, shape_->rules.input_first, matched_);
   for (const Ask& ask : matched_) cross(r, ask, now);
   if (speculative_.empty()) return !matched_.empty();
@@ -208,6 +241,7 @@ bool StagedRouters::allocate_switch(int r, Cycle now) {
 
 void StagedRouters::cross_speculative(int r, Cycle now) {
   std::vector<Ask> guessed;
+  if (shape_->is_folded()) check_asks(r, speculative_);
   matcher_.match(speculative_, at(routers_, r).speculative_pointers, shape_->rules.input_first, guessed);
   for (const Ask& ask : guessed) {
     const InputVc& vc = inputs_->of_router(r)[ask.tag];

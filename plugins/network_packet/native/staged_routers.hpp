@@ -65,6 +65,9 @@ class StagedRouters {
   void ask_speculatively(int r, Cycle now);
   // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
   void cross(int r, const Ask& ask, Cycle now);
+  // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.
+  void check_heads(int r) const;
+  void check_asks(int r, const std::vector<Ask>& asks) const;
   // The next buffer has room for the flit in front or, with cut-through, for the whole packet.
   bool has_room(const InputVc& vc) const;
 

@@ -15,13 +15,85 @@ void RoutingTables::make() {
     if (spec.outputs.size() >= kNoWay) throw std::invalid_argument("a router has too many links");
     coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
   }
+  make_addresses();
   make_tables();
   make_hops();
   make_classes();
 }
 
+void RoutingTables::fold(int d, std::vector<int> channels) {
+  folded_.resize(sizes.size());
+  at(folded_, d) = std::move(channels);
+}
+
+// Of a folded network: all numbers of the platform, the first dimension first; nodes are those without offsets, in order.
+void RoutingTables::make_addresses() {
+  if (!is_folded()) {
+    for (int r : node_router) {
+      node_at_.push_back(count_of(node_at_));
+      for (std::size_t d = 0; d < sizes.size(); ++d) position_.push_back(coordinate_[index(r) * sizes.size() + d]);
+    }
+    return;
+  }
+  int all = 1;
+  for (int size : sizes) all *= size;
+  int node = 0;
+  for (int address = 0; address < all; ++address) {
+    int rest = address;
+    bool at_node = true;
+    for (int d = 0; d < count_of(sizes); ++d) {
+      const int coordinate = rest % at(sizes, d);
+      rest /= at(sizes, d);
+      position_.push_back(coordinate);
+      at_node = at_node && (coordinate == 0 || !is_folded(d));
+    }
+    node_at_.push_back(at_node ? node++ : -1);
+  }
+}
+
+int RoutingTables::beyond(int d, Fold fold, int address) const {
+  int stride = 1;
+  for (int before = 0; before < d; ++before) stride *= at(sizes, before);
+  const int size = at(sizes, d);
+  const int offset = position(address, d);
+  int left = 0;
+  if (fold == Fold::right) left = offset == 0 ? size - 1 : offset - 1;
+  if (fold == Fold::left) left = offset + 1 == size ? 0 : offset + 1;
+  return address + (left - offset) * stride;
+}
+
+void RoutingTables::make_folded_table(int d) {
+  const int size = at(sizes, d);
+  std::vector<std::uint16_t> next(router.size() * index(size), kNoWay);
+  for (int r = 0; r < routers(); ++r) {
+    const std::vector<int>& outputs = at(router, r).outputs;
+    for (int offset = 0; offset < size; ++offset) {
+      const auto found = std::find(outputs.begin(), outputs.end(), folded_channel(d, r, offset));
+      if (found != outputs.end()) at(next, r * size + offset) = narrow<std::uint16_t>(found - outputs.begin());
+    }
+  }
+  table_.push_back(std::move(next));
+  distance_.emplace_back();
+}
+
+bool RoutingTables::kept_ways_are_whole() const {
+  for (int d = 0; d < count_of(sizes); ++d) {
+    const std::vector<std::uint16_t>& table = at(table_, d);
+    if (is_folded(d) || std::none_of(table.begin(), table.end(), [](std::uint16_t entry) { return entry != kNoWay && entry >= kSeveral; }))
+      continue;
+    const bool parts =
+        std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.flit_time.ps != 0; });
+    if (parts || rules.choice == RouteChoice::random) return false;
+  }
+  return true;
+}
+
 void RoutingTables::make_tables() {
   for (int d = 0; d < count_of(sizes); ++d) {
+    if (is_folded(d)) {
+      make_folded_table(d);
+      continue;
+    }
     measure_distances(d);
     check_ways(d);
     const int size = at(sizes, d);
@@ -126,19 +198,19 @@ std::vector<std::size_t> RoutingTables::strides(int d, const std::vector<int>& h
 }
 
 void RoutingTables::make_hops() {
-  if (router.size() * node_router.size() > kMostHops) return;
+  if (router.size() * node_at_.size() > kMostHops) return;
   std::vector<std::uint16_t> made;
   for (int r = 0; r < routers(); ++r) {
-    for (int node = 0; node < nodes(); ++node) made.push_back(look_up(r, node));
+    for (int address = 0; address < addresses(); ++address) made.push_back(look_up(r, address));
   }
   hop_ = std::move(made);
-  hops_of_router_ = nodes();
+  hops_of_router_ = addresses();
 }
 
 std::uint16_t RoutingTables::look_up(int r, int node) const {
   const int d = differing_dimension(r, node);
   if (d < 0) return kHere;
-  const int wanted = coordinate_[index(at(node_router, node)) * sizes.size() + index(d)];
+  const int wanted = position(node, d);
   return at(at(table_, d), r * at(sizes, d) + wanted);
 }
 
@@ -146,7 +218,7 @@ std::vector<int> RoutingTables::next_hops(int r, int node) const {
   std::vector<int> found;
   const int d = differing_dimension(r, node);
   if (d < 0) return found;
-  const int wanted = at(at(router, at(node_router, node)).coordinates, d);
+  const int wanted = position(node, d);
   each_shortest(d, r, wanted, [&](std::size_t place) { found.push_back(at(router, r).outputs[place]); });
   return found;
 }

@@ -20,13 +20,14 @@ class Progress:
     """Says on standard error how far a run is, from FIRST_S seconds on, until the `with` block ends.
 
     On a terminal one line changes every TERMINAL_S seconds and goes at the end; in a log a new line follows every LOG_S seconds. A thread
-    writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`.
+    writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`. Where the variable
+    ASTRA_NO_PROGRESS is set, nothing is written.
 
     Where it is known how much of the work is done, the line ends with an estimate of the time that is left, at the pace so far.
     """
 
     def __init__(self, enabled: bool = True, unit: str = "us") -> None:
-        self._enabled = enabled and sys.stderr is not None
+        self._enabled = enabled and sys.stderr is not None and not os.environ.get("ASTRA_NO_PROGRESS")
         self._on_terminal = self._enabled and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._unit = unit
         self._ended = threading.Event()

@@ -58,6 +58,8 @@ def simulate_graph(
     moments of every simulated NPU. Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
+    if isinstance(network, EventNetwork):
+        network.symmetry = symmetry
     inputs = RunInputs(graph, system, network, memory)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     choice = choose(inputs, schedules) if symmetry else EVERY_NPU

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
 from astra_sim.fabric import Wire
 from astra_sim.platform import Dimension, Platform
 
-from astra_sim_network_packet._core import Network, Shape, VnetChoice
+from astra_sim_network_packet import folding
+from astra_sim_network_packet._core import FoldedNetwork, Network, Shape, VnetChoice
 from astra_sim_network_packet.links import graph_of, link_count
 from astra_sim_network_packet.options import Settings
 
@@ -27,21 +28,76 @@ def check_size(platform: Platform) -> None:
         raise InputError(f"the platform has {links} links, too many for flits; expected at most {MAX_CHANNELS}")
 
 
-def clock_of(settings: Settings, platform: Platform) -> int:
+def clock_of(settings: Settings, platform: Platform, folded: Sequence[bool] = ()) -> int:
     """The cycle in picoseconds: that of the options, or the time of a flit on the widest link."""
     if settings.clock_ps:
         return settings.clock_ps
     times = [
         settings.flit_bytes / (link.width * dimension.link_bandwidth) * 1000
-        for dimension in platform.dimensions
-        for link in graph_of(dimension)[1]
+        for dimension, (_, links, _) in zip(platform.dimensions, _graphs(platform, folded), strict=True)
+        for link in links
         if link.width > 0
     ]
     return max(1, round(min(times, default=1000.0)))
 
 
-def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True) -> Shape:
-    """The whole platform as one domain.
+def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
+    """What `graph_of` says of each dimension; of folded ones the links that stand for others."""
+    found: list[tuple[int, Sequence[Wire], bool]] = []
+    for dimension, fold in zip(platform.dimensions, folded or (False,) * len(platform.dimensions), strict=True):
+        if fold:
+            switches, ring = int(dimension.topology.name == "switch"), dimension.topology.name == "ring" and dimension.size > 2
+            found.append((switches, [link.wire for link in folding.folded_links(dimension)], ring))
+        else:
+            found.append(graph_of(dimension))
+    return found
+
+
+class Layout:
+    """Routers of a platform, or of a folded one: those of its `nodes`, then the switches of each dimension. `coordinates` says where."""
+
+    def __init__(self, platform: Platform, folded: Sequence[bool] = ()) -> None:
+        count = len(platform.dimensions)
+        folded = folded or (False,) * count
+        self._platform = platform
+        self.graphs = _graphs(platform, folded)
+        self.nodes = folding.nodes_of(platform, folded)
+        self._node_of = {npu: node for node, npu in enumerate(self.nodes)}
+        self.coordinates = [[platform.coordinate(npu, d) for d in range(count)] for npu in self.nodes]
+        self.groups = [[npu for npu in self.nodes if platform.coordinate(npu, d) == 0] for d in range(count)]
+        self._first_switch: list[dict[int, int]] = []
+        for d, (switches, _, _) in enumerate(self.graphs):
+            self._first_switch.append({})
+            for npu in self.groups[d]:
+                self._first_switch[d][npu] = len(self.coordinates)
+                for _ in range(switches):
+                    place = list(self.coordinates[self._node_of[npu]])
+                    place[d] = -1
+                    self.coordinates.append(place)
+
+    def link_count(self) -> int:
+        """The number of links between routers."""
+        return sum(len(links) * len(self.groups[d]) for d, (_, links, _) in enumerate(self.graphs))
+
+    def links(self) -> Iterator[tuple[int, int, Wire, int, int]]:
+        """Every link between routers: its dimension, its number in the graph of that, the link, and the routers at its ends."""
+        for d, (_, links, _) in enumerate(self.graphs):
+            for npu in self.groups[d]:
+                for number, link in enumerate(links):
+                    yield d, number, link, self._router(d, npu, link.source), self._router(d, npu, link.target)
+
+    def name(self, *ends: int) -> str:
+        """The name of a link between routers."""
+        nodes = self.nodes
+        return " to ".join(f"NPU {nodes[end]}" if end < len(nodes) else f"switch {end - len(nodes)}" for end in ends)
+
+    def _router(self, d: int, npu: int, place: int) -> int:
+        size = self._platform.dimensions[d].size
+        return self._node_of[npu + place * self._platform.strides[d]] if place < size else self._first_switch[d][npu] + place - size
+
+
+def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True, folded: Sequence[bool] = ()) -> Shape:
+    """The whole platform as one domain; with some dimensions folded, one position stands for all of each.
 
     An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses the virtual network of
     the last dimension in which its source and destination differ. Raises InputError.
@@ -49,63 +105,50 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     check_size(platform)
     dimensions = platform.dimensions
     vnets = len(dimensions) if lanes_by_dimension else 1
-    clock_ps = clock_of(settings, platform)
-    longest = max((d.link_latency_ns * link.length for d in dimensions for link in graph_of(d)[1]), default=0.0)
-    coordinates = [[platform.coordinate(npu, d) for d in range(len(dimensions))] for npu in range(platform.npus)]
-    graphs = [graph_of(dimension) for dimension in dimensions]
-    first_switch: list[dict[int, int]] = []
-    groups = [[npu for npu in range(platform.npus) if platform.coordinate(npu, d) == 0] for d in range(len(dimensions))]
-    for d, (switches, _, _) in enumerate(graphs):
-        first_switch.append({})
-        for npu in groups[d]:
-            first_switch[d][npu] = len(coordinates)
-            for _ in range(switches):
-                place = list(coordinates[npu])
-                place[d] = -1
-                coordinates.append(place)
-    if sum(len(links) * len(groups[d]) for d, (_, links, _) in enumerate(graphs)) > MAX_CHANNELS:
+    clock_ps = clock_of(settings, platform, folded)
+    layout = Layout(platform, folded)
+    of_dimensions = [(dimension, links) for dimension, (_, links, _) in zip(dimensions, layout.graphs, strict=True)]
+    longest = max((dimension.link_latency_ns * link.length for dimension, links in of_dimensions for link in links), default=0.0)
+    if layout.link_count() > MAX_CHANNELS:
         raise InputError(f"the platform has more than {MAX_CHANNELS} links, too many for flits")
-    dividers = settings.dividers(len(coordinates))
+    dividers = settings.dividers(len(layout.coordinates))
     rules = settings.rules(vnets, clock_ps)
-    shape = Shape.make(rules, coordinates, [dimension.size for dimension in dimensions], list(range(platform.npus)))
+    shape = Shape.make(rules, layout.coordinates, [dimension.size for dimension in dimensions], list(range(len(layout.nodes))))
     time = _Time(settings, clock_ps)
-    ports = _Ports(len(coordinates))
-    for d, (_, links, ring) in enumerate(graphs):
-        dimension = dimensions[d]
-        for npu in groups[d]:
-            for link in links:
-                ends = [
-                    npu + place * platform.strides[d] if place < dimension.size else first_switch[d][npu] + place - dimension.size
-                    for place in (link.source, link.target)
-                ]
-                shape.add_channel(
-                    {
-                        **time.link(dimension, link),
-                        **ports.between(*ends),
-                        "source": ends[0],
-                        "sink": ends[1],
-                        "dimension": d,
-                        "first_vnet": d if lanes_by_dimension else 0,
-                        "vnets": vnets - d if lanes_by_dimension else 1,
-                        "cost": link.cost,
-                        "ring": ring,
-                        "order": link.order,
-                        "name": " to ".join(f"NPU {end}" if end < platform.npus else f"switch {end - platform.npus}" for end in ends),
-                    }
-                )
-    lanes = _lanes(platform, [links for _, links, _ in graphs], settings.interface_lanes, lanes_by_dimension)
-    for npu in range(platform.npus):
+    ports = _Ports(len(layout.coordinates))
+    folds = _Folds(platform, folded, len(layout.coordinates))
+    for d, number, link, source, sink in layout.links():
+        channel = shape.add_channel(
+            {
+                **time.link(dimensions[d], link),
+                **ports.between(source, sink),
+                **folds.of(d, number),
+                "source": source,
+                "sink": sink,
+                "dimension": d,
+                "first_vnet": d if lanes_by_dimension else 0,
+                "vnets": vnets - d if lanes_by_dimension else 1,
+                "cost": link.cost,
+                "ring": layout.graphs[d][2],
+                "order": link.order,
+                "name": layout.name(source, sink),
+            }
+        )
+        folds.add(d, number, source, channel)
+    lanes = _lanes(platform, layout, settings.interface_lanes, lanes_by_dimension)
+    for node, npu in enumerate(layout.nodes):
         for vnet in range(vnets):
             ends_of = time.interface(dimensions[vnet] if lanes_by_dimension else None)
-            for _ in range(lanes[npu][vnet]):
-                out, back = ports.between(npu, npu), ports.between(npu, npu)
+            for _ in range(lanes[node][vnet]):
+                out, back = ports.between(node, node), ports.between(node, node)
                 shape.add_lane(
-                    npu,
+                    node,
                     vnet,
                     {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
                     {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
                 )
     shape.set_dividers(dividers)
+    folds.apply(shape)
     try:
         shape.make_routes()
     except ValueError as error:
@@ -116,18 +159,46 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     return shape
 
 
-def _lanes(platform: Platform, links: Sequence[Sequence[Wire]], lanes: int, by_dimension: bool) -> list[list[int]]:
-    """For each NPU, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
+class _Folds:
+    """What the core is told of folded dimensions: of their links, and which of them is the next one for an offset of a destination."""
+
+    def __init__(self, platform: Platform, folded: Sequence[bool], routers: int) -> None:
+        self._sizes = [dimension.size for dimension in platform.dimensions]
+        self._links = {d: folding.folded_links(platform.dimensions[d]) for d, fold in enumerate(folded) if fold}
+        self._channels = {d: [-1] * (routers * self._sizes[d]) for d in self._links}
+
+    def of(self, d: int, number: int) -> dict[str, object]:
+        """The part of a channel's description."""
+        if d not in self._links:
+            return {}
+        link = self._links[d][number]
+        return {"fold": link.fold, "source_port_varies": link.source_port_varies, "sink_port_varies": link.sink_port_varies}
+
+    def add(self, d: int, number: int, source: int, channel: int) -> None:
+        """A channel has been added."""
+        if d in self._links:
+            for offset in self._links[d][number].offsets:
+                self._channels[d][source * self._sizes[d] + offset] = channel
+
+    def apply(self, shape: Shape) -> None:
+        """Fold the dimensions of a shape."""
+        for d, channels in self._channels.items():
+            shape.fold(d, channels)
+
+
+def _lanes(platform: Platform, layout: Layout, lanes: int, by_dimension: bool) -> list[list[int]]:
+    """For each node, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
+    links = [links for _, links, _ in layout.graphs]
     virtual_networks = len(links) if by_dimension else 1
     if lanes:
-        lanes_of = [[lanes] * virtual_networks for _ in range(platform.npus)]
+        lanes_of = [[lanes] * virtual_networks for _ in layout.nodes]
     else:
         leaving = [collections.Counter(link.source for link in of_dimension) for of_dimension in links]
         lanes_of = []
-        for npu in range(platform.npus):
+        for npu in layout.nodes:
             counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
             lanes_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
-    if sum(map(sum, lanes_of)) > MAX_CHANNELS:
+    if sum(map(sum, lanes_of)) * (platform.npus // len(layout.nodes)) > MAX_CHANNELS:
         raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; expected a smaller interface_lanes")
     return lanes_of
 
@@ -152,6 +223,69 @@ def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
     network = Network(platform.npus, vnets, vnet_choice(platform, lanes_by_dimension), clock_of(settings, platform), True)
     network.add_domain(shape, list(range(platform.npus)))
     return network
+
+
+class Builder:
+    """Makes networks of a platform: folded where that may be, or whole. Raises InputError."""
+
+    def __init__(self, platform: Platform, settings: Settings) -> None:
+        self._platform = platform
+        self._settings = settings
+        self._by_dimension = settings.allocation == "combined"
+        self._shapes: dict[tuple[bool, ...], Shape] = {}
+        self._first = self._shape(folding.foldable(platform, settings))
+
+    def network(self) -> Network | FoldedNetwork:
+        """An idle network, folded as far as may be."""
+        return self._make(self._first)
+
+    def _shape(self, folded: Sequence[bool]) -> tuple[bool, ...]:
+        """Make the shape in which these dimensions are folded, or the whole one where that would be another network. Returns which are."""
+        found = tuple(folded)
+        if found not in self._shapes:
+            self._shapes[found] = shape_of(self._platform, self._settings, self._by_dimension, found)
+        if any(found) and not self._shapes[found].kept_ways_are_whole:
+            return self._shape([False] * len(found))
+        return found
+
+    def _make(self, folded: Sequence[bool]) -> Network | FoldedNetwork:
+        """A network in which these dimensions are folded, if that may be."""
+        found = self._shape(folded)
+        if not any(found):
+            return self.whole()
+        platform, exclusive_or = self._platform, folding.by_exclusive_or(self._platform)
+        sizes = [dimension.size for dimension in platform.dimensions]
+        choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, found)
+        return FoldedNetwork(self._shapes[found], sizes, found, exclusive_or, choice, clock_ps, self._make)
+
+    def whole(self) -> Network:
+        """An idle network with every router."""
+        whole = self._shape([False] * len(self._platform.dimensions))
+        return build(self._platform, self._settings, self._shapes[whole])
+
+    def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
+        """For every link between routers of the whole network, in order, the one of the folded network that stands for it."""
+        found: list[int] = []
+        first, strides = 0, self._platform.strides
+        layout = Layout(self._platform, folded)
+        for d, dimension in enumerate(self._platform.dimensions):
+            links = list(range(len(layout.graphs[d][1])))
+            if folded[d]:
+                links = folding.stands_for(dimension, graph_of(dimension)[1], exclusive_or[d])
+            width = len(layout.graphs[d][1])
+            block_of = {npu: [first + place * width + link for link in links] for place, npu in enumerate(layout.groups[d])}
+            first += width * len(layout.groups[d])
+            others = [number != d for number in range(len(strides))]
+            for npu in folding.nodes_of(self._platform, [not other for other in others]):
+                kept = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not folded[e])
+                found += block_of[kept]
+        return found
+
+    def links(self) -> Iterator[tuple[int, str, int, int]]:
+        """Every link between routers of the whole network, in order: its dimension, name, and the routers at its ends."""
+        layout = Layout(self._platform)
+        for d, _, _, source, sink in layout.links():
+            yield d, layout.name(source, sink), source, sink
 
 
 def vnet_choice(platform: Platform, lanes_by_dimension: bool) -> VnetChoice:

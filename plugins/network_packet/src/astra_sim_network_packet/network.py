@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -12,7 +12,7 @@ from astra_sim.network import EventNetwork, LinkLoad
 from astra_sim.platform import Platform
 
 from astra_sim_network_packet import _core, fabric, garnet_topologies, heat_map
-from astra_sim_network_packet.options import PacketOptions
+from astra_sim_network_packet.options import PacketOptions, Settings
 
 GARNET_START_PS = 13_000
 """Garnet's workload starts in cycle 13."""
@@ -33,14 +33,16 @@ class PacketNetwork(EventNetwork):
         super().__init__(platform)
         self.settings = options.settings()
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
-        self._build = _builder(self, platform.wired())
-        self._core = self._build()
+        self._builder = _builder(self.settings, platform.wired())
+        self._core: _core.Network | _core.FoldedNetwork = self._builder.network()
         self._is_new = True
 
     def begin(self) -> int:
         """Begin a run of the kernel. Returns the time at which its workload starts (picoseconds)."""
-        if not self._is_new:
-            self._core = self._build()
+        if not self.symmetry:
+            self._core = self._builder.whole()
+        elif not self._is_new:
+            self._core = self._builder.network()
         self._is_new = False
         self._core.wake_senders()
         return self._start_ps
@@ -86,10 +88,11 @@ class PacketNetwork(EventNetwork):
 
         If they form no circle, the network cannot deadlock (Dally and Seitz 1987). With `deadlock_freedom = bubble` they do on rings.
         """
+        whole = self._builder.whole()
         return [
             (VcRange(domain, *held), VcRange(domain, *wanted))
-            for domain in range(self._core.domains)
-            for held, wanted in self._core.dependencies(domain)
+            for domain in range(whole.domains)
+            for held, wanted in whole.dependencies(domain)
         ]
 
     def statistics(self) -> dict[str, object]:
@@ -101,8 +104,7 @@ class PacketNetwork(EventNetwork):
         figures = self._core.statistics()
         packets = max(1, figures["packets"])
         cycle_ns = self._core.clock_ps / 1000
-        loads = self.link_loads()
-        shares = [link.utilisation for link in loads]
+        shares = self._shares(figures)
         return {
             "cycle_ns": cycle_ns,
             "packets": figures["packets"],
@@ -113,9 +115,10 @@ class PacketNetwork(EventNetwork):
             "average_network_ns": figures["network_cycles"] / packets * cycle_ns,
             "queueing_histogram": _trimmed(figures["queueing_histogram"]),
             "network_histogram": _trimmed(figures["network_histogram"]),
-            "links": len(loads),
+            "links": len(shares),
             "average_link_utilisation": sum(shares) / len(shares) if shares else 0.0,
             "highest_link_utilisation": max(shares, default=0.0),
+            "simulated_npus": self.platform.npus // figures["copies"],
         }
 
     def link_loads(self) -> list[LinkUse]:
@@ -124,9 +127,37 @@ class PacketNetwork(EventNetwork):
         cycles = max(1, figures["cycles"])
         return [
             LinkUse(domain, name, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
-            for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in figures["channels"]
-            if dimension >= 0
+            for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in self._link_rows(figures)
         ]
+
+    def _link_rows(self, figures: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """What the core says of every link between routers; of a folded network, with what stands for the link."""
+        channels = figures["channels"]
+        folded = self._folded()
+        if folded is None:
+            yield from (row for row in channels if row[2] >= 0)
+        else:
+            builder, *how = folded
+            for (dimension, name, source, sink), channel in zip(builder.links(), builder.channels(*how), strict=True):
+                yield 0, name, dimension, source, sink, *channels[channel][5:]
+
+    def _shares(self, figures: Mapping[str, Any]) -> list[float]:
+        """The utilisation of every link between routers, as `link_loads` says."""
+        cycles = max(1, figures["cycles"])
+        shares = [flits * flit_cycles / cycles for *_, flits, _, _, flit_cycles in figures["channels"]]
+        folded = self._folded()
+        if folded is None:
+            return [share for share, row in zip(shares, figures["channels"], strict=True) if row[2] >= 0]
+        builder, *how = folded
+        return [shares[channel] for channel in builder.channels(*how)]
+
+    def _folded(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
+        """What made the core's network, where that is folded, and in which dimensions it is, and by exclusive or."""
+        builder, core = self._builder, self._core
+        if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.FoldedNetwork):
+            return None
+        folded, exclusive_or = core.folded, core.exclusive_or
+        return None if folded is None or exclusive_or is None else (builder, folded, exclusive_or)
 
     def links(self) -> list[LinkLoad]:
         """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
@@ -194,9 +225,25 @@ def _trimmed(histogram: Sequence[int]) -> list[int]:
     return list(histogram[: last + 1])
 
 
-def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
-    """A function that builds the core's network for a platform."""
-    settings = network.settings
+class _GarnetBuilder:
+    """Makes networks of Garnet's topologies."""
+
+    def __init__(self, garnet: garnet_topologies.GarnetNetwork, settings: Settings, clock_ps: int) -> None:
+        self._arguments = garnet, settings, clock_ps
+
+    def network(self) -> _core.Network:
+        """An idle network."""
+        return garnet_topologies.build(*self._arguments)
+
+    def whole(self) -> _core.Network:
+        """An idle network in which every ring is simulated."""
+        garnet, settings, clock_ps = self._arguments
+        options = attrs.evolve(settings.options, representatives=False)
+        return garnet_topologies.build(garnet, attrs.evolve(settings, options=options), clock_ps)
+
+
+def _builder(settings: Settings, platform: Platform) -> fabric.Builder | _GarnetBuilder:
+    """What makes the core's networks for a platform. Raises InputError."""
     garnet = garnet_topologies.garnet_network(platform.dimensions[0].topology)
     if garnet is not None:
         if settings.options.router_clock_ps:
@@ -206,6 +253,5 @@ def _builder(network: PacketNetwork, platform: Platform) -> Callable[[], Any]:
         clock_ps = settings.clock_ps or 1000
         longest = max(garnet.local_link_latency, garnet.package_link_latency)
         settings = settings.sized(2000 * longest / clock_ps)
-        return lambda: garnet_topologies.build(garnet, settings, clock_ps)
-    shape = fabric.shape_of(platform, settings, lanes_by_dimension=settings.allocation == "combined")
-    return lambda: fabric.build(platform, settings, shape)
+        return _GarnetBuilder(garnet, settings, clock_ps)
+    return fabric.Builder(platform, settings)

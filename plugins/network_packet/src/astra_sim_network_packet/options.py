@@ -105,7 +105,9 @@ class PacketOptions:
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: which ports choose first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
     extrapolate: bool = option(True, help="skip periods in which the network repeats itself; the answers are the same")
-    representatives: bool = option(True, help="rings of Garnet's torus that do the same are simulated once; the answers are the same")
+    representatives: bool = option(
+        True, help="NPUs, and rings of Garnet's torus, that do the same are simulated once; the answers are the same"
+    )
     seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
 
     def settings(self) -> Settings:

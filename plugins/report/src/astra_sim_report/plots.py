@@ -154,7 +154,10 @@ def _by_compute_power(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 
 def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
-    has = "has no utilisation in time beside its result.json; expected a folder with the report astra1 or timeline"
+    has = (
+        "has no utilisation in time beside its result.json; expected a folder with the report timeline, or with astra1, which has it for "
+        "runs of 10 us or longer"
+    )
     figure, panels = _panels(runs, names, 6.5, 2.4, lambda run: bool(run.utilisation), has)
     for run, axes in zip(runs, panels, strict=True):
         unit = unit_of(run.result["finish_ns"])

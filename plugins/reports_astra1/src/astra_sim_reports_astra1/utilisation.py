@@ -30,7 +30,7 @@ def dimension_utilization(result: Result, step_ns: int = WINDOW_NS) -> Iterator[
     windows = int(result.finish_ns // step_ns)
     times: Iterable[str] = _times(windows, step_ns) if windows <= MOST_WINDOWS else _ends(windows, step_ns)
     cells = [_cells(intervals, windows, step_ns) for intervals in result.busy_ns]
-    yield from map("".join, zip(times, *cells, repeat("\n")))  # noqa: B905: what repeats has no end
+    yield from map("".join, zip(times, *cells, repeat("\n")))
     yield "," * len(result.dimensions) + "\n"
 
 

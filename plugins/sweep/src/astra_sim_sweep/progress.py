@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -20,7 +21,7 @@ class SweepProgress:
 
     def __init__(self, counts: Counts, enabled: bool) -> None:
         self._counts = counts
-        self._enabled = enabled and sys.stderr is not None
+        self._enabled = enabled and sys.stderr is not None and not os.environ.get("ASTRA_NO_PROGRESS")
         self._bar: _Bar | None = None
         self._began = time.monotonic()
         self._next = self._began

@@ -1,0 +1,116 @@
+"""Folded dimensions: one position stands for all, since translations along the dimension take the network to itself.
+
+Rings, fully connected dimensions and switches look the same from all of their NPUs. Of links that translations take to one another a folded
+network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the rest of the story.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from astra_sim.fabric import Wire
+from astra_sim.platform import Dimension, Platform, is_power_of_two
+
+from astra_sim_network_packet.options import Settings
+
+
+class FoldedLink(NamedTuple):
+    """A link that stands for its translates: from a place of the dimension (its size: the switch) to one.
+
+    `fold` is what it does to the offset of a packet's destination (`Fold` of the core), `offsets` are those for which it is the next link.
+    The numbers of the port at its source or sink may vary among the translates.
+    """
+
+    wire: Wire
+    fold: str
+    offsets: Sequence[int]
+    source_port_varies: bool = False
+    sink_port_varies: bool = False
+
+
+def folded_links(dimension: Dimension) -> list[FoldedLink]:
+    """The links of a folded dimension: one for all translates.
+
+    On a ring of an even number of NPUs both ways to the opposite NPU are shortest; which one a packet takes depends on its destination.
+    """
+    size, name = dimension.size, dimension.topology.name
+    width = float(dimension.topology.links_per_message())
+    if size == 1:
+        return []
+    if name == "switch":
+        offsets = range(1, size)
+        return [
+            FoldedLink(Wire(0, size, width), "none", offsets, sink_port_varies=True),
+            FoldedLink(Wire(size, 0, width), "straight", offsets, source_port_varies=True),
+        ]
+    if size == 2:
+        return [FoldedLink(Wire(0, 0, width), "straight", (1,))]
+    if name == "fully_connected":
+        return [FoldedLink(Wire(0, 0, width), "straight", (offset,), True, True) for offset in range(1, size)]
+    # Inputs of the two routers beside the dateline are numbered the other way round.
+    wire = Wire(0, 0, width, order=0)
+    return [
+        FoldedLink(wire, "right", range(1, (size + 1) // 2), sink_port_varies=True),
+        FoldedLink(wire, "left", range(size // 2 + 1, size), sink_port_varies=True),
+    ]
+
+
+def stands_for(dimension: Dimension, wires: Sequence[Wire], exclusive_or: bool) -> list[int]:
+    """For each of the links that `graph_of` lists, the number of the folded one that stands for it."""
+    size, name = dimension.size, dimension.topology.name
+    if name == "switch" or (name == "ring" and size > 2):
+        return [number % 2 for number in range(len(wires))]
+    if exclusive_or:
+        return [(wire.source ^ wire.target) - 1 for wire in wires]
+    return [(wire.target - wire.source) % size - 1 for wire in wires]
+
+
+def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
+    """The dimensions of a platform that can be folded with these settings."""
+    if not settings.options.representatives or settings.options.router_clock_ps:
+        return (False,) * len(platform.dimensions)
+    by_dimension = settings.allocation == "combined"
+    inputs = [_inputs(dimension) for dimension in platform.dimensions]
+    # A staged router has pointers over its outputs for every input, and one output would stand for those at all distances.
+    inputs = [
+        0 if d.topology.name == "switch" and d.size > 2 and not by_dimension else own
+        for d, own in zip(platform.dimensions, inputs, strict=True)
+    ]
+    # Where fewer lanes than inputs share them out by number, numbers that vary would share them out otherwise.
+    lanes = settings.interface_lanes
+    enough = [lanes in {0, 1} or (by_dimension and lanes >= own) for own in inputs]
+    return tuple(
+        dimension.size > 1 and own > 0 and (own == 1 or fits)
+        for dimension, own, fits in zip(platform.dimensions, inputs, enough, strict=True)
+    )
+
+
+def _inputs(dimension: Dimension) -> int:
+    """Links of a dimension that lead to an NPU; 0 where it does not look the same from all NPUs."""
+    name = dimension.topology.name
+    if name == "ring":
+        return min(2, dimension.size - 1)
+    return {"fully_connected": dimension.size - 1, "switch": 1}.get(name, 0)
+
+
+def by_exclusive_or(platform: Platform) -> list[bool]:
+    """The dimensions in which NPUs at one exclusive or of their places are translates, too."""
+    return [
+        dimension.topology.name in {"fully_connected", "switch"} and is_power_of_two(dimension.size) for dimension in platform.dimensions
+    ]
+
+
+def nodes_of(platform: Platform, folded: Iterable[bool]) -> list[int]:
+    """The NPUs without coordinates in folded dimensions, in order."""
+    found = [0]
+    for dimension, stride, fold in zip(platform.dimensions, platform.strides, folded, strict=True):
+        if not fold:
+            found = [place * stride + npu for place in range(dimension.size) for npu in found]
+    return found
+
+
+def copies(platform: Platform, folded: Iterable[bool]) -> int:
+    """How many NPUs a node of a folded network stands for."""
+    return math.prod(dimension.size for dimension, fold in zip(platform.dimensions, folded, strict=True) if fold)
