@@ -11,7 +11,7 @@ from astra_sim_memory import astra2_file as memory_file
 from astra_sim_network_analytical import astra1_file as network1_file
 from astra_sim_network_analytical import astra2_file as network2_file
 from astra_sim_network_packet import garnet_file
-from astra_sim_systems import astra1_file, astra2_file
+from astra_sim_systems import astra1_file, astra2_file, names
 from astra_sim_training_loops import astra1_file as workload_file
 from click.testing import CliRunner
 from support import ROOT
@@ -83,10 +83,10 @@ def test_the_memory_file_of_2() -> None:
 
 
 VALUES = [
-    (1, "The system file", "scheduling-policy", astra1_file.POLICIES),
-    (1, "The system file", "collective-optimization", astra1_file.OPTIMIZATIONS),
-    (1, "The system file", "intra-dimension-scheduling", astra1_file.QUEUE_ORDERS),
-    (1, "The system file", "inter-dimension-scheduling", astra1_file.DIMENSION_ORDERS),
+    (1, "The system file", "scheduling-policy", names.POLICIES),
+    (1, "The system file", "collective-optimization", names.OPTIMIZATIONS),
+    (1, "The system file", "intra-dimension-scheduling", names.QUEUE_ORDERS),
+    (1, "The system file", "inter-dimension-scheduling", names.DIMENSION_ORDERS),
     (1, "The network file of the analytical backend", "topologies-per-dim", network1_file._TOPOLOGIES),
     (1, "The network file of the analytical backend", "dimension-type", network1_file._PACKAGING),
     (2, "The system file", "inter-dimension-scheduling", astra2_file._DIMENSION_ORDERS),
@@ -100,11 +100,11 @@ def test_values_and_what_they_become(version: int, heading: str, key: str, value
     _, remark = table(version, heading)[key]
     said: dict[str, str] = {}
     for part in re.split("[;|]", remark):
-        names = re.findall(r"`([^`]+)`", part)
+        found = re.findall(r"`([^`]+)`", part)
         if ":" in re.sub(r"`[^`]+`", "", part):
-            said.update(dict.fromkeys(names[:-1], names[-1]))
+            said.update(dict.fromkeys(found[:-1], found[-1]))
         else:
-            said.update({name: name for name in names})
+            said.update({name: name for name in found})
     for name, value in values.items():
         assert said.get(name) == value, name
 
