@@ -53,6 +53,16 @@ def run() -> astra_sim.Result:
     return astra_sim.simulate(VGG16)
 
 
+def written() -> None:
+    """The same run, and all its files."""
+    with tempfile.TemporaryDirectory(prefix="astra-bench-") as folder:
+        astra_sim.write_reports(run(), folder)
+
+
+CASES: dict[str, Callable[[], object]] = {"VGG-16 on the DGX-2 pod, all files": written}
+"""What `dev.py bench writing --against REVISION` compares."""
+
+
 def bare(folder: Path, texts: Sequence[bytes]) -> None:
     """Write files of so many bytes as a set does, and nothing else: open, write, close, rename."""
     folder.mkdir()

@@ -55,6 +55,10 @@ def test_data_parallel() -> None:
     assert program("data") == "Cf0 G Cf1 G Cw1 Iw1@01 G Ci1 G Cw0 Iw0@01 G Ww0"
 
 
+def test_data_parallel_with_gradients_of_inputs_first() -> None:
+    assert program("data_reorder") == "Cf0 G Cf1 G Ci1 G Cw1 Iw1@01 G Cw0 Iw0@01 G Ww0"
+
+
 def test_the_next_iteration_waits_for_weight_gradients() -> None:
     assert program("data", passes=2).split()[12:17] == ["Ww0", "Cf0", "G", "Ww1", "Cf1"]
 

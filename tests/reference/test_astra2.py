@@ -8,12 +8,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim_chakra import Node, NodeType, write_nodes
-from support import ROOT
+from astra_sim_chakra import write_nodes
+from support.astra2 import FILES, explained, node
 from support.references import cases_or_skip
 
-PAGE = ROOT / "docs" / "differences.md"
-FILES = {"network_yml": "n.yml", "system_json": "s.json", "remote_memory_json": "m.json", "comm_group_json": "g.json"}
 OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rendezvous", "injection-scale": "injection_scale"}
 WITHOUT_EFFECT = {"compute-scale", "comm-scale"}
 LARGEST = 64 << 20
@@ -27,27 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
 def cases_fixture() -> list[dict[str, Any]]:
     """Collectives and traces; 1.0 workloads there went through a converter of another program."""
     return [case for case in cases_or_skip("astra2.jsonl") if case["workload"]["kind"] != "text" and "undefined_behaviour" not in case]
-
-
-def node(fields: dict[str, Any]) -> Node:
-    """A node from protobuf's JSON."""
-    values: dict[str, Any] = {}
-    for attribute in fields.get("attr", ()):
-        (member,) = attribute.keys() - {"name"}
-        value = attribute[member]
-        if member.startswith(("int", "uint")):
-            value = int(value)
-        values[attribute["name"]] = tuple(value["values"]) if member == "boolList" else value
-    known = {name: value for name, value in values.items() if name in Node.__annotations__}
-    return Node(
-        id=int(fields.get("id", 0)),
-        name=fields["name"],
-        type=NodeType[fields["type"]],
-        duration_ns=int(fields.get("durationMicros", 0)) * 1000,
-        control=tuple(map(int, fields.get("ctrlDeps", ()))),
-        data=tuple(map(int, fields.get("dataDeps", ()))),
-        **known,
-    )
 
 
 def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Result:
@@ -78,12 +55,6 @@ def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Resul
         arguments["set"] = ["network.congestion=aware"]
     files: dict[str, Any] = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
     return astra_sim.simulate(**files, **arguments, **more)
-
-
-def explained() -> set[str]:
-    """The cases that the documentation says are different."""
-    section = PAGE.read_text().partition("## ASTRA-sim 2.x")[2]
-    return {word.strip("`") for word in section.replace(",", " ").split() if word.startswith("`") and "_" in word}
 
 
 def figures(result: astra_sim.Result, expected: dict[str, Any]) -> dict[str, Any]:

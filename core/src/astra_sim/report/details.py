@@ -18,6 +18,7 @@ from astra_sim.units import PS_PER_NS
 if TYPE_CHECKING:
     from astra_sim.report.audit import Finding
     from astra_sim.report.breakdown import Breakdown
+    from astra_sim.report.unit_times import UnitTimes
 
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
@@ -123,6 +124,7 @@ class Details:
     timelines: Sequence[Timeline | RunTimeline]
     findings: list[Finding]
     _tables: dict[bool, NpuTables | None] = attrs.field(factory=lambda: {True: None, False: None})
+    unit_times: list[UnitTimes] | None = None
 
     @property
     def has_npu_tables(self) -> bool:
@@ -154,7 +156,7 @@ class RunDetails:
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = {every: self.npu_tables(every) for every in (True, False)}
-        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings, tables)
+        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings, tables, self.unit_times)
 
     @functools.cached_property
     def findings(self) -> list[Finding]:
@@ -175,6 +177,15 @@ class RunDetails:
 
             self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
         return self._breakdown[0].tables(every)
+
+    @property
+    def unit_times(self) -> list[UnitTimes] | None:
+        """How long the units of all NPUs are busy; None where that was not asked for."""
+        if self._run.npu_times is None:
+            return None
+        from astra_sim.report.unit_times import unit_times  # which needs this module
+
+        return unit_times(self._run.npu_times)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:

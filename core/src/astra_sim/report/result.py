@@ -37,10 +37,13 @@ from astra_sim.units import PS_PER_NS
 if TYPE_CHECKING:
     from astra_sim.report.explanation import Explanation
     from astra_sim.report.spool import SpooledDetails, SpooledProvenance
+    from astra_sim.report.unit_times import UnitTimes
 
 
 NPU_TABLES = ("operations", "npu_times", "groups", "links")
 """Tables of the time of all NPUs, as they are called in JSON."""
+
+_NPU_0_ALONE = "this run has kept the times of NPU 0 alone; expected simulate(..., npu_times=True)"
 
 
 @attrs.define
@@ -215,8 +218,18 @@ class Result:
         """
         tables = self._details.npu_tables(every)
         if tables is None:
-            raise InputError("this run has kept the times of NPU 0 alone; expected simulate(..., npu_times=True)")
+            raise InputError(_NPU_0_ALONE)
         return tables
+
+    def unit_times(self) -> list[UnitTimes]:
+        """How long each unit of all NPUs is busy: accelerator, CPU, communication, memory; NPUs that do the same share an entry.
+
+        Raises InputError where the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`).
+        """
+        times = self._details.unit_times
+        if times is None:
+            raise InputError(_NPU_0_ALONE)
+        return times
 
     def network_reports(self) -> dict[str, str]:
         """Files that the network writes about its last run, by name."""

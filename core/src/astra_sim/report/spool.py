@@ -17,6 +17,7 @@ from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 if TYPE_CHECKING:
     from astra_sim.report.audit import Finding
     from astra_sim.report.result import Result
+    from astra_sim.report.unit_times import UnitTimes
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -133,6 +134,11 @@ class SpooledDetails:
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._spool.details.findings
+
+    @property
+    def unit_times(self) -> list[UnitTimes] | None:
+        """How long the units of all NPUs are busy; None where that was not asked for."""
+        return self._spool.details.unit_times
 
     @property
     def has_npu_tables(self) -> bool:

@@ -26,6 +26,7 @@ BUILT_IN = frozenset(
     for name in (
         "chakra",
         "collectives",
+        "compat",
         "compute-gpu",
         "compute-recorded",
         "compute-roofline",

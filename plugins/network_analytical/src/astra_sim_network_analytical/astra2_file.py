@@ -30,6 +30,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     for key in table:
         if key not in _KEYS:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, _KEYS)}")
+    if isinstance(table.get("topology"), str):  # that of the only dimension, as in the tutorial of 2023
+        table["topology"] = [table["topology"]]
     for key in _KEYS:
         if key not in table:
             raise InputError(f"{path}: {key} is missing; expected a list with a value for every dimension")

@@ -18,6 +18,7 @@ QUEUE_ORDERS = {
     "FIFO": "fifo",
     "RG": "rg",
     "smallestFirst": "smallest_first",
+    "SCF": "smallest_first",  # as the tutorial of 2023 calls it
     "lessRemainingPhaseFirst": "less_remaining_phase_first",
 }
 DIMENSION_ORDERS = {
@@ -25,6 +26,9 @@ DIMENSION_ORDERS = {
     "roundRobin": "round_robin",
     "offlineGreedy": "offline_greedy",
     "offlineGreedyFlex": "offline_greedy_flex",
+    "baseline": "ascending",  # the tutorial of 2023 has these three besides
+    "themis": "offline_greedy",
+    "themisFlex": "offline_greedy_flex",
 }
 ALGORITHM_KEYS = {
     "all-reduce-implementation": "all_reduce",

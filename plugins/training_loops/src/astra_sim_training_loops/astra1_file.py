@@ -18,6 +18,7 @@ _POLICIES = {
     name: name.lower()
     for name in (
         "DATA",
+        "DATA_REORDER",
         "MODEL",
         "HYBRID_DATA_MODEL",
         "HYBRID_MODEL_DATA",

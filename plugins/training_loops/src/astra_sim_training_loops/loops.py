@@ -39,6 +39,24 @@ def data(program: LayeredProgram) -> None:
     _finish(program)
 
 
+def data_reorder(program: LayeredProgram) -> None:
+    """As `data`, but the gradients of a layer's inputs come before those of its weights.
+
+    The loop that exercise 4 of ASTRA-sim's tutorials of 2022 adds (`DATA_REORDER`).
+    """
+    everywhere = program.all_dimensions()
+    for _ in program.iterations():
+        _forward(program, None)
+        for layer in _backwards(program):
+            if layer > 0 or len(program.layers) == 1:
+                program.compute(layer, INPUT_GRADIENT)
+                _step(program)
+            program.compute(layer, WEIGHT_GRADIENT)
+            program.communicate(layer, WEIGHT_GRADIENT, everywhere)
+            _step(program)
+    _finish(program)
+
+
 def model(program: LayeredProgram) -> None:
     """Activations and their gradients are exchanged, weights stay where they are."""
     _model_and_data(program, lambda layer: program.all_dimensions(), lambda layer: (), weights=False)

@@ -40,6 +40,7 @@ def astra_training_loops() -> list[Provider]:
     bottom = [{"last_bottom_layer": 1}]
     return [
         loop("data", "Data parallel", f"{loops}:data"),
+        loop("data_reorder", "Data parallel, gradients of inputs before those of weights", f"{loops}:data_reorder"),
         loop("model", "Model parallel", f"{loops}:model"),
         loop("hybrid_data_model", "Data parallel, model parallel in dimension 0", f"{loops}:hybrid_data_model"),
         loop("hybrid_model_data", "Model parallel, data parallel in dimension 0", f"{loops}:hybrid_model_data"),

@@ -1,0 +1,105 @@
+"""The command `astra compat install`: writes the programs, and puts them where run scripts of a checkout look for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+from astra_sim.errors import InputError
+from astra_sim.files import FileSet
+
+from astra_sim_compat.programs import GENERATOR, PROGRAMS
+
+_UNAWARE, _AWARE = "AstraSim_Analytical_Congestion_Unaware", "AstraSim_Analytical_Congestion_Aware"
+_ANALYTICAL, _CONGESTION = "AnalyticalAstra", "AstraCongestion"
+_EXECUTABLE = 0o755
+
+_REPOSITORY: Mapping[str, tuple[str, ...]] = {
+    _UNAWARE: ("build/astra_analytical/build/bin",),
+    _AWARE: ("build/astra_analytical/build/bin",),
+    _ANALYTICAL: ("build/astra_analytical/build/AnalyticalAstra/bin",),
+    _CONGESTION: ("build/astra_analytical/build/AstraCongestion/bin", "build/astra_congestion/build/AstraCongestion/bin"),
+}
+_NS3: Mapping[str, tuple[str, ...]] = {name: ("extern/network_backend/ns-3/build/scratch",) for name in PROGRAMS if name.startswith("ns3")}
+_TUTORIAL: Mapping[str, tuple[str, ...]] = {
+    _ANALYTICAL: ("build/AnalyticalAstra/bin", "build/analytical/AnalyticalAstra/bin"),
+    _CONGESTION: ("build/congestion/AstraCongestion/bin",),
+}
+
+PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "build/astra_analytical": _REPOSITORY,
+    "build/astra_ns3": _NS3,
+    "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
+    "exercise_1": _TUTORIAL,
+}
+"""Where run scripts look for programs, from the top of a checkout: of ASTRA-sim, and of a tutorial, each known by a folder that it has."""
+
+_BUILD_SCRIPTS = ("build/astra_analytical/build.sh",)
+"""Scripts that run scripts start first. Those of 2.x compile whenever they run."""
+
+_NOTHING_TO_BUILD = """\
+#!/bin/sh
+# Written by `astra compat install --checkout`: the programs under build/ are those of astra, and there is nothing to compile.
+# `git checkout {path}` brings back the script of ASTRA-sim.
+exit 0
+"""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
+@click.option("--checkout", is_flag=True, help="DIR is a checkout of ASTRA-sim or of its tutorials: write where its scripts look.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def install(folder: str, checkout: bool, quiet: bool) -> None:
+    """Write programs that ASTRA-sim's run scripts start into DIR, with its names, options and output.
+
+    They run astra, with the Python that runs this command. With --checkout a build script that run scripts start is replaced, too: there is
+    nothing to compile.
+    """
+    files = dict(_in_checkout(Path(folder)) if checkout else _programs(Path(folder)))
+    with FileSet() as written:
+        for path, text in files.items():
+            written.make_folder(path.parent)
+            with written.open(path) as file:
+                file.write(text)
+                os.fchmod(file.fileno(), _EXECUTABLE)
+    if not quiet:
+        for path in files:
+            click.echo(path)
+
+
+def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """All programs, in one folder."""
+    for name in PROGRAMS:
+        yield folder / name, _script(name)
+
+
+def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError.
+
+    The tutorials' checkout has a folder for each tutorial.
+    """
+    roots = [(root, known) for root in (folder, *sorted(folder.glob("*/"))) for known in PLACES if (root / known).is_dir()]
+    if not roots:
+        raise InputError(f"{folder} is no checkout of ASTRA-sim or of its tutorials: it has neither {' nor '.join(PLACES)}")
+    for root, known in roots:
+        for name, places in PLACES[known].items():
+            for place in places:
+                yield root / place / name, _script(name)
+        for build in _BUILD_SCRIPTS:
+            if (root / build).is_file():
+                yield root / build, _NOTHING_TO_BUILD.format(path=build)
+
+
+def _script(name: str) -> str:
+    """A program. One that scripts start is a shell script: a path to Python may be too long for a line that begins with #!, or have spaces.
+
+    One in Python replaces itself by this Python, whichever has started it.
+    """
+    command = [sys.executable, "-P", "-m", "astra_sim_compat", name]
+    if name.endswith(".py"):
+        return f"import os\nimport sys\n\nos.execv({sys.executable!r}, [*{command!r}, *sys.argv[1:]])\n"
+    return f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'

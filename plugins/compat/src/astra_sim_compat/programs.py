@@ -1,0 +1,107 @@
+"""The programs by name, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import click
+from astra_sim import AstraError
+from astra_sim.errors import STATUS_INTERRUPTED, printable
+from astra_sim.providers import load
+
+from astra_sim_compat.arguments import UsageError
+
+
+@attrs.frozen
+class Program:
+    """A program: what it stands for, the function that it is, and its exit status where its options are wrong.
+
+    The function is given the name of the program and its arguments.
+    """
+
+    summary: str
+    main: str
+    usage_status: int
+
+
+_WRONG_OPTIONS = 255
+"""Programs of ASTRA-sim exit with -1 where options are wrong."""
+
+_NS3_PROFILES = ("default", "optimized", "debug")
+"""Builds of ns-3, of which each has its program."""
+
+GENERATOR = "gen_astrasim_workload_input.py"
+
+PROGRAMS: Mapping[str, Program] = {
+    "AstraSim_Analytical_Congestion_Unaware": Program(
+        "ASTRA-sim 2.x, analytical network without contention", "astra_sim_compat.astra2:congestion_unaware", _WRONG_OPTIONS
+    ),
+    "AstraSim_Analytical_Congestion_Aware": Program(
+        "ASTRA-sim 2.x, analytical network with contention", "astra_sim_compat.astra2:congestion_aware", _WRONG_OPTIONS
+    ),
+    "AnalyticalAstra": Program(
+        "ASTRA-sim 1.0, analytical network; with options of 2.x that without contention",
+        "astra_sim_compat.astra1:analytical",
+        _WRONG_OPTIONS,
+    ),
+    "AstraCongestion": Program(
+        "ASTRA-sim 1.0 of 2023, network with contention; with options of 2.x that of 2.x",
+        "astra_sim_compat.astra1:congestion",
+        2,
+    ),
+    **{
+        f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
+        for profile in _NS3_PROFILES
+    },
+    GENERATOR: Program("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
+}
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run a program, and return its exit status: 0, that of wrong options, or 1 where the input is wrong or the run fails."""
+    program = PROGRAMS[name]
+    warnings.showwarning = lambda message, *_, **__: _tell(f"{name}: warning: {message}")
+    try:
+        main: Callable[[str, Sequence[str]], Any] = load(program.main, name)
+        main(name, arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:  # --help
+        return int(stop.code or 0)
+    except UsageError as error:
+        _tell(f"{name}: error: {error}")
+        return program.usage_status
+    except click.ClickException as error:  # of a command that does the work
+        _tell(f"{name}: error: {error.format_message()}")
+        return 1
+    except AstraError as error:
+        _tell(f"{name}: error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        _tell(f"{name}: interrupted")
+        return STATUS_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python does not try again when it ends
+        return 1
+    except MemoryError:
+        _tell(f"{name}: error: the run needs more memory than there is")
+        return 1
+    except OSError as error:
+        _tell(f"{name}: error: {error.filename or 'standard output'}: {error.strerror or error}")
+        return 1
+    except Exception as error:
+        if os.environ.get("ASTRA_TRACEBACK"):
+            raise
+        _tell(f"{name}: failed: {type(error).__name__}: {error} (ASTRA_TRACEBACK=1 shows where)")
+        return 1
+    return 0
+
+
+def _tell(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(printable(text), file=sys.stderr, flush=True)

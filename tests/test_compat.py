@@ -1,0 +1,313 @@
+"""Programs with the names and options of ASTRA-sim's: files, output, exit status, and where a checkout looks for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from astra_sim import InputError
+from astra_sim_chakra import Node, NodeType, write_nodes
+from astra_sim_compat.install import install as command
+from astra_sim_compat.programs import PROGRAMS
+from astra_sim_compat.shared_tables import filled
+from click.testing import CliRunner
+from support.compat import Ended, install, run
+
+SYSTEM_1 = """\
+scheduling-policy: LIFO
+endpoint-delay: 10
+active-chunks-per-dimension: 1
+preferred-dataset-splits: 4
+all-reduce-implementation: direct
+all-gather-implementation: direct
+reduce-scatter-implementation: direct
+all-to-all-implementation: direct
+collective-optimization: localBWAware
+intra-dimension-scheduling: SCF
+inter-dimension-scheduling: themis
+"""
+NETWORK_1 = {
+    "dimensions-count": 1,
+    "topologies-per-dim": ["Switch"],
+    "units-count": [8],
+    "links-count": [1],
+    "link-latency": [500],
+    "link-bandwidth": [50],
+}
+WORKLOAD_1 = "DATA\n2\nfirst -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1048576 1\nsecond -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 524288 1\n"
+
+SYSTEM_2 = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"],
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 1600,
+}
+ARRAY = """\
+[general]
+run_name = array
+[architecture_presets]
+ArrayHeight: 256
+ArrayWidth: 256
+IfmapSramSzkB: 6144
+FilterSramSzkB: 6144
+OfmapSramSzkB: 2048
+IfmapOffset: 0
+FilterOffset: 10000000
+OfmapOffset: 20000000
+Dataflow: ws
+Bandwidth: 10
+MemoryBanks: 1
+[run_presets]
+InterfaceBandwidth: CALC
+"""
+FILES_2 = (
+    "--workload-configuration=w",
+    "--system-configuration=s.json",
+    "--network-configuration=n.yml",
+    "--remote-memory-configuration=m.json",
+)
+LINE = re.compile(r"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+05:30\] \[I\] <(\w+)>: (.*)$")
+
+
+@pytest.fixture(scope="module", name="programs")
+def programs_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("with spaces"))
+
+
+@pytest.fixture(name="astra1")
+def astra1_fixture(tmp_path: Path) -> Path:
+    """A folder with files of 1.0."""
+    (tmp_path / "s.txt").write_text(SYSTEM_1)
+    (tmp_path / "n.json").write_text(json.dumps(NETWORK_1))
+    (tmp_path / "n.yml").write_text("topology: Switch\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n")
+    (tmp_path / "w.txt").write_text(WORKLOAD_1)
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+@pytest.fixture(name="astra2")
+def astra2_fixture(tmp_path: Path) -> Path:
+    """A folder with files of 2.x: computing beside an all-reduce."""
+    (tmp_path / "s.json").write_text(json.dumps(SYSTEM_2))
+    (tmp_path / "n.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    (tmp_path / "m.json").write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
+    nodes = [
+        Node(id=0, name="compute", type=NodeType.COMP_NODE, duration_ns=5000, is_cpu_op=False),
+        Node(id=1, name="reduce", type=NodeType.COMM_COLL_NODE, is_cpu_op=False, comm_type=0, comm_size=1 << 20),
+    ]
+    for rank in range(4):
+        write_nodes(tmp_path / f"w.{rank}.et", nodes)
+    return tmp_path
+
+
+def run1(program: Path, folder: Path, *more: str, network: str = "n.json") -> Ended:
+    files = "--system-configuration=s.txt", "--workload-configuration=w.txt", f"--network-configuration={network}"
+    return run(program, *files, "--path=out/", *more, folder=folder)
+
+
+def test_every_npu_of_2x_reports_in_the_format_of_its_log(programs: Path, astra2: Path) -> None:
+    ended = run(programs / "AstraSim_Analytical_Congestion_Unaware", *FILES_2, folder=astra2)
+    assert (ended.status, ended.errors) == (0, "")
+    lines = [LINE.match(line) for line in ended.output.splitlines()]
+    assert all(lines)
+    said = [match.groups() for match in lines if match]
+    finish = int(re.findall(r"sys\[0\] finished, (\d+)", ended.output)[0])
+    assert said[:7] == [
+        ("workload", f"sys[0] finished, {finish} cycles, exposed communication {finish - 5000} cycles."),
+        ("statistics", "sys[0]. Post statistics processing start."),
+        ("statistics", "sys[0]. Post statistics processing end."),
+        ("statistics", f"sys[0], Wall time: {finish}"),
+        ("statistics", "sys[0], GPU time: 5000"),
+        ("statistics", f"sys[0], Comm time: {finish}"),
+        ("statistics", "sys[0], Total compute-communication overlap: 5000"),
+    ]
+    assert len(said) == 28
+
+
+def test_the_log_is_added_to_and_errors_stand_in_both_files(programs: Path, astra2: Path) -> None:
+    program = programs / "AstraSim_Analytical_Congestion_Aware"
+    first = run(program, *FILES_2, "--logging-folder=logs/deep", folder=astra2)
+    (astra2 / "m.json").write_text('{"memory-type": "SOME"}')
+    second = run(program, *FILES_2, "--logging-folder", "logs/deep", folder=astra2)
+    assert (second.status, second.output) == (1, "")
+    assert "SOME" in second.errors
+    log, errors = ((astra2 / "logs" / "deep" / name).read_text() for name in ("log.log", "err.log"))
+    assert log == first.output + errors
+    assert re.match(r"\[\S+\] \[C\] <astra>: m.json.*SOME", errors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (FILES_2[:2], 255, ["--network-configuration", "--remote-memory-configuration", "--help"]),
+        ((*FILES_2, "--num-queues-per-dim=two"), 255, ["--num-queues-per-dim", "'two'"]),
+        ((*FILES_2, "--rendezvous-protocol=maybe"), 255, ["'maybe' is neither true nor false"]),
+        ((*FILES_2, "--system-configuration=no.json"), 1, ["--system-configuration is no.json", "no such file"]),
+        ((*FILES_2, "--workload-configuration=none"), 1, ["none.0.et", "no such file"]),
+        ((*FILES_2, "--network-configuration="), 1, ["--network-configuration is empty"]),
+        ((*FILES_2, "--comm-group-configuration=g.json"), 1, ["--comm-group-configuration is g.json", "no such file"]),
+        ((*FILES_2, "--num-queues-per-dim=0"), 1, ["queues_per_dim is 0", "at least 1"]),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: tuple[str, ...], status: int, says: list[str], programs: Path, astra2: Path) -> None:
+    ended = run(programs / "AstraSim_Analytical_Congestion_Unaware", *arguments, folder=astra2)
+    assert ended.status == status
+    assert ended.errors.startswith("AstraSim_Analytical_Congestion_Unaware: error: ")
+    assert len(ended.errors.splitlines()) == 1
+    assert all(word in ended.errors for word in says), ended.errors
+
+
+def test_options_without_effect_are_told(programs: Path, astra2: Path) -> None:
+    more = "--compute-scale=2", "--comm-scale", "3", "--logging-configuration=log.toml", "--comm-scal=4"
+    ended = run(programs / "AstraSim_Analytical_Congestion_Unaware", *FILES_2, *more, folder=astra2)
+    assert ended.status == 0
+    for words in ("--compute-scale is 2", "--comm-scale is 3", "--logging-configuration is log.toml", "--comm-scal=4 is no option"):
+        assert words in ended.errors
+
+
+def test_names_of_1_run_2x_where_options_are_those_of_2x(programs: Path, astra2: Path) -> None:
+    for name, other in (("AnalyticalAstra", "AstraSim_Analytical_Congestion_Unaware"),
+                        ("AstraCongestion", "AstraSim_Analytical_Congestion_Aware")):  # fmt: skip
+        here, there = (run(programs / each, *FILES_2, folder=astra2) for each in (name, other))
+        assert [line.partition("]")[2] for line in here.output.splitlines()] == [
+            line.partition("]")[2] for line in there.output.splitlines()
+        ]
+
+
+def test_runs_of_1_share_files_whatever_their_order(programs: Path, astra1: Path) -> None:
+    program = programs / "AnalyticalAstra"
+    for row, name in ((0, "a run"), (2, "third"), (1, "second")):
+        ended = run1(program, astra1, f"--run-name={name}", "--total-stat-rows=3", f"--stat-row={row}", f"--comm-scale={row + 1}")
+        assert (ended.status, ended.errors) == (0, "")
+        assert "all passes finished at time: " in ended.output
+        assert "Total Cost: $" in ended.output
+    tables = {path.name: [line.split(",") for line in path.read_text().splitlines()] for path in (astra1 / "out").iterdir()}
+    assert [row[0] for row in tables["tutorial_result.csv"]] == ["Name", "a run", "second", "third"]
+    assert [row[0] for row in tables["backend_end_to_end.csv"]] == ["RunName", "a run", "second", "third"]
+    assert [row[:2] for row in tables["EndToEnd.csv"][:8]] == [
+        ["", ""], *(["first", name] for name in ("a run", "second", "third")), *(["second", name] for name in ("a run", "second", "third")),
+        ["", ""],
+    ]  # fmt: skip
+    assert {name: len(rows) for name, rows in tables.items() if not name.endswith("utilization.csv")} == {
+        "EndToEnd.csv": 26, "detailed.csv": 26, "backend_end_to_end.csv": 4, "backend_dim_info.csv": 31, "tutorial_result.csv": 4,
+    }  # fmt: skip
+    assert {len(row) for row in tables["detailed.csv"]} == {50}
+    assert [tables["backend_dim_info.csv"][line][:2] for line in (1, 11, 21)] == [["a run", "0"], ["second", "0"], ["third", "0"]]
+    assert {name for name in tables if name.endswith("utilization.csv")} == {
+        f"{name}_dimension_utilization.csv" for name in ("a run", "second", "third")
+    }
+
+
+def test_the_first_row_begins_the_files_anew(programs: Path, astra1: Path) -> None:
+    program = programs / "AnalyticalAstra"
+    for _ in range(2):
+        run1(program, astra1, "--run-name", "x")
+    assert len((astra1 / "out" / "tutorial_result.csv").read_text().splitlines()) == 2
+
+
+def test_lists_of_the_network_file_are_replaced(programs: Path, astra1: Path) -> None:
+    ended = run1(programs / "AnalyticalAstra", astra1, "--units-count", "4", "--link-bandwidth", "100", "--link-latency=250")
+    network = {**NETWORK_1, "units-count": [4], "link-bandwidth": [100], "link-latency": [250]}
+    (astra1 / "n.json").write_text(json.dumps(network))
+    assert ended.output == run1(programs / "AnalyticalAstra", astra1).output
+    wrong = run1(programs / "AnalyticalAstra", astra1, "--units-count", "4", "4")
+    assert wrong.status == 1
+    assert "--units-count has 2 values for 1 dimensions" in wrong.errors
+
+
+def test_messages_wait_for_each_other_in_the_program_with_contention(programs: Path, astra1: Path) -> None:
+    free, waiting = run1(programs / "AnalyticalAstra", astra1), run1(programs / "AstraCongestion", astra1, network="n.yml")
+    assert (free.status, waiting.status, waiting.errors) == (0, 0, "")
+    first, second = (int(re.findall(r"finished at time: (\d+)", ended.output)[0]) for ended in (free, waiting))
+    assert second > first
+    assert "backend_dim_info.csv" in os.listdir(astra1 / "out")
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "says"),
+    [
+        (("--path=nowhere/",), 1, ["--path nowhere/", "no folder nowhere"]),
+        (("--stat-row=1",), 1, ["--stat-row is 1", "expected 0 to 0"]),
+        (("--total-stat-rows=0",), 1, ["--total-stat-rows is 0"]),
+        (("--num-pass=2",), 255, ["unrecognised option '--num-pass=2'", "--num-passes"]),
+        (("--workload-configuration=",), 1, ["--workload-configuration is empty"]),
+    ],
+)
+def test_what_is_wrong_in_options_of_1_is_named(more: tuple[str, ...], status: int, says: list[str], programs: Path, astra1: Path) -> None:
+    ended = run1(programs / "AnalyticalAstra", astra1, *more)
+    assert ended.status == status
+    assert all(word in ended.errors for word in says), ended.errors
+
+
+def test_the_program_of_ns3_runs_on_the_network_roce(programs: Path, astra2: Path) -> None:
+    links = "".join(f"{npu} 4 100Gbps 0.0005ms 0\n" for npu in range(4))
+    (astra2 / "topology.txt").write_text(f"5 1 4\n4\n{links}")
+    (astra2 / "config.txt").write_text("CC_MODE 12\nTOPOLOGY_FILE topology.txt\nFCT_OUTPUT_FILE fct_of_run.txt\n")
+    (astra2 / "logical.json").write_text('{"logical-dims": ["4"]}')
+    program = programs / "ns3.42-AstraSimNetwork-default"
+    more = "--network-configuration=config.txt", "--logical-topology-configuration=logical.json", "--comm-group-configuration=empty"
+    ended = run(program, *FILES_2, *more, folder=astra2)
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.output.startswith("ASTRA-sim + NS3\nThere are 4 npus: 4,\n[")
+    assert len(re.findall(r"sys\[\d\] finished, \d+ cycles", ended.output)) == 4
+    assert (astra2 / "fct_of_run.txt").read_text()
+    assert run(program, *FILES_2, *more, "--nothing=1", folder=astra2).status == 1
+
+
+def test_the_generator_takes_its_options_and_any_python_starts_it(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "layers.csv").write_text("Layer,m,n,k\nfirst,1024,128,512\n")
+    (tmp_path / "array.cfg").write_text(ARRAY)
+    options = "--datatype_size=2", "--mnk=layers.csv", "--num_npus=16", "--num_packages=2", "--output_file=w.txt", "--parallel=DATA"
+    generator = programs / "gen_astrasim_workload_input.py"
+    done = subprocess.run([sys.executable, generator, *options, "--scalesim_config=array.cfg"], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    heading, count, layer = (tmp_path / "w.txt").read_text().splitlines()
+    assert (heading, count) == ("DATA", "1")
+    assert layer.split()[0] == "first"
+    assert layer.split()[9:] == ["ALLREDUCE", "131072", "100", "DATA"]
+
+
+def test_a_checkout_gets_programs_where_its_scripts_look(tmp_path: Path) -> None:
+    (tmp_path / "build" / "astra_analytical").mkdir(parents=True)
+    build = tmp_path / "build" / "astra_analytical" / "build.sh"
+    build.write_text("exit 5\n")
+    (tmp_path / "2022" / "exercise_1").mkdir(parents=True)
+    install(tmp_path, "--checkout", "--quiet")
+    assert subprocess.run(["bash", build], check=False).returncode == 0
+    for path in (
+        "build/astra_analytical/build/bin/AstraSim_Analytical_Congestion_Aware",
+        "build/astra_analytical/build/AnalyticalAstra/bin/AnalyticalAstra",
+        "2022/build/AnalyticalAstra/bin/AnalyticalAstra",
+        "2022/build/congestion/AstraCongestion/bin/AstraCongestion",
+    ):
+        assert os.access(tmp_path / path, os.X_OK), path
+
+
+def test_a_folder_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(command, [str(tmp_path), "--checkout"])
+    assert isinstance(ended.exception, InputError)
+    assert "is no checkout of ASTRA-sim or of its tutorials" in str(ended.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_names_what_it_has_written(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(command, [str(tmp_path)], catch_exceptions=False)
+    assert ended.output.split() == [str(tmp_path / name) for name in PROGRAMS]
+
+
+def test_rows_of_a_run_with_more_lines_than_others_find_room() -> None:
+    empty = [","] * 19
+    before = filled("EndToEnd.csv", [], ["layer,run", "a,1", *empty], 0, 2)
+    assert before == ["layer,run", "a,1", ",", *empty]
+    assert filled("EndToEnd.csv", before, ["layer,run", "a,2", "b,2", *empty], 1, 2)[:5] == ["layer,run", "a,1", "a,2", ",", "b,2"]
