@@ -20,7 +20,7 @@ ELSEWHERE = {
 }
 """Pages whose blocks a test of their own runs."""
 
-INDENTED = {"chakra", "collectives", "compute", "nccl", "packet", "performance", "report", "roce", "sweeps", "using"}
+INDENTED = {"chakra", "collectives", "compat", "compute", "nccl", "packet", "performance", "report", "roce", "sweeps", "using"}
 """Pages that still name commands in indented blocks, which no test runs."""
 
 PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE]
