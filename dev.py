@@ -8,6 +8,7 @@ python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
+python3 dev.py docs [DIR]          build the documentation site into DIR (site), with warnings as errors; docs/*.md are its pages
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
 python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with a revision of git, which gets a checkout and an
                                    environment of its own, in a temporary folder
@@ -112,6 +113,17 @@ def lint(arguments: Sequence[str]) -> int:
     return status
 
 
+def docs(arguments: Sequence[str]) -> int:
+    """Build the documentation site."""
+    if len(arguments) > 1:
+        raise Failure("dev.py: docs takes the folder for the site, or nothing", 2)
+    OURS.install(docs=True)
+    folder = Path(*arguments).resolve() if arguments else ROOT / "site"
+    os.chdir(ROOT)
+    os.environ["NO_MKDOCS_2_WARNING"] = "true"  # of Material for MkDocs, about a version that is not used here
+    OURS.become(OURS.python, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder)
+
+
 def bench(arguments: Sequence[str]) -> int:
     """Run one benchmark, or all; or compare the cases of one with a revision."""
     known = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
@@ -192,6 +204,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "ns3": ns3,
     "interop": interop,
     "lint": lint,
+    "docs": docs,
     "bench": bench,
     "random": random,
     "validate": validate,

@@ -29,6 +29,7 @@ TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
 OTHERS = "programs of others"
 LIBRARIES = "libraries of ns-3"
+SITE = "tools of the site"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Environment:
         """Its Python."""
         return self.folder / "bin" / "python"
 
-    def install(self, tools: bool = False, others: bool = False, apart: bool = False) -> None:
-        """Bring it up to date: the packages, and if asked for the development tools, programs of others, and packages built apart.
+    def install(self, tools: bool = False, others: bool = False, apart: bool = False, docs: bool = False) -> None:
+        """Bring it up to date: the packages, and if asked for the development tools, programs of others, packages built apart, and what
+        builds the documentation site.
 
         What is built apart stays, and up to date, once it is there. Raises Failure.
         """
@@ -58,13 +60,15 @@ class Environment:
             requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
         if others:
             requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
+        if docs:
+            requirements[SITE] = toml_of(ROOT)["dependency-groups"]["docs"]
         alone = {LIBRARIES: toml_of(ROOT)["dependency-groups"]["ns3"]} if apart else {}
         wanted.update({name: json.dumps(listed) for name, listed in alone.items()})
         wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
         self.make()
         installed = self._read_stamp()
         changed = [name for name in wanted if installed.get(name) != wanted[name]]
-        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS, LIBRARIES)]
+        gone = [name for name in installed if name not in folders and name not in (TOOLS, BUILD_TOOLS, OTHERS, LIBRARIES, SITE)]
         if not changed and not gone:
             return
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
