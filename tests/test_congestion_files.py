@@ -196,7 +196,8 @@ def _with(**changed: str) -> str:
     [
         (_with(topology="[ Rings ]"), "topology has 'Rings'; did you mean 'Ring'"),
         (_with(topology="[ 3 ]"), "topology has 3"),
-        (_with(topology="Ring"), "topology is 'Ring'; expected a list"),
+        (_with(topology="Rings"), "topology has 'Rings'; did you mean 'Ring'"),
+        (_with(topology="3"), "topology is 3; expected a list"),
         (_with(topology="[]"), r"topology is \[\]; expected a list"),
         (_with(npus_count="[ 1 ]"), "npus_count has 1; expected whole numbers of at least 2"),
         (_with(npus_count="[ 4.0 ]"), "npus_count has 4.0"),

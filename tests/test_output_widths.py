@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plugins show": ("plugins", "show", "llm"),
     "plugins check": ("plugins", "check", "training_loops"),
     "doctor": ("doctor",),
+    "compat install": ("compat", "install", "programs"),
     "show": ("show", "out"),
     "show run": ("show", "out", "run"),
     "show layers": ("show", "out", "layers"),

@@ -17,6 +17,7 @@ ELSEWHERE = {
     "plugins.md": "tests/test_plugin_page.py",
     "studies.md": "tests/test_studies.py",
     "sweeps.md": "tests/sweeps/test_page.py",
+    "your-own.md": "tests/test_your_own.py",
 }
 """Pages whose blocks a test of their own runs."""
 

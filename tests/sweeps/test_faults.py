@@ -103,8 +103,11 @@ def test_a_search_that_is_killed_goes_on_and_finds_the_same(faulty: Faulty, tmp_
     assert len(set(begun) & set(again)) <= len(begun) - before  # what was under way, nothing else
     whole = steady(faulty.rows())
     assert faulty.run("--jobs", "1", "--overwrite", command="search").returncode == 0
-    assert steady(faulty.rows()) == whole
-    assert len(whole) == (24 if method == "optuna" else 40)
+    if method == "exhaustive":
+        assert steady(faulty.rows()) == whole
+    # What a sampler proposes depends on what it knew when it was asked, and so on when it was killed.
+    assert len(whole) == len(faulty.rows()) == (24 if method == "optuna" else 40)
+    assert all(int(row["finish_ns"]) == int(row["number"]) + 1 for row in whole)
 
 
 def test_points_of_a_worker_that_is_killed_are_done_by_others(faulty: Faulty) -> None:

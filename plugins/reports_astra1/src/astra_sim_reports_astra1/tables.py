@@ -38,8 +38,8 @@ _IN_MEMORY = 1 << 20
 def _quoted(text: str) -> str:
     """A cell of text in CSV. Numbers are written as they are."""
     row = io.StringIO()
-    csv.writer(row, lineterminator="").writerow((text, ""))
-    return row.getvalue()[:-1]
+    csv.writer(row, lineterminator="\n").writerow((text, ""))
+    return row.getvalue()[:-2]  # without the comma before the second cell, and the end of the line
 
 
 def _line(cells: Sequence[str], columns: int) -> str:
