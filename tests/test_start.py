@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,10 @@ def test_a_plugin_that_comes_changes_or_goes_is_seen_at_once(tmp_path: Path) -> 
 
 def test_what_is_remembered_is_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(entry_points.CACHE_VARIABLE, str(tmp_path))
+    # Libraries that other tests import bring finders of packages of their own, with which nothing is remembered.
+    monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "find_distributions")])
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if os.path.isdir(folder)])
+    sys.meta_path.append(PathFinder)
     read = entry_points.entry_points()
     (file,) = tmp_path.iterdir()
     with monkeypatch.context() as inner:
