@@ -34,14 +34,14 @@ void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, co
   if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
-  under_way_.emplace(messages_, UnderWay{source, arrival, history});
+  under_way_.add(messages_, {source, history, arrival});
 }
 
 void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
   if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
-  unconfirmed_.emplace(messages_, UnderWay{source, sent, history});
+  unconfirmed_.add(messages_, {source, history, sent});
 }
 
 void Transport::exchange() {
@@ -69,22 +69,19 @@ void Transport::deliver(Time time) {
   for (const astra_delivery& told : delivered_) {
     if (told.kind == ASTRA_SENT) {
       // Of a message that belongs to a collective nobody waits for this.
-      const auto found = unconfirmed_.find(told.number);
-      if (found != unconfirmed_.end()) happen(time, unconfirmed_, found, sent_cause(told.number));
+      if (const auto outcome = unconfirmed_.take(told.number)) happen(time, *outcome, sent_cause(told.number));
       continue;
     }
-    const auto found = under_way_.find(told.number);
-    if (found == under_way_.end()) throw NotUnderWay(told.number);
-    happen(time, under_way_, found, told.number);
+    const auto outcome = under_way_.take(told.number);
+    if (!outcome) throw NotUnderWay(told.number);
+    happen(time, *outcome, told.number);
   }
 }
 
-void Transport::happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause) {
-  const UnderWay message = found->second;
-  waiting.erase(found);
+void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
-  events_.push_with(time, message.source, message.arrival, message.history, message.history);
-  events_.histories().drop(message.history);
+  events_.push_with(time, outcome.source, outcome.what, outcome.history, outcome.history);
+  events_.histories().drop(outcome.history);
 }
 
 Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {

@@ -16,6 +16,7 @@
 #include "events.hpp"
 #include "host.hpp"
 #include "network_table.hpp"
+#include "under_way.hpp"
 
 namespace astra::engine {
 
@@ -45,18 +46,18 @@ class Transport {
   void exchange();
 
  private:
-  struct UnderWay {
+  // What a message brings about.
+  struct Outcome {
     NpuId source;
-    Happening arrival;
     HistoryId history;
+    Happening what;
   };
-
-  using Waiting = std::unordered_map<std::uint64_t, UnderWay>;
+  using Outcomes = UnderWay<Outcome>;
 
   std::int32_t class_of(std::int32_t queue) const;
   // What the messages in delivered_ bring about happens at a time.
   void deliver(Time time);
-  void happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause);
+  void happen(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
   static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
   // What a message takes on a network without contention.
@@ -74,8 +75,8 @@ class Transport {
   std::uint64_t messages_ = 0;
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination
   std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
-  Waiting under_way_;                                                                     // that it has not delivered
-  Waiting unconfirmed_;                                                                   // whose senders wait
+  Outcomes under_way_;                                                                    // that it has not delivered
+  Outcomes unconfirmed_;                                                                  // whose senders wait
   std::vector<astra_delivery> delivered_;
   std::uint64_t flows_ = 0;
   std::int32_t class_without_queue_ = -1;
