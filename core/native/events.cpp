@@ -1,35 +1,8 @@
 #include "events.hpp"
 
-#include "astra_sim/network.h"
-
 namespace astra::engine {
 
-void Events::push(Time time, NpuId npu, const Happening& what, Time via) {
-  const HistoryId next = next_history();
-  if (via < 0) return push_with(time, npu, what, next, next);
-  const HistoryId history = prepend(via_, via, next);
-  // What comes via the very instant in which it happens joins what is scheduled for that already.
-  push_with(time, npu, what, history, via == time ? next : history);
-}
-
-void Events::push_with(Time time, NpuId npu, const Happening& what, HistoryId history, HistoryId key) {
-  const Stage stage = time == now_ ? stage_.next() : Stage::messages(0);
-  histories_.hold(history);
-  histories_.hold(key);
-  const std::uint32_t order = next_order(npu);
-  if (causes_) causes_->schedule({npu, order, false}, time);
-  queue_.push(time, stage, {key, history, order, npu, what});
-}
-
-void Events::push_end(Time time, NpuId npu, const Happening& what, HistoryId history, std::uint32_t order) {
-  const Stage stage = Stage::ends(time == now_ ? stage_.round() + stage_.is_ends() : 0);
-  histories_.hold(history);
-  histories_.hold(0);
-  if (causes_) causes_->schedule({npu, order, true}, time);
-  queue_.push(time, stage, {history, 0, order, npu, what});
-}
-
-HistoryId Events::next_history() { return prepend(next_, now_, history_); }
+HistoryId Events::next_history() { return prepend(next_, now(), history_); }
 
 HistoryId Events::prepend(Recent& recent, Time time, HistoryId of) {
   if (recent.of != of || recent.at != time) {
@@ -42,11 +15,9 @@ HistoryId Events::prepend(Recent& recent, Time time, HistoryId of) {
   return recent.made;
 }
 
-Time Events::next_time() const { return queue_.empty() ? ASTRA_NEVER : queue_.time(); }
-
 const std::vector<Event>& Events::next_level() {
-  queue_.pop(now_, stage_, level_);
-  if (contended_ && level_.size() > 1 && !stage_.is_ends()) join_tokens();
+  queue_.pop(level_);
+  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends()) join_tokens();
   return level_;
 }
 

@@ -21,27 +21,11 @@ std::int32_t Transport::class_of(std::int32_t queue) const {
   return place < class_of_queue_.size() ? class_of_queue_[place] : -1;
 }
 
-void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow,
-                         std::int32_t queue, Time delay) {
-  ++messages_;
-  if (network_ == NetworkKind::delays) {
-    if (delay == kUnknown) delay = delay_of(source, destination, bytes);
-    events_.push(events_.after(delay), source, arrival);
-    if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
-    return;
-  }
-  outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
-  if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
-  const HistoryId history = events_.next_history();
-  events_.histories().hold(history);
-  under_way_.add(messages_, {source, history, arrival});
-}
-
 void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
   if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
-  unconfirmed_.add(messages_, {source, history, sent});
+  unconfirmed_.add(messages_, source, history, sent);
 }
 
 void Transport::exchange() {

@@ -38,8 +38,22 @@ class Transport {
   std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
   // message where it is known, `flow` the number of those that it belongs to.
-  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow, std::int32_t queue = -1,
-                Time delay = kUnknown);
+  template <typename What>
+  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const What& arrival, std::uint64_t flow, std::int32_t queue = -1,
+                Time delay = kUnknown) {
+    ++messages_;
+    if (network_ == NetworkKind::delays) {
+      if (delay == kUnknown) delay = delay_of(source, destination, bytes);
+      events_.push(events_.after(delay), source, arrival);
+      if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
+      return;
+    }
+    outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
+    if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
+    const HistoryId history = events_.next_history();
+    events_.histories().hold(history);
+    under_way_.add(messages_, source, history, arrival);
+  }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
   void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent);
   // Hand new messages to the network, and take all that arrive before anything else happens.

@@ -22,15 +22,16 @@ class UnderWay {
  public:
   std::size_t size() const { return size_; }
 
-  // Keep the record of a message, whose number is above all before it.
-  void add(std::uint64_t number, const Record& record) {
+  // Keep Record{members...} of a message, whose number is above all before it.
+  template <typename... Members>
+  void add(std::uint64_t number, const Members&... members) {
     const std::uint64_t page = number / kPage;
     if (pages_.empty()) first_page_ = page;
     while (first_page_ + pages_.size() <= page) pages_.emplace_back();
     std::unique_ptr<Page>& last = pages_.back();
     if (!last) last = take_page();
     const std::size_t place = number % kPage;
-    last->records[place] = record;
+    last->records[place] = Record{members...};
     last->present |= std::uint64_t{1} << place;
     ++size_;
   }

@@ -120,24 +120,28 @@ class Fifo {
     return std::exchange(spare_, messages_[spare_].next);
   }
 
+  // Let everything happen up to a time. False: an error.
   bool run(std::int64_t until) {
-    while (!events_.empty() && events_.next_time() <= until) {
-      const Event event = events_.pop();
-      if (event.is_message) {
-        now_ = event.time;
-        if (!go_on(event.id)) return false;
-        continue;
-      }
-      Link& link = links_[event.id];
-      link.busy = false;
-      if (link.first == kNone) continue;
-      now_ = event.time;
-      const std::uint32_t first = link.first;
-      link.first = messages_[first].next;
-      --link.waiting;
-      if (!start(first, event.id, link_of(messages_[first]))) return false;
+    bool right = true;
+    while (right && !events_.empty() && events_.next_time() <= until) {
+      events_.take([&](const Event& event) { right = right && happen(event); });
     }
-    return true;
+    return right;
+  }
+
+  bool happen(const Event& event) {
+    if (event.is_message) {
+      now_ = event.time;
+      return go_on(event.id);
+    }
+    Link& link = links_[event.id];
+    link.busy = false;
+    if (link.first == kNone) return true;
+    now_ = event.time;
+    const std::uint32_t first = link.first;
+    link.first = messages_[first].next;
+    --link.waiting;
+    return start(first, event.id, link_of(messages_[first]));
   }
 
   // A message is at a node: it has arrived, or requests its next link.
@@ -199,8 +203,8 @@ class Fifo {
       error_ = "a message of " + std::to_string(message.bytes) + " bytes takes longer than can be simulated";
       return false;
     }
-    events_.push({now_ + static_cast<std::int64_t>(hop), id, true});
-    events_.push({now_ + static_cast<std::int64_t>(transfer), number, false});
+    events_.push(now_ + static_cast<std::int64_t>(hop), id, true);
+    events_.push(now_ + static_cast<std::int64_t>(transfer), number, false);
     link.busy = true;
     ++link.messages;
     link.bytes += message.bytes;
