@@ -77,6 +77,8 @@ class Events {
   }
 
  private:
+  static constexpr std::uint32_t kKeptLevel = std::uint32_t{1} << 14;  // the room of a larger level is given back
+
   // How many events and ends were scheduled.
   struct Orders {
     std::uint32_t events = 0, ends = 0;
@@ -113,6 +115,7 @@ class Events {
   std::vector<Orders> orders_;  // of each NPU
   Orders all_;                  // of all NPUs
   std::vector<Event> level_, joined_;
+  std::vector<std::uint32_t> tokens_;      // by place in level_
   std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
   std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
   std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_

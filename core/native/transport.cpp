@@ -32,7 +32,11 @@ void Transport::exchange() {
   if (network_ == NetworkKind::delays) return;
   if (!outbox_.empty()) {
     inject();
-    outbox_.clear();
+    if (outbox_.size() > kKeptOutbox) {
+      std::vector<astra_message_v2>().swap(outbox_);
+    } else {
+      outbox_.clear();
+    }
     quiet_until_ = -1;
   }
   Time since = events_.now();  // deliveries come in order of time
@@ -40,17 +44,18 @@ void Transport::exchange() {
     const Time until = events_.next_time();
     if (until <= quiet_until_) return;
     Time time = 0;
-    if (!advance(since, until, time)) {
+    const std::span<const astra_delivery> deliveries = advance(since, until, time);
+    if (deliveries.empty()) {
       quiet_until_ = until;
       return;
     }
     since = time;
-    deliver(time);
+    deliver(time, deliveries);
   }
 }
 
-void Transport::deliver(Time time) {
-  for (const astra_delivery& told : delivered_) {
+void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
+  for (const astra_delivery& told : deliveries) {
     if (told.kind == ASTRA_SENT) {
       // Of a message that belongs to a collective nobody waits for this.
       if (const auto outcome = unconfirmed_.take(told.number)) happen(time, *outcome, sent_cause(told.number));
@@ -89,9 +94,11 @@ void Transport::inject() {
   host_.inject(events_.now(), outbox_);
 }
 
-bool Transport::advance(Time since, Time until, Time& time) {
+std::span<const astra_delivery> Transport::advance(Time since, Time until, Time& time) {
+  if (table_) return table_->advance(since, until, time, delivered_);
   delivered_.clear();
-  return table_ ? table_->advance(since, until, time, delivered_) : host_.advance(since, until, time, delivered_);
+  if (!host_.advance(since, until, time, delivered_)) return {};
+  return delivered_;
 }
 
 }  // namespace astra::engine

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -60,6 +61,8 @@ class Transport {
   void exchange();
 
  private:
+  static constexpr std::size_t kKeptOutbox = std::size_t{1} << 14;  // a larger one is given back
+
   // What a message brings about.
   struct Outcome {
     NpuId source;
@@ -69,8 +72,8 @@ class Transport {
   using Outcomes = UnderWay<Outcome>;
 
   std::int32_t class_of(std::int32_t queue) const;
-  // What the messages in delivered_ bring about happens at a time.
-  void deliver(Time time);
+  // What these messages bring about happens at a time.
+  void deliver(Time time, std::span<const astra_delivery> deliveries);
   void happen(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
   static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
@@ -78,8 +81,8 @@ class Transport {
   Time delay_of(NpuId source, NpuId destination, std::int64_t bytes);
   // Hand the messages of the outbox to an event network.
   void inject();
-  // Take the next delivery between two times into delivered_; false where there is none.
-  bool advance(Time since, Time until, Time& time);
+  // The next deliveries between two times; none where nothing is delivered. They stay until the next call.
+  std::span<const astra_delivery> advance(Time since, Time until, Time& time);
 
   Events& events_;
   Host& host_;
@@ -91,7 +94,7 @@ class Transport {
   std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
   Outcomes under_way_;                                                                    // that it has not delivered
   Outcomes unconfirmed_;                                                                  // whose senders wait
-  std::vector<astra_delivery> delivered_;
+  std::vector<astra_delivery> delivered_;  // where the network does not keep them
   std::uint64_t flows_ = 0;
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;

@@ -135,7 +135,7 @@ class Fifo {
       return go_on(event.id);
     }
     Link& link = links_[event.id];
-    link.busy = false;
+    link.busy = 0;
     if (link.first == kNone) return true;
     now_ = event.time;
     const std::uint32_t first = link.first;
@@ -160,7 +160,8 @@ class Fifo {
     message.next = kNone;
     (link.first == kNone ? link.first : messages_[link.last].next) = id;
     link.last = id;
-    link.largest_queue = std::max(link.largest_queue, ++link.waiting);
+    ++link.waiting;
+    link.largest_queue = std::max<std::uint32_t>(link.largest_queue, link.waiting);
     return true;
   }
 
@@ -205,7 +206,7 @@ class Fifo {
     }
     events_.push(now_ + static_cast<std::int64_t>(hop), id, true);
     events_.push(now_ + static_cast<std::int64_t>(transfer), number, false);
-    link.busy = true;
+    link.busy = 1;
     ++link.messages;
     link.bytes += message.bytes;
     link.busy_ps += static_cast<std::int64_t>(transfer);

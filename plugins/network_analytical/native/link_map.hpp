@@ -70,6 +70,7 @@ class LinkMap {
   std::int64_t stride(std::size_t index) const { return strides_[index]; }
 
   std::int32_t coordinate(std::int64_t npu, std::size_t index) const {
+    if (dimensions_.size() == 1) return static_cast<std::int32_t>(npu);
     return static_cast<std::int32_t>(npu / strides_[index] % dimensions_[index].size);
   }
 
@@ -81,6 +82,7 @@ class LinkMap {
   }
 
   std::int64_t number(std::int64_t npu, std::size_t index, std::int32_t link) const {
+    if (dimensions_.size() == 1) return link;
     const std::int64_t stride = strides_[index], group = npu % stride + npu / (stride * dimensions_[index].size) * stride;
     return first_link_[index] + group * dimensions_[index].links + link;
   }

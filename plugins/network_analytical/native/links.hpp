@@ -15,9 +15,11 @@ namespace astra::analytical {
 struct Link {
   std::int64_t number = 0, messages = 0, bytes = 0, busy_ps = 0;
   std::uint32_t first = kNone, last = kNone;
-  std::uint32_t waiting = 0, largest_queue = 0;
-  bool busy = false;
+  std::uint32_t largest_queue = 0;
+  std::uint32_t waiting : 31 = 0;
+  std::uint32_t busy : 1 = 0;
 };
+static_assert(sizeof(Link) == 48);
 
 class Links {
  public:
