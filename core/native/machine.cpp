@@ -52,7 +52,7 @@ GroupsId Machine::add_groups(std::vector<NpuId> members, std::uint32_t size, boo
   return phases_.add_groups(std::move(members), size, loop_back);
 }
 
-ScheduleId Machine::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
+ScheduleId Machine::add_schedule(RankPrograms programs, GroupsId groups) {
   return phases_.add_schedule(std::move(programs), groups);
 }
 

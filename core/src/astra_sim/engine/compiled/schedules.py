@@ -59,15 +59,20 @@ class Schedules:
         """Take groups; they get the next number."""
         self._groups.append(groups)
 
-    def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], bool]:
-        """Take a schedule, which gets the next number; returns its programs' rows, and whether they hold every delay.
+    def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], list[int], bool]:
+        """Take a schedule, which gets the next number; returns the rows of its different programs, and whether they hold every delay.
 
-        Raises InputError where a message is too large, RunError where a time is.
+        Between the two the place of each rank's program among them; none where all have one, or each its own. Raises InputError where a message is too large, RunError where a time is.
         """
         self._schedules.append((programs, groups))
         delay = self._delays(programs, groups)
         ranks = len(self._groups[groups].members[0])
-        return [self._rows(program, ranks, delay or _unknown) for program in programs], delay is not None
+        different = {id(program): program for program in programs}
+        rows = [self._rows(program, ranks, delay or _unknown) for program in different.values()]
+        if len(different) == len(programs):
+            return rows, [], delay is not None
+        places = {number: place for place, number in enumerate(different)}
+        return rows, [places[id(program)] for program in programs], delay is not None
 
     def rank(self, schedule: int, place: int) -> tuple[int, Sequence[int], LoweredProgram]:
         """The rank at a place among a schedule's groups, the members of its group, and its program."""
