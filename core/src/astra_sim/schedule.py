@@ -54,7 +54,7 @@ class Peer(NamedTuple):
 
     def normal(self, ranks: int) -> Peer:
         """The same peer in normal form: distances modulo the group's size."""
-        return Peer("shift", self.value % ranks) if self.operator == "shift" else self
+        return self if self.operator != "shift" or 0 <= self.value < ranks else Peer("shift", self.value % ranks)
 
     def __str__(self) -> str:
         return f"{self.operator}({self.value:+d})" if self.operator == "shift" else f"{self.operator}({self.value})"
@@ -266,9 +266,9 @@ class Schedule:
         seen: set[int] = set()
         for index, program in enumerate(self.programs):
             if id(program) not in seen:
+                yield index, program
                 if _is_relative(program):
                     seen.add(id(program))
-                yield index, program
 
     def sends_of(self, index: int) -> int:
         """Messages that rank `index` sends."""

@@ -67,7 +67,7 @@ class CompiledEngine:
         self._has_table = False
         self._endpoint_ps = endpoint_ps
         self._queues = Queues()
-        self._schedules = Schedules(network, memory_ps, bus is not None)
+        self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
         self._issuers: list[Issue] = []
 
     @property
