@@ -8,7 +8,7 @@ from functools import partial
 import astra_sim
 import attrs
 import pytest
-from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift, xor
+from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, Step, exchange, lower, rank, receive, send, shift, xor
 from astra_sim.testing import check_schedule
 from astra_sim.testing.collectives import check_collective
 from astra_sim_collectives.direct import DirectOptions, direct
@@ -131,7 +131,8 @@ def test_programs_that_some_ranks_share_become_what_they_become_rank_by_rank(dat
     n = data.draw(st.integers(2, 9))
     kinds = []
     for _ in range(data.draw(st.integers(1, 3))):
-        peers = st.tuples(st.sampled_from((exchange, exchange, send, receive)), st.integers(1, n - 1), st.integers(1, 2))
+        makers: list[Callable[..., Step]] = [exchange, exchange, send, receive]
+        peers = st.tuples(st.sampled_from(makers), st.integers(1, n - 1), st.integers(1, 2))
         drawn = data.draw(st.lists(peers, min_size=1, max_size=3))
         kinds.append(RankProgram(tuple(step(shift(peer), 10 * size, after=0) for step, peer, size in drawn)))
     programs = [data.draw(st.sampled_from(kinds)) for _ in range(n)]

@@ -94,7 +94,7 @@ class Transport {
   std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
   Outcomes under_way_;                                                                    // that it has not delivered
   Outcomes unconfirmed_;                                                                  // whose senders wait
-  std::vector<astra_delivery> delivered_;  // where the network does not keep them
+  std::vector<astra_delivery> delivered_;                                                 // where the network does not keep them
   std::uint64_t flows_ = 0;
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;

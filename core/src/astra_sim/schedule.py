@@ -194,7 +194,8 @@ class Schedule:
     """The programs of all ranks of a group: one that all share (with relative peers), or one per rank.
 
     Ranks that do the same, each relative to itself, may have one and the same program: what is looked at by program then costs what
-    the different ones cost. Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the request.
+    the different ones cost. Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the
+    request.
     """
 
     ranks: int
@@ -416,15 +417,15 @@ def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         _check_peers(program, index, ranks)
         receives[id(program)] = _receives(program, lambda peer: peer.normal(ranks))
         distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for peer in _peers(step)})
-    lowered: dict[tuple[int, ...], LoweredProgram] = {}
+    known: dict[tuple[int, ...], LoweredProgram] = {}
     found = []
     numbers = [id(program) for program in programs]
     for index, number in enumerate(numbers):
         key = (number, *[numbers[(index + distance) % ranks] for distance in distances[number]])
-        program = lowered.get(key)
-        if program is None:
-            program = lowered[key] = _lower_at(schedule, index, receives)
-        found.append(program)
+        lowered = known.get(key)
+        if lowered is None:
+            lowered = known[key] = _lower_at(schedule, index, receives)
+        found.append(lowered)
     return tuple(found)
 
 

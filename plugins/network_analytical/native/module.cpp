@@ -87,7 +87,8 @@ Rounding rounding_of(int number) {
 // A capsule that owns a network, which has a table.
 template <typename Table, typename Owner>
 nb::capsule capsule_of(std::unique_ptr<Owner> network, const char* name) {
-  nb::capsule capsule(&network->table, name, [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<Table*>(pointer)->state); });
+  nb::capsule capsule(&network->table, name,
+                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<Table*>(pointer)->state); });
   network.release();
   return capsule;
 }
@@ -175,5 +176,6 @@ NB_MODULE(_core, module) {
       "fifo_figures", &fifo_figures, nb::arg("capsule"),
       "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
   module.def("fifo_totals", &fifo_totals, nb::arg("capsule"),
-             "Of a table made by fifo_table: when the last thing happened (ps), and bytes, busy ps and largest queue of the links of each dimension.");
+             "Of a table made by fifo_table: when the last thing happened (ps), and bytes, busy ps and largest queue of the links of each "
+             "dimension.");
 }

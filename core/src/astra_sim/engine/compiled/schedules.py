@@ -65,7 +65,9 @@ class Schedules:
     def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], list[int], bool]:
         """Take a schedule, which gets the next number; returns the rows of its different programs, and whether they hold every delay.
 
-        Between the two the place of each rank's program among them; none where all have one, or each its own. Raises InputError where a message is too large, RunError where a time is.
+        Between the two the place of each rank's program among them; none where all have one, or each its own.
+
+        Raises InputError where a message is too large, RunError where a time is.
         """
         self._schedules.append((programs, groups))
         delay = self._delays(programs, groups)

@@ -63,7 +63,7 @@ class RadixQueue {
   static constexpr std::size_t kBlockBytes = 1024;
   static constexpr std::size_t kEvents = (kBlockBytes - sizeof(void*)) / sizeof(Event);  // of a block
   static constexpr std::size_t kBlocks = 16;                                             // that are allocated together
-  static constexpr std::size_t kKept = 64;  // times so many that stay when the queue is empty
+  static constexpr std::size_t kKept = 64;                                               // times so many that stay when the queue is empty
 
   // Some events of a list, in order. A list is of blocks, so that it grows without moving, and what it gives up serves another.
   struct Block {
