@@ -138,7 +138,7 @@ class RadixQueue {
   std::int64_t last_ = 0;         // the time of the events taken last
   std::int64_t next_ = kUnknown;  // that of the next event, where it is known
   std::uint64_t occupied_ = 0;    // a bit for each list that is not empty
-  std::array<List, 64> lists_;    // by how many bits there are up to the highest in which times differ from last_
+  std::array<List, 65> lists_;    // by how many bits there are up to the highest in which times differ from last_
   Block* spare_ = nullptr;
   std::vector<std::unique_ptr<Block[]>> blocks_;
 };
