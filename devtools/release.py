@@ -52,7 +52,7 @@ def _with_version(folder: Path, new: str) -> str:
     """The pyproject.toml of a folder, of a new version."""
     text = re.sub(r'^version = "[^"]*"$', f'version = "{new}"', (folder / "pyproject.toml").read_text(), flags=re.MULTILINE)
     text = re.sub(rf'"{KERNEL}~=[^"]*"', f'"{KERNEL}~={new}"', text)
-    return re.sub(r'"(astra-sim(?:-[\w-]+)?(?:\[[\w,-]+\])?)==[^"]*"', rf'"\1=={new}"', text)
+    return re.sub(r'"(astra-sim(?:-[\w-]+)?(?:\[[\w,-]+\])?)==[^";]*', rf'"\1=={new}', text)
 
 
 def _citation(text: str, new: str, is_final: bool) -> str:
@@ -70,6 +70,33 @@ def _closed(text: str, new: str) -> str:
     if not re.search(r"^- ", after.partition("\n## ")[0], re.MULTILINE):
         raise Failure(f"dev.py: {CHANGELOG} has nothing below {UNRELEASED.strip()!r}; expected what version {new} changes", 2)
     return f"{before}{UNRELEASED}\n## {new} - {_today()}\n{after}"
+
+
+def releasable(tag: str, root: Path = ROOT) -> str:
+    """What CHANGELOG.md says of the version that a tag names. Raises Failure, which lists all for which it cannot be released."""
+    current = version(root)
+    problems = []
+    if tag != f"v{current}":
+        problems.append(f"the tag is {tag}, and the version {current}; expected v{current}")
+    if ".dev" in current:
+        problems.append(f"{current} is a version in development; python3 dev.py version NEW writes another one")
+    if address(root) is None:
+        problems.append("the project has no address; python3 dev.py address URL writes one into all packages")
+    problems += [
+        f"{(folder / 'pyproject.toml').relative_to(root)} has version {found}; expected {current}"
+        for folder in distributions(root)
+        if (found := toml_of(folder)["project"]["version"]) != current
+    ]
+    if f"\nversion: {current}\n" not in (root / CITATION).read_text():
+        problems.append(f"{CITATION} has another version; expected {current}")
+    heading = rf"^## {re.escape(current)} - .*\n" if FINAL.fullmatch(current) else f"^{UNRELEASED}"
+    found = re.search(rf"{heading}((?:(?!## ).*\n)*)", (root / CHANGELOG).read_text(), re.MULTILINE)
+    notes = found[1].strip() if found else ""
+    if not notes:
+        problems.append(f"{CHANGELOG} says nothing of {current}")
+    if problems:
+        raise Failure("\n".join(f"dev.py: {problem}" for problem in problems))
+    return notes
 
 
 def _today() -> str:

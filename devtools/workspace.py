@@ -18,6 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "astra-sim-core"
 HEADERS = Path("core", "src", "astra_sim", "include")
+PURE = "ASTRA_SIM_PURE"
+"""The environment variable with which a package is built without its compiled parts."""
 CPP_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp"}
 COMPILED_SUFFIXES = {*CPP_SUFFIXES, ".cmake"}
 
@@ -73,6 +75,13 @@ def build_wheels(directory: Path, python: Path) -> None:
     _build("wheel", [[core], [*sorted(plugins, key=is_compiled, reverse=True), bundle()]], lambda folder: (*pip, folder))
 
 
+def build_pure_wheels(directory: Path, python: Path) -> None:
+    """Build a wheel without compiled parts of every package that works without them, and of the bundle. Raises Failure."""
+    pip = ("env", f"{PURE}=1", python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
+    core, *plugins = [folder for folder in members() if not is_compiled(folder) or works_without(folder)]
+    _build("wheel", [[core], [*plugins, bundle()]], lambda folder: (*pip, folder))
+
+
 def build_sdists(directory: Path, python: Path) -> None:
     """Build a source distribution of every package, those apart and the bundle too, with the build backends of that Python.
 
@@ -108,6 +117,12 @@ def in_parallel(actions: Sequence[Callable[[], None]]) -> None:
 def is_compiled(folder: Path) -> bool:
     """Whether a package has compiled sources."""
     return (folder / "CMakeLists.txt").is_file()
+
+
+def works_without(folder: Path) -> bool:
+    """Whether a package works without its compiled parts, and can be built so."""
+    overrides = toml_of(folder)["tool"]["scikit-build"].get("overrides", [])
+    return any(PURE in override["if"].get("env", {}) for override in overrides)
 
 
 def requirements_of(folders: Iterable[Path]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support import ROOT
 
 from devtools import comparison, release, workspace
@@ -97,8 +98,20 @@ def test_all_packages_have_the_version_of_the_workspace_and_ask_for_a_kernel_of_
 def test_the_bundle_asks_for_every_member_of_its_version() -> None:
     table = workspace.toml_of(workspace.bundle())
     names = [workspace.toml_of(member)["project"]["name"] for member in workspace.members()]
-    assert table["project"]["dependencies"] == [f"{name}=={release.version()}" for name in names[:1] + sorted(names[1:])]
-    assert all(asked.endswith(f"=={release.version()}") for asked in requirements_of_ours(table))
+    dependencies = table["project"]["dependencies"]
+    assert [asked.split(";")[0] for asked in dependencies] == [f"{name}=={release.version()}" for name in names[:1] + sorted(names[1:])]
+    assert all(asked.split(";")[0].endswith(f"=={release.version()}") for asked in requirements_of_ours(table))
+
+
+def test_the_bundle_leaves_out_on_windows_what_is_not_built_there() -> None:
+    """Where a compiled package has neither a wheel for Windows nor one without compiled parts, pip would compile it."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "wheels.yml").read_text())
+    (windows,) = [each for each in workflow["jobs"]["compiled"]["strategy"]["matrix"]["include"] if each["os"].startswith("windows")]
+    only_compiled = [member for member in workspace.members() if workspace.is_compiled(member) and not workspace.works_without(member)]
+    missing = [workspace.toml_of(member)["project"]["name"] for member in only_compiled if member.name not in windows["packages"].split()]
+    dependencies = workspace.toml_of(workspace.bundle())["project"]["dependencies"]
+    assert [asked.split("==")[0] for asked in dependencies if asked.endswith("; sys_platform != 'win32'")] == sorted(missing)
+    assert missing
 
 
 def test_extras_of_the_bundle_are_those_of_its_packages_and_all_is_all_of_them() -> None:
@@ -186,6 +199,26 @@ def test_the_changelog_has_versions_the_newest_first_and_each_with_its_day() -> 
     assert versions == sorted(versions, reverse=True)
 
 
+def test_a_tag_can_be_released_when_everything_says_its_version(checkout: Path) -> None:
+    with pytest.raises(Failure) as raised:
+        release.releasable("v7.8.9", checkout)
+    told = str(raised.value).splitlines()
+    assert f"dev.py: the tag is v7.8.9, and the version {release.version()}; expected v{release.version()}" in told
+    assert any("is a version in development" in line for line in told)
+    assert any("the project has no address" in line for line in told)
+    release.write_address("https://host.example/group/astra", checkout)
+    release.write_version("7.8.9rc1", checkout)
+    unreleased = release.releasable("v7.8.9rc1", checkout)
+    release.write_version("7.8.9", checkout)
+    assert release.releasable("v7.8.9", checkout) == unreleased
+    assert unreleased.startswith("### ")
+    assert "## 0.1.0" not in unreleased
+    text = (checkout / "core" / "pyproject.toml").read_text()
+    (checkout / "core" / "pyproject.toml").write_text(text.replace('version = "7.8.9"', 'version = "7.8.8"'))
+    with pytest.raises(Failure, match=r"^dev\.py: core/pyproject\.toml has version 7\.8\.8; expected 7\.8\.9$"):
+        release.releasable("v7.8.9", checkout)
+
+
 # -- The address of the project ----------------------------------------------------------------------------------------
 
 
@@ -236,7 +269,9 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
         (("version", "1.0", "2.0"), "the new version, or nothing"),
         (("random", "many"), "how many experiments"),
         (("address", "one", "two"), "the address of the repository, or nothing"),
+        (("releasable",), "takes one argument, the tag"),
         (("wheels",), "the folder for the wheels"),
+        (("wheels", "folder", "--fast"), "the folder for the wheels, and --pure"),
         (("sdists",), "the folder for the source distributions"),
         (("lint", "core"), "takes no arguments"),
         (("unknown",), "there is no command 'unknown'"),
