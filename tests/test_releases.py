@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trove_classifiers
-import yaml
+import yaml  # type: ignore[import-untyped]
 from packaging.metadata import Metadata
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
