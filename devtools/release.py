@@ -13,6 +13,8 @@ FINAL = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 ADDRESS = re.compile(r"https://[\w.-]+(/[\w.~-]+)+")
 CITATION = Path("CITATION.cff")
 CHANGELOG = Path("CHANGELOG.md")
+EXAMPLE = Path("examples", "plugins", "bus_network", "pyproject.toml")
+"""A package as `astra plugins new` writes it for the kernel of this version."""
 UNRELEASED = "## Unreleased\n"
 LINKS = {"Homepage": "", "Source": "", "Issues": "/issues", "Changelog": "/blob/main/CHANGELOG.md"}
 """What `project.urls` of a package names, and where it is below the address."""
@@ -40,6 +42,10 @@ def write_version(new: str, root: Path = ROOT) -> list[Path]:
         raise Failure(f"dev.py: {new!r} is no version; expected three numbers, such as 1.2.0, 1.2.0rc1 or 1.2.0.dev0", 2)
     is_final = FINAL.fullmatch(new) is not None
     texts = {folder / "pyproject.toml": _with_version(folder, new) for folder in (root, *distributions(root))}
+    major, minor = new.split(".")[:2]
+    first = f"{major}.{minor}" if is_final else f"{major}.{minor}.0.dev0"
+    series = f'"{KERNEL}>={first},<{major}.{int(minor) + 2}"'
+    texts[root / EXAMPLE] = re.sub(rf'"{KERNEL}[^"]*"', series, (root / EXAMPLE).read_text())
     texts[root / CITATION] = _citation((root / CITATION).read_text(), new, is_final)
     if is_final:
         texts[root / CHANGELOG] = _closed((root / CHANGELOG).read_text(), new)

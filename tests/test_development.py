@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from astra_sim.plugin_templates import kernel_range
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from support import ROOT
 
 from devtools import comparison, release, workspace
@@ -139,15 +142,16 @@ def checkout(tmp_path: Path) -> Path:
         copy = tmp_path / folder.relative_to(ROOT)
         copy.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "pyproject.toml", copy)
-    for name in (release.CITATION, release.CHANGELOG):
-        shutil.copy(ROOT / name, tmp_path)
+    for name in (release.CITATION, release.CHANGELOG, release.EXAMPLE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def test_a_new_version_is_written_everywhere_and_nothing_else(checkout: Path) -> None:
     old = release.version()
     files = [folder.relative_to(ROOT) / "pyproject.toml" for folder in WRITTEN] + [release.CITATION]
-    assert {path.relative_to(checkout) for path in release.write_version("7.8.9rc1", checkout)} == set(files)
+    assert {path.relative_to(checkout) for path in release.write_version("7.8.9rc1", checkout)} == {*files, release.EXAMPLE}
     assert release.version(checkout) == "7.8.9rc1"
     for path in files:
         text = (checkout / path).read_text()
@@ -156,6 +160,18 @@ def test_a_new_version_is_written_everywhere_and_nothing_else(checkout: Path) ->
             table = tomllib.loads(text)
             assert table.get("project", table["tool"].get("astra"))["version"] == "7.8.9rc1"
     assert (checkout / release.CHANGELOG).read_text() == (ROOT / release.CHANGELOG).read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [("7.8.9", ">=7.8,<7.10"), ("7.9.0rc1", ">=7.9.0.dev0,<7.11"), ("0.2.0.dev0", ">=0.2.0.dev0,<0.4"), ("1.0.0.post1", ">=1.0,<1.2")],
+)
+def test_the_example_asks_for_what_a_new_package_would(version: str, asked: str, checkout: Path) -> None:
+    release.write_version(version, checkout)
+    assert kernel_range(version) == f"astra-sim-core{asked}"
+    dependencies = tomllib.loads((checkout / release.EXAMPLE).read_text())["project"]["dependencies"]
+    assert kernel_range(version) in dependencies
+    assert Version(version) in SpecifierSet(asked, prereleases=True)
 
 
 def test_a_final_version_closes_the_changelog_and_has_a_date(checkout: Path) -> None:
