@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from packaging.metadata import Metadata
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
-from support.environments import checked
+from support.environments import Environment, checked
 
 from devtools import release, workspace
 
@@ -143,3 +145,25 @@ def test_a_source_distribution_builds_the_wheel_by_itself(name: str, sdist_house
     for file in wheel.namelist():
         if file.endswith((".py", ".pyi", ".toml", "METADATA", "entry_points.txt", "LICENSE")):
             assert wheel.read(file) == other.read(file)
+
+
+# -- Without compiled parts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.environ.get("ASTRA_LONG_BUILDS"), reason=".ci/nightly runs it")
+def test_wheels_without_compiled_parts_work_on_any_machine(tmp_path: Path) -> None:
+    """The kernel, Chakra and the analytical network among them; packet, flow and roce exist compiled alone."""
+    workspace.build_pure_wheels(tmp_path / "wheels", Path(sys.executable))
+    wheels = sorted((tmp_path / "wheels").iterdir())
+    assert all(wheel.name.endswith("-py3-none-any.whl") for wheel in wheels)
+    only_compiled = {
+        name for name, folder in DISTRIBUTIONS.items() if workspace.is_compiled(folder) and not workspace.works_without(folder)
+    }
+    assert {wheel.name.split("-")[0].replace("_", "-") for wheel in wheels} == DISTRIBUTIONS.keys() - only_compiled
+    venv.create(tmp_path / "environment", symlinks=True)
+    environment = Environment(tmp_path / "environment")
+    environment.install(*(wheel for wheel in wheels if not wheel.name.startswith(f"{stem(BUNDLE)}-")))
+    found = json.loads(environment.run("astra", "doctor", "--json").stdout)
+    assert (found["engine"], found["problems"]) == ("python", [])
+    done = environment.run("astra", "plugins", "check")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
