@@ -79,6 +79,12 @@ def test_metadata_and_sources_count(package: Path) -> None:
     assert len(seen) == 3
 
 
+def test_packages_of_the_checkout_are_no_requirements_of_others() -> None:
+    needed = [*workspace.build_requirements(), *workspace.requirements_of(MEMBERS)]
+    assert len(needed) > 10
+    assert [requirement for requirement in needed if requirement.startswith("astra-sim")] == []
+
+
 # -- Version -----------------------------------------------------------------------------------------------------------
 
 
