@@ -108,10 +108,18 @@ def _build(what: str, groups: Sequence[Sequence[Path]], command: Callable[[Path]
 
 
 def in_parallel(actions: Sequence[Callable[[], None]]) -> None:
-    """Call functions, as many at a time as there are processors, until all have ended. Raises what the first of them raised that failed."""
+    """Call functions, as many at a time as there are processors, until all have ended.
+
+    Raises what the first of them raised that failed, or KeyboardInterrupt; those that have not begun by then are left out.
+    """
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for outcome in [pool.submit(action) for action in actions]:
-            outcome.result()
+        outcomes = [pool.submit(action) for action in actions]
+        try:
+            for outcome in outcomes:
+                outcome.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def is_compiled(folder: Path) -> bool:

@@ -7,7 +7,9 @@ import runpy
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,23 @@ def test_metadata_and_sources_count(package: Path) -> None:
     (package / "mine.hpp").write_text("int two;\n")
     seen.add(fingerprint(package, package))
     assert len(seen) == 3
+
+
+def test_what_has_not_begun_when_something_fails_is_left_out() -> None:
+    begun: list[int] = []
+
+    def fail() -> None:
+        raise Failure("it failed")
+
+    with pytest.raises(Failure, match="it failed"):
+        workspace.in_parallel([fail, *(partial(count, begun, number) for number in range(1000))])
+    assert len(begun) < 1000
+
+
+def count(begun: list[int], number: int) -> None:
+    """Take some time, and be counted."""
+    begun.append(number)
+    time.sleep(0.01)
 
 
 def test_packages_of_the_checkout_are_no_requirements_of_others() -> None:
