@@ -12,7 +12,7 @@ import click
 import tomli
 from astra_sim import InputError
 from astra_sim.commands import Experiment, Progress, build, load_experiment, quiet_option, shared_plugins
-from astra_sim.files import FileSet, parse_json, parse_toml, read_text
+from astra_sim.files import FileSet, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml
 
@@ -20,10 +20,10 @@ from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
 from astra_sim_chakra.graph_nodes import graph_nodes
 from astra_sim_chakra.pytorch import convert_pytorch
-from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
-from astra_sim_chakra.reader import load_trace
+from astra_sim_chakra.ranks import extension_of, find_ranks, load_ranks, rank_path
 from astra_sim_chakra.text_workload import to_text
-from astra_sim_chakra.trace_json import from_json, to_json
+from astra_sim_chakra.trace_files import load_trace
+from astra_sim_chakra.trace_json import from_json, is_trace, parse_document, to_json
 from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
 
 SOURCES = ("text", "toml", "json", "chakra", "flexflow", "pytorch")
@@ -115,7 +115,7 @@ def _format_of_source(source: str) -> str:
     extension = os.path.splitext(source)[1].lower()
     if extension in _EXTENSIONS:
         return _EXTENSIONS[extension]
-    if not os.path.exists(source) and find_ranks(source):
+    if not os.path.exists(source) and find_ranks(source, extension_of(source)):
         return "chakra"
     if not os.path.exists(source):
         raise InputError(f"{source}: there is no such file, and no {rank_path(source, 0)}")
@@ -181,14 +181,17 @@ def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _from_json(request: Request, files: FileSet) -> Iterable[str]:
-    document = parse_json(read_text(request.source), request.source)
-    if isinstance(document, dict) and "nodes" in document:
+    document = parse_document(read_text(request.source), request.source)
+    if is_trace(document):
         if "schema" in document:
             raise InputError(f"{request.source}: this is an execution trace of PyTorch; --from pytorch converts it")
         trace = from_json(document, request.source)
-        if request.target_format != "chakra":
+        if request.target_format in ("text", "toml"):
             raise _impossible(request, "a trace")
-        write_trace(request.target, trace, compress=request.compress, files=files)
+        if request.target_format == "json":
+            _write_text(files, request.target, to_json(trace))
+        else:
+            write_trace(request.target, trace, compress=request.compress, files=files)
         return []
     table = document.get("workload") if isinstance(document, dict) else None
     if not isinstance(table, dict):
@@ -257,15 +260,17 @@ def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
     prefix = _prefix(request.source)
     if request.target_format in ("text", "toml"):
         path = request.source if single else rank_path(prefix, 0)
+        if not single and extension_of(prefix) != _TRACE:
+            raise _impossible(request, "a trace in JSON")
         return _write_workload(embedded_workload(path), request, files)
     if single:
         return _write_trace(request.source, request.target, request, files)
-    ranks = load_ranks(prefix).ranks
+    traces = load_ranks(prefix)
     stem, extension = os.path.splitext(request.target)
-    for rank in range(ranks):
+    for rank in range(traces.ranks):
         target = f"{stem}.{rank}{extension}" if request.target_format == "json" else rank_path(_prefix(request.target), rank)
-        _write_trace(rank_path(prefix, rank), target, request, files)
-    return [f"{ranks} ranks"]
+        _write_trace(traces.path(rank), target, request, files)
+    return [f"{traces.ranks} ranks"]
 
 
 def _write_trace(source: str, target: str, request: Request, files: FileSet) -> Iterable[str]:

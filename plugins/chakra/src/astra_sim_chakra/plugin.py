@@ -54,5 +54,13 @@ def astra_formats() -> list[FileFormat]:
             recognises="astra_sim_chakra.workload:recognises",
             read="astra_sim_chakra.workload:read_prefix",
             first_file=".0.et",
-        )
+        ),
+        FileFormat(
+            "chakra_json",
+            "The same as JSON, PREFIX.0.json, PREFIX.1.json, ..., of astra or of chakra_jsonizer, by their prefix",
+            kinds=("workload",),
+            recognises="astra_sim_chakra.workload:recognises",
+            read="astra_sim_chakra.workload:read_prefix",
+            first_file=".0.json",
+        ),
     ]
