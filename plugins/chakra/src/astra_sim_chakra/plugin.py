@@ -14,7 +14,16 @@ def astra_commands() -> list[Provider]:
             "convert",
             "Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.",
             "astra_sim_chakra.convert:convert",
-        )
+        ),
+        *(
+            Provider(f"trace {name}", summary, f"astra_sim_chakra.doctor.commands:{name}_command")
+            for name, summary in (
+                ("check", "Say what is wrong with traces, and what that breaks."),
+                ("repair", "Mend in traces what can be mended without guessing."),
+                ("scale", "Make the traces of more ranks, where ranks are alike."),
+                ("stats", "Print what traces hold, and what a run takes at least."),
+            )
+        ),
     ]
 
 

@@ -52,6 +52,11 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     data = stream.read(size)
     if len(data) < size:
         raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
+    return metadata_of(data), offset + size
+
+
+def metadata_of(data: bytes) -> Metadata:
+    """The metadata in the first message of a trace. Raises Broken."""
     try:
         message = parsed(GlobalMetadata, data)
         metadata = Metadata(message.version, tuple(map(attribute_of, message.attr)))
@@ -61,7 +66,7 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     schema = metadata.get("schema")
     if isinstance(schema, str) and "-chakra." in schema:
         _check_version("schema", schema.partition("-chakra.")[2])
-    return metadata, offset + size
+    return metadata
 
 
 def has_compiled() -> bool:

@@ -76,7 +76,8 @@ def parse_document(text: str, where: str) -> Any:
     """What a file of JSON holds; the objects of `chakra_jsonizer`, which follow each other, as one table. Raises InputError."""
     if _FOLLOWED.search(text) is None:
         return parse_json(text, where)
-    decoder, at, objects = json.JSONDecoder(), 0, []
+    objects: list[Any] = []
+    decoder, at = json.JSONDecoder(), 0
     while match := _OBJECT.match(text, at):
         try:
             found, at = decoder.raw_decode(text, match.end() - 1)
