@@ -33,7 +33,9 @@ def collective(id_: int, size: int, *after: int, kind: CollectiveType = Collecti
 
 def send(id_: int, to: int, size: int, *after: int, **fields: Any) -> Node:
     """A send."""
-    return Node(id=id_, name=f"send {id_}", type=NodeType.COMM_SEND_NODE, comm_dst=to, comm_size=size, data=after, is_cpu_op=False, **fields)
+    return Node(
+        id=id_, name=f"send {id_}", type=NodeType.COMM_SEND_NODE, comm_dst=to, comm_size=size, data=after, is_cpu_op=False, **fields
+    )
 
 
 def receive(id_: int, source: int, size: int, *after: int, **fields: Any) -> Node:
@@ -51,7 +53,14 @@ def write_ranks(prefix: Path, ranks: Sequence[Sequence[Node]] | Callable[[int], 
 
 def data_parallel(rank: int) -> list[Node]:
     """Two layers, whose gradients are reduced over all ranks."""
-    return [compute(0), compute(1, 7000, 0), collective(2, 1 << 20, 1), compute(3, 9000, 1), collective(4, 1 << 16, 3), compute(5, 1000, 2, 4)]
+    return [
+        compute(0),
+        compute(1, 7000, 0),
+        collective(2, 1 << 20, 1),
+        compute(3, 9000, 1),
+        collective(4, 1 << 16, 3),
+        compute(5, 1000, 2, 4),
+    ]
 
 
 def pipeline(rank: int) -> list[Node]:

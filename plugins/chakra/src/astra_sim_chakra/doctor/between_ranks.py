@@ -136,10 +136,10 @@ def group_of(opened: Opened, rank: int, node: Node) -> Group | None:
     if len(used) == sum(size > 1 for size in opened.sizes):
         return Group(ALL_RANKS, tuple(range(opened.ranks)))
     strides = [math.prod(opened.sizes[:place]) for place in range(len(opened.sizes))]
-    members = {rank - sum(rank // strides[d] % opened.sizes[d] * strides[d] for d in used)}
+    joined = {rank - sum(rank // strides[d] % opened.sizes[d] * strides[d] for d in used)}
     for d in used:
-        members = {member + step * strides[d] for member in members for step in range(opened.sizes[d])}
-    ranks = tuple(sorted(members))
+        joined = {member + step * strides[d] for member in joined for step in range(opened.sizes[d])}
+    ranks = tuple(sorted(joined))
     return Group(f"dimensions {', '.join(map(str, used))} ({spans(ranks)})", ranks)
 
 
@@ -227,6 +227,7 @@ class Whole:
 
     graph: Graph
     places: Sequence[Place]
+    place_of: Mapping[int, Sequence[int]]
 
 
 def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
@@ -247,7 +248,7 @@ def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
             after[own[number]] += [own[other] for other in others]
     for send, receive in matched.messages:
         after[place_of[receive.rank][receive.number]].append(place_of[send.rank][send.number])
-    return Whole(graph_of([list(dict.fromkeys(others)) for others in after], range(len(places))), places)
+    return Whole(graph_of([list(dict.fromkeys(others)) for others in after], range(len(places))), places, place_of)
 
 
 def deadlock(joined: Whole, examined: Mapping[int, Examined]) -> Finding | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from astra_sim_chakra.doctor.between_ranks import Matched, deadlock, match, whole
+from astra_sim_chakra.doctor.between_ranks import Matched, collectives_of, deadlock, match, whole
 from astra_sim_chakra.doctor.findings import Finding, merged
 from astra_sim_chakra.doctor.in_rank import Examined, examine
 from astra_sim_chakra.doctor.opened import Opened
+from astra_sim_chakra.doctor.order_in_time import held_up, open_orders
 
 
 @attrs.frozen(eq=False)
@@ -35,6 +36,9 @@ def check(opened: Opened) -> Checked:
     findings += matched.findings
     circles = {"cycle", "control_cycle"} & {finding.kind for finding in findings}
     if len(examined) > 1 and not circles:
-        found = deadlock(whole(examined, matched), examined)
-        findings += [found] if found is not None else []
+        joined = whole(examined, matched)
+        found = deadlock(joined, examined)
+        groups, _ = collectives_of(opened, examined)
+        findings += [found] if found is not None else held_up(joined, matched, examined)
+        findings += open_orders(groups, examined)
     return Checked(opened, examined, matched, merged(findings))

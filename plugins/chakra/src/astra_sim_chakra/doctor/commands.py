@@ -164,8 +164,8 @@ def scale_command(
     astra trace scale traces/ddp --npus 64 --output scaled
     astra trace scale traces/pipeline --npus 64 --copies --grow 3 --output scaled
 
-    Each rank does as much as before. Collectives of all ranks grow, and so do process groups that reach over all ranks at a distance (0, 4 of
-    8); those of neighbours (0-3 of 8) stay as they are, and there are more of them. All-reduce, reduce-scatter and all-to-all keep their
+    Each rank does as much as before. Collectives of all ranks grow, and so do process groups that reach over all at a distance (0, 4 of 8);
+    those of neighbours (0-3 of 8) stay as they are, and there are more of them. All-reduce, reduce-scatter and all-to-all keep their
     bytes, which are those of a rank's whole buffer; an all-gather that grows has the same whole, so each rank brings less.
     """
     opened = open_traces(trace, groups)

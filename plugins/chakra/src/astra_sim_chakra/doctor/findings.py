@@ -58,6 +58,15 @@ KINDS: dict[str, Kind] = {
     "unknown_group": Kind(_E, "A run stops: it does not know who takes part."),
     "groups_not_given": Kind(_N, "A run needs the ranks of these process groups: --groups FILE. Here those that use a name are its group."),
     "deadlock": Kind(_E, "A run cannot finish: each of these operations waits for the next one, on another rank."),
+    "order_by_time": Kind(
+        _W, "A run issues what is ready first. Where ranks come to different orders it stops: n-th collectives must be the same."
+    ),
+    "held_up": Kind(
+        _W,
+        "In ASTRA-sim 2.x, and with system astra2, a rank has one communication under way: if the first of these begins before the second, the "
+        "run cannot finish (system.one_at_a_time=false lets both go on).",
+    ),
+    "not_rehearsed": Kind(_N, "Whether an operation of a rank holds up another one that it needs itself was not looked for."),
     "unit_slip": Kind(_W, "Compute takes a thousand times as long as it should, and communication seems to be nothing beside it."),
     "none_as_all_reduce": Kind(_W, "A run does an all-reduce where the text that the trace was converted from says NONE."),
 }
