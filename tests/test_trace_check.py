@@ -189,7 +189,7 @@ def _crossed(first: int, second: int) -> list[Node]:
         (
             _changed(3, lambda node: attrs.evolve(node, type=NodeType.COMP_NODE, duration_ns=1), 4),
             "collective_mismatch",
-            "rank 3 1; the first",
+            "and none (it issues 1) on rank 3",
         ),
         (_exchange(size=65), "unmatched_send", "the nearest receive there has bytes 65 in place of 64"),
         (_exchange(comm_tag=3), "unmatched_receive", "the nearest send there has tag 0 in place of 3"),

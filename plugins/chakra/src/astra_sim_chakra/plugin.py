@@ -24,6 +24,9 @@ def astra_commands() -> list[Provider]:
                 ("stats", "Print what traces hold, and what a run takes at least."),
             )
         ),
+        Provider(
+            "trace link", "Join an execution trace of PyTorch and a trace of Kineto.", "astra_sim_chakra.pytorch.commands:link_command"
+        ),
     ]
 
 

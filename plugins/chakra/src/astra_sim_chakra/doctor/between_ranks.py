@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from astra_sim_chakra.doctor.findings import Finding, about, spans
 from astra_sim_chakra.doctor.graph import Graph, graph_of
-from astra_sim_chakra.doctor.in_rank import Examined, is_collective
+from astra_sim_chakra.doctor.in_rank import Examined, is_collective, unordered
 from astra_sim_chakra.doctor.loose import label_of
 from astra_sim_chakra.doctor.opened import EVERYBODY, Opened
 from astra_sim_chakra.schema import CollectiveType, NodeType
@@ -182,36 +183,52 @@ def _collectives(opened: Opened, examined: Mapping[int, Examined], matched: Matc
         members = [rank for rank in group.ranks if rank in examined]
         if len(members) < 2:
             continue
-        first = members[0]
         rows = {rank: issued.get(rank, []) for rank in members}
-        agreed = True
-        for rank in members[1:]:
-            finding = _difference(group, first, rank, rows, examined)
-            if finding is not None:
-                matched.findings.append(finding)
-                agreed = False
-        if agreed:
-            matched.collectives[group] = [[Place(rank, rows[rank][number]) for rank in members] for number in range(len(rows[first]))]
+        if _are_a_question_of_time(rows, examined):
+            rows = {rank: _by_kind(numbers, examined[rank]) for rank, numbers in rows.items()}
+        found = _differences(group, rows, examined)
+        matched.findings += found
+        if not found:
+            numbers = range(len(rows[members[0]]))
+            matched.collectives[group] = [[Place(rank, rows[rank][number]) for rank in members] for number in numbers]
 
 
-def _difference(group: Group, first: int, rank: int, rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> Finding | None:
-    """The first collective in which two ranks differ."""
-    own, other = ([examined[each].trace.nodes[number] for number in rows[each]] for each in (first, rank))
-    for number, (a, b) in enumerate(zip(own, other, strict=False)):
-        if (a.comm_type, a.comm_size) != (b.comm_type, b.comm_size):
-            return Finding(
-                "collective_mismatch",
-                f"{group.name}: collective {number} is {_does(a)} on rank {first}, and {_does(b)} on rank {rank}",
-                (a.id, b.id),
-                ranks=(first, rank),
-            )
-    if len(own) == len(other):
-        return None
-    longer, shorter = (first, rank) if len(own) > len(other) else (rank, first)
-    extra = (own if longer == first else other)[min(len(own), len(other))]
-    counts = f"rank {longer} issues {max(len(own), len(other))} collectives, and rank {shorter} {min(len(own), len(other))}"
-    ranks = (min(first, rank), max(first, rank))
-    return Finding("collective_mismatch", f"{group.name}: {counts}; the first too many is {_does(extra)}", (extra.id,), ranks=ranks)
+def _are_a_question_of_time(rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> bool:
+    """Whether ranks have the same collectives in different orders, of which one is not fixed by dependencies."""
+    orders = {rank: [_what(examined[rank].trace.nodes[number]) for number in numbers] for rank, numbers in rows.items()}
+    first, *others = orders.values()
+    if all(order == first for order in others) or any(Counter(order) != Counter(first) for order in others):
+        return False
+    return any(unordered(numbers, examined[rank]) is not None for rank, numbers in rows.items())
+
+
+def _what(node: Node) -> tuple[int, int]:
+    return node.comm_type or 0, node.comm_size or 0
+
+
+def _by_kind(numbers: Sequence[int], examined: Examined) -> list[int]:
+    return sorted(numbers, key=lambda number: _what(examined.trace.nodes[number]))
+
+
+def _differences(group: Group, rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> list[Finding]:
+    """Where ranks differ from the first one; ranks that differ in the same way are one finding."""
+    first = min(rows)
+    alike: dict[tuple[int, str, str], list[tuple[int, int]]] = {}
+    for rank in rows:
+        own, other = ([examined[each].trace.nodes[number] for number in rows[each]] for each in (first, rank))
+        at = next((n for n, (a, b) in enumerate(zip(own, other, strict=False)) if _what(a) != _what(b)), min(len(own), len(other)))
+        if max(len(own), len(other)) > at:
+            a, b = (_does(nodes[at]) if at < len(nodes) else f"none (it issues {len(nodes)})" for nodes in (own, other))
+            alike.setdefault((at, a, b), []).append((rank, (other[at] if at < len(other) else own[at]).id))
+    return [
+        Finding(
+            "collective_mismatch",
+            f"{group.name}: collective {at} is {own} on rank {first}, and {other} on {spans([rank for rank, _ in differing])}",
+            tuple(id_ for _, id_ in differing[:1]),
+            ranks=(first, *(rank for rank, _ in differing)),
+        )
+        for (at, own, other), differing in alike.items()
+    ]
 
 
 def _does(node: Node) -> str:

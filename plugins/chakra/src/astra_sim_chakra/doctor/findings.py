@@ -63,8 +63,8 @@ KINDS: dict[str, Kind] = {
     ),
     "held_up": Kind(
         _W,
-        "In ASTRA-sim 2.x, and with system astra2, a rank has one communication under way: if the first of these begins before the second, the "
-        "run cannot finish (system.one_at_a_time=false lets both go on).",
+        "In ASTRA-sim 2.x, and with system astra2, a rank has one communication under way: where the first of these begins first, "
+        "the run cannot finish (system.one_at_a_time=false lets both go on).",
     ),
     "not_rehearsed": Kind(_N, "Whether an operation of a rank holds up another one that it needs itself was not looked for."),
     "unit_slip": Kind(_W, "Compute takes a thousand times as long as it should, and communication seems to be nothing beside it."),

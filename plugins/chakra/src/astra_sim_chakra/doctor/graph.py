@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -79,3 +79,12 @@ def dependencies(nodes: Sequence[Node], control: bool = True) -> list[list[int]]
     """For each node the places of those that it waits for; ids that no node has are left out, and of several nodes the last one counts."""
     places = {node.id: place for place, node in enumerate(nodes)}
     return [list(dict.fromkeys(places[id_] for id_ in (*(node.control if control else ()), *node.data) if id_ in places)) for node in nodes]
+
+
+def latest(after: Sequence[Sequence[int]], order: Sequence[int], place: Mapping[int, int]) -> list[int]:
+    """For each node the last of some nodes, by `place`, that it waits for, directly or not; -1 if there is none."""
+    found = [-1] * len(after)
+    for node in order:
+        for other in after[node]:
+            found[node] = max(found[node], found[other], place.get(other, -1))
+    return found

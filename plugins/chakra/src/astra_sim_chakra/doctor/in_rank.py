@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from astra_sim_chakra.doctor.findings import Finding, about
-from astra_sim_chakra.doctor.graph import Graph, dependencies, graph_of
+from astra_sim_chakra.doctor.graph import Graph, dependencies, graph_of, latest
 from astra_sim_chakra.doctor.loose import LooseTrace, label_of
 from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
 from astra_sim_chakra.schema import CollectiveType, NodeType
@@ -61,6 +61,23 @@ def is_host_call(node: Node) -> bool:
 def is_collective(node: Node) -> bool:
     """Whether a run simulates the node as a collective."""
     return node.type == NodeType.COMM_COLL_NODE and node.comm_type in SIMULATED
+
+
+def unordered(numbers: Sequence[int], examined: Examined) -> tuple[int, int] | None:
+    """The first two of some collectives, given in an order that a run may have, that differ and do not wait for each other."""
+    nodes = examined.trace.nodes
+    if len({(nodes[number].comm_type, nodes[number].comm_size) for number in numbers}) < 2:
+        return None
+    place = {number: at for at, number in enumerate(numbers)}
+    behind = latest(examined.graph.after, examined.graph.order, place)
+    last: dict[tuple[object, object], int] = {}
+    for at, number in enumerate(numbers):
+        own = nodes[number].comm_type, nodes[number].comm_size
+        other = max((each for what, each in last.items() if what != own), default=-1)
+        if other > behind[number]:
+            return numbers[other], number
+        last[own] = at
+    return None
 
 
 def labelled(nodes: Sequence[Node]) -> list[tuple[int, str]]:

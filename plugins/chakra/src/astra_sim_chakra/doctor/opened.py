@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 from astra_sim import InputError
@@ -58,10 +59,7 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
         matched = _ONE_FILE.fullmatch(name)
         prefix, rank = (matched[1], int(matched[2])) if matched else (os.path.splitext(name)[0], 0)
         extension = JSON if name.endswith(JSON) else PROTOBUF
-        if matched and len(find_ranks(prefix, extension)) == 1 == rank + 1:
-            paths, single = {0: name}, False
-        else:
-            paths, single = {rank: name}, True
+        paths, single = {rank: name}, True
     else:
         prefix = name.removesuffix(PROTOBUF).removesuffix(JSON)
         extension = JSON if name.endswith(JSON) else extension_of(prefix)
@@ -70,11 +68,21 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
         raise InputError(f"{name}: there is no such trace; expected a file, or a prefix with {rank_path(prefix, 0)} and so on")
     kept: dict[bytes, LooseTrace] = {}
     traces = {rank: _shared(path, kept) for rank, path in paths.items()}
-    ranks = max(paths) + 1
     file = groups or (f"{prefix}.groups.json" if os.path.exists(f"{prefix}.groups.json") and not single else None)
-    named = check_groups(read_groups(file), ranks, file) if file is not None else {}
+    table = read_groups(file) if file is not None else {}
+    ranks = 1 + max([*paths, *_ranks_of(table)])
+    named = check_groups(table, ranks, str(file))
     sizes = None if platform is None else _sizes(platform, ranks, single)
     return Opened(name, prefix, extension, traces, ranks, single, named, file, sizes)
+
+
+def _ranks_of(table: Mapping[str, Any]) -> Iterator[int]:
+    """All ranks that a table of process groups names: ranks whose files are missing are found by them."""
+    for members in table.values():
+        yield from (member for member in members if type(member) is int and member < _MOST_RANKS) if isinstance(members, list) else ()
+
+
+_MOST_RANKS = 1 << 24
 
 
 def _shared(path: str, kept: dict[bytes, LooseTrace]) -> LooseTrace:

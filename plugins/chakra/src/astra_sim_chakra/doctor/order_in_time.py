@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from astra_sim_chakra.doctor.between_ranks import Group, Matched, Whole
 from astra_sim_chakra.doctor.findings import Finding
-from astra_sim_chakra.doctor.in_rank import Examined
+from astra_sim_chakra.doctor.graph import latest
+from astra_sim_chakra.doctor.in_rank import Examined, unordered
 from astra_sim_chakra.doctor.loose import label_of
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
@@ -24,7 +25,7 @@ def open_orders(groups: Mapping[Group, Mapping[int, Sequence[int]]], examined: M
         if len(issued) < 2 or _are_alike([examined[rank] for rank in issued]):
             continue
         for rank, numbers in issued.items():
-            found = _unordered(numbers, examined[rank])
+            found = unordered(numbers, examined[rank])
             if found is not None:
                 first, second = (label_of(examined[rank].trace.nodes[number]) for number in found)
                 ids = tuple(examined[rank].trace.nodes[number].id for number in found)
@@ -45,23 +46,6 @@ def _shape(node: Node) -> tuple[object, ...]:
     return node.id, node.type, *waits, *work, node.comm_type, node.comm_size
 
 
-def _unordered(numbers: Sequence[int], examined: Examined) -> tuple[int, int] | None:
-    """The first two neighbours that differ and of which neither waits for the other."""
-    nodes = examined.trace.nodes
-    if len({(nodes[number].comm_type, nodes[number].comm_size) for number in numbers}) < 2:
-        return None
-    place = {number: at for at, number in enumerate(numbers)}
-    latest = _latest(examined.graph.after, examined.graph.order, place)
-    last: dict[tuple[object, object], int] = {}
-    for at, number in enumerate(numbers):
-        own = nodes[number].comm_type, nodes[number].comm_size
-        other = max((each for what, each in last.items() if what != own), default=-1)
-        if other > latest[number]:
-            return numbers[other], number
-        last[own] = at
-    return None
-
-
 def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) -> Iterator[Finding]:
     """A collective of a rank that another rank only joins after it has had something else of the first rank, which does not wait for it."""
     if not matched.messages and len(matched.collectives) < 2:
@@ -76,8 +60,8 @@ def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) ->
         order = [number for number, node in enumerate(each.trace.nodes) if node.type in _ONE_AT_A_TIME]
         order.sort(key=lambda number, own=own: moment[own[number]])  # type: ignore[misc]
         place = {number: at for at, number in enumerate(order)}
-        local = _latest(each.graph.after, each.graph.order, place)
-        joined = _latest(whole.graph.after, whole.graph.order, {own[number]: at for number, at in place.items()})
+        local = latest(each.graph.after, each.graph.order, place)
+        joined = latest(whole.graph.after, whole.graph.order, {own[number]: at for number, at in place.items()})
         for number in order:
             other = joined[own[number]]
             if other > local[number] and each.trace.nodes[number].type == NodeType.COMM_COLL_NODE and own[order[other]] != own[number]:
@@ -89,12 +73,3 @@ def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) ->
 
 _ONE_AT_A_TIME = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE)
 """Operations of which a rank has one under way at a time; receives are not among them."""
-
-
-def _latest(after: Sequence[Sequence[int]], order: Sequence[int], place: Mapping[int, int]) -> list[int]:
-    """For each node the last of some nodes, by `place`, that it waits for, directly or not; -1 if there is none."""
-    latest = [-1] * len(after)
-    for node in order:
-        for other in after[node]:
-            latest[node] = max(latest[node], latest[other], place.get(other, -1))
-    return latest
