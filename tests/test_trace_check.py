@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from support.commands import Astra, command
 from support.traces import (
     PIPELINE_GROUPS,
+    TEXT,
     collective,
     compute,
     converted_text,
@@ -288,6 +289,14 @@ def test_traces_have_errors_exactly_where_a_run_fails(tmp_path: Path, data: st.D
     assert runs(prefix) == (not errors), errors
 
 
+def test_ranks_that_differ_in_ids_alone_are_told_together(tmp_path: Path) -> None:
+    """Chakra's text converter counts ids through all ranks."""
+    ranks = [[compute(10 * r, num_ops=None), collective(10 * r + 1, 64), collective(10 * r + 2, 128)] for r in range(4)]
+    ranks = [[attrs.evolve(node, name="x") for node in nodes] for nodes in ranks]
+    (found,) = check(open_traces(write_ranks(tmp_path / "t", ranks))).findings
+    assert (found.kind, found.ranks, found.nodes) == ("no_work", (0, 1, 2, 3), (0,))
+
+
 def test_orders_that_hang_on_time_are_a_warning(tmp_path: Path) -> None:
     """Rank 0 issues the second collective first, since its compute is longer."""
     ranks = [[compute(0, 900 if not rank else 9), collective(1, 64, 0), compute(2, 100), collective(3, 128, 2)] for rank in range(4)]
@@ -330,6 +339,23 @@ def test_nanoseconds_that_the_text_converter_wrote_as_microseconds_are_proved_by
     assert "unit_slip" not in kinds(str(tmp_path / "out" / "t"))
 
 
+def test_what_mlcommons_text_converter_writes_is_mended_and_runs(tmp_path: Path, astra: Astra, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With MLCommons' own programs: the text converter, whose times slip and whose NONE is an all-reduce, and chakra_jsonizer."""
+    converter = pytest.importorskip("chakra.src.converter.text_converter", exc_type=ImportError)
+    jsonizer = pytest.importorskip("chakra.src.jsonizer.jsonizer", exc_type=ImportError)
+    (tmp_path / "w.txt").write_text(TEXT.replace("DATA", "HYBRID_DATA_MODEL").replace("100 NONE 0", "100 ALLGATHER 64"))
+    prefix = str(tmp_path / "w")
+    converter.TextConverter(f"{prefix}.txt", prefix, 4, 2).convert()
+    assert {"unit_slip", "none_as_all_reduce", "empty_collective"} <= set(kinds(prefix))
+    assert astra("trace", "repair", prefix, "--output", str(tmp_path / "out")).status == 0
+    assert runs(str(tmp_path / "out" / "w"))
+    slipped, mended = (sum(load_trace(folder / "w.3.et").duration_ns) for folder in (tmp_path, tmp_path / "out"))
+    assert slipped == 1000 * mended > 0
+    monkeypatch.setattr("sys.argv", ["chakra_jsonizer", "--input_filename", f"{prefix}.1.et", "--output_filename", f"{prefix}.json"])
+    jsonizer.main()
+    assert list(load_trace(f"{prefix}.json").nodes()) == list(load_trace(f"{prefix}.1.et").nodes())
+
+
 def test_times_that_differ_from_the_text_prove_nothing(tmp_path: Path) -> None:
     prefix = converted_text(tmp_path / "t", 2, (("conv", "FWD", 100), ("fc", "FWD", 401)))
     assert "unit_slip" not in kinds(prefix)
@@ -353,6 +379,11 @@ def test_times_are_divided_where_the_user_says_so(tmp_path: Path, astra: Astra) 
         (
             [compute(0), Node(id=1, type=NodeType.INVALID_NODE, data=(0,)), compute(2, 5, 1)],
             "INVALID_NODE without duration and size removed",
+            [compute(0), compute(2, 5, 0)],
+        ),
+        (
+            [compute(0), attrs.evolve(collective(1, 0, 0), name="COMM_COLL_NODE_fc_NONE"), compute(2, 5, 1)],
+            "collective of 0 bytes that is NONE in the text",
             [compute(0), compute(2, 5, 0)],
         ),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,7 +45,9 @@ KINDS: dict[str, Kind] = {
     "missing_field": Kind(_E, "A run stops: it cannot tell what the node does (system.replay_only=true takes its duration instead)."),
     "unsupported_collective": Kind(_E, "A run stops, as in ASTRA-sim 2.x (system.replay_only=true takes its duration instead)."),
     "broadcast": Kind(_W, "A run takes the recorded duration on each rank by itself: nothing is sent, and nobody waits for the others."),
-    "empty_collective": Kind(_E, "A run stops: 0 bytes cannot be cut into chunks. In ASTRA-sim 2.x an all-gather of 0 bytes never ends."),
+    "empty_collective": Kind(
+        _E, "A run stops: 0 bytes cannot be cut. With system astra2 only an all-gather stops it; in ASTRA-sim 2.x that never ends."
+    ),
     "zero_size": Kind(_W, "Nothing is moved, which takes latency alone. In ASTRA-sim 2.x what waits for a memory access of 0 bytes hangs."),
     "zero_time": Kind(_W, "Compute without a duration and without num_ops counts as 1 ns, as in ASTRA-sim 2.x."),
     "no_work": Kind(_N, "A compute model such as roofline cannot time the nodes; their recorded durations hold otherwise."),
@@ -105,14 +108,18 @@ def about(kind: str, text: str, nodes: Sequence[tuple[int, str]]) -> Finding:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings that are the same on several ranks as one, worst kinds first."""
-    ranks: dict[Finding, set[int]] = {}
+    """Findings that are the same on several ranks but for ids of nodes as one, which has those of the first rank; worst kinds first."""
+    alike: dict[tuple[str, str, int], tuple[Finding, set[int]]] = {}
     for finding in findings:
-        ranks.setdefault(attrs.evolve(finding, ranks=()), set()).update(finding.ranks)
-    found = [attrs.evolve(finding, ranks=tuple(sorted(on))) for finding, on in ranks.items()]
+        key = (finding.kind, _ID.sub("node '", finding.text), finding.count)
+        alike.setdefault(key, (finding, set()))[1].update(finding.ranks)
+    found = [attrs.evolve(finding, ranks=tuple(sorted(ranks))) for finding, ranks in alike.values()]
     order = {name: number for number, name in enumerate(KINDS)}
     severities = list(Severity)
     return sorted(found, key=lambda each: (severities.index(each.severity), order[each.kind], each.ranks))
+
+
+_ID = re.compile(r"node \d+ '")
 
 
 def spans(ranks: Sequence[int]) -> str:

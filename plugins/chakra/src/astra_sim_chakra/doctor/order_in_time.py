@@ -34,16 +34,18 @@ def open_orders(groups: Mapping[Group, Mapping[int, Sequence[int]]], examined: M
 
 
 def _are_alike(several: Sequence[Examined]) -> bool:
-    """Whether traces have the same nodes, but for peers, names and process groups."""
-    distinct = list({id(each.trace.nodes): each.trace.nodes for each in several}.values())
-    return all(len(nodes) == len(distinct[0]) for nodes in distinct) and all(
-        _shape(node) == _shape(first) for nodes in distinct[1:] for node, first in zip(nodes, distinct[0], strict=True)
+    """Whether traces have the same nodes and dependencies, but for ids, peers, names and process groups."""
+    first, *others = {id(each.trace.nodes): each for each in several}.values()
+    return all(
+        len(each.trace.nodes) == len(first.trace.nodes)
+        and each.graph.after == first.graph.after
+        and all(_shape(node) == _shape(other) for node, other in zip(each.trace.nodes, first.trace.nodes, strict=True))
+        for each in others
     )
 
 
 def _shape(node: Node) -> tuple[object, ...]:
-    waits, work = (node.control, node.data), (node.duration_ns, node.num_ops, node.tensor_size, node.is_cpu_op)
-    return node.id, node.type, *waits, *work, node.comm_type, node.comm_size
+    return node.type, node.duration_ns, node.num_ops, node.tensor_size, node.is_cpu_op, node.comm_type, node.comm_size
 
 
 def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) -> Iterator[Finding]:

@@ -1,8 +1,9 @@
 """Mends in traces what can be mended without guessing, and says what it did.
 
-Safe is what leaves a run of which everybody would say that it was meant: a node that is there twice with equal fields, a control dependency
-on a node that is not there, a wait of a node for itself, a node that does nothing, control dependencies in a circle where data dependencies
-alone have none (Chakra's own feeder follows only those), and microseconds that the text in the trace proves to be nanoseconds.
+Safe is what leaves a run of which everybody would say that it was meant: a node that is there twice with equal fields, a control
+dependency on a node that is not there, a wait of a node for itself, a node that does nothing (that of NONE in a text, too), control
+dependencies in a circle where data dependencies alone have none (Chakra's own feeder follows only those), and microseconds that the text
+in the trace proves to be nanoseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import attrs
 
 from astra_sim_chakra.doctor.graph import dependencies, graph_of
 from astra_sim_chakra.doctor.loose import LooseTrace
-from astra_sim_chakra.doctor.text_source import slipped
+from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 
@@ -72,12 +73,17 @@ def _selves(repaired: Repair) -> None:
 
 
 def _invalid(repaired: Repair) -> None:
-    """What waits for a node that does nothing waits for what that one waits for. Nodes without a type that do something are left."""
+    """What waits for a node that does nothing waits for what that one waits for. Nodes without a type that do something are left.
+
+    The collectives that Chakra's text converter makes of NONE do nothing either, if they have no bytes.
+    """
     empty = {
         node.id: node
         for node in repaired.nodes
-        if node.type == NodeType.INVALID_NODE and not node.duration_ns and node.comm_size is None and node.tensor_size is None
+        if (node.type == NodeType.INVALID_NODE and not node.duration_ns and node.comm_size is None and node.tensor_size is None)
+        or (is_none_collective(node) and not node.comm_size)
     }
+    nones = sum(is_none_collective(node) for node in empty.values())
     if len({node.id for node in repaired.nodes}) < len(repaired.nodes):
         return  # which of several nodes of one id is meant cannot be said
     nothing = list(empty.values())
@@ -94,7 +100,9 @@ def _invalid(repaired: Repair) -> None:
     repaired.nodes = [
         attrs.evolve(node, control=behind(node.control), data=behind(node.data)) for node in repaired.nodes if node.id not in empty
     ]
-    repaired.did("INVALID_NODE without duration and size removed; what waited for it waits for what it waited for", len(empty))
+    then = "removed; what waited for it waits for what it waited for"
+    repaired.did(f"INVALID_NODE without duration and size {then}", len(empty) - nones)
+    repaired.did(f"collective of 0 bytes that is NONE in the text of Chakra's text converter {then}", nones)
 
 
 def _circles(repaired: Repair) -> None:
