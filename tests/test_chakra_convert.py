@@ -18,7 +18,7 @@ from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation
 from astra_sim.platform import Platform
 from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
-from astra_sim_chakra import Feeder, NodeType, Trace, load_ranks, load_trace, write_nodes
+from astra_sim_chakra import NodeType, Trace, load_ranks, load_trace, write_nodes
 from astra_sim_chakra.graph_nodes import graph_nodes
 from astra_sim_chakra.trace_json import from_json
 from hypothesis import given, settings

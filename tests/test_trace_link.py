@@ -275,7 +275,7 @@ def test_files_may_be_gzipped_and_what_was_done_is_told(tmp_path: Path, astra: A
     done = astra("trace", "link", f"{host}.gz", f"{kineto}.gz", "--rank", "3")
     words = " ".join(done.out.split())
     assert (done.status, done.error) == (0, "")
-    assert "9 operators matched, 9 by the number of their call" in words
+    assert "9 operators matched (9 by the number of their call); 0 only in" in words
     assert "measured 765.000 us, replayed 765.000 us (+0.00%)" in words
     assert "et.0.linked.json (rank 3)" in words
     assert json.loads((tmp_path / "et.0.linked.json").read_text())["astra_link"]["rank"] == 3

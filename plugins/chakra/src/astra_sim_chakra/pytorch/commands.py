@@ -74,17 +74,25 @@ def replay_lines(replayed: Replay, screen: Screen) -> list[str]:
 
 
 def _matched(counts: Counts) -> list[str]:
-    numbers = f"{counts.by_call} by the number of their call, {counts.by_external_id} by External id"
-    how = f"{numbers}, {counts.by_order} by their order"
-    alone = f"{counts.only_host} only in the execution trace, {counts.only_kineto} only in Kineto's"
-    launched = f"{counts.by_correlation} with the call that launched them, {counts.with_operator} with their operator"
-    waits = f"{counts.stream_waits} recorded, {counts.stream_waits_by_time} by calls and times"
+    operators = counts.by_call + counts.by_external_id + counts.by_order
+    how = _parts(
+        (counts.by_call, "by the number of their call"), (counts.by_external_id, "by External id"), (counts.by_order, "by their order")
+    )
+    launched = _parts((counts.by_correlation, "with the call that launched them"), (counts.with_operator, "with their operator"))
+    waits = _parts((counts.stream_waits, "recorded"), (counts.stream_waits_by_time, "by calls and times"))
+    told = f"{counts.stream_waits + counts.stream_waits_by_time} waits of streams for others{waits}"
     return [
-        f"{counts.by_call + counts.by_external_id + counts.by_order} operators matched, {how}; {alone}",
-        f"{counts.kernels} kernels and copies on the GPU, {launched}",
-        f"{counts.communications} of them communicate" + (f", {counts.incomplete} without size or peer" if counts.incomplete else ""),
-        f"{counts.stream_waits + counts.stream_waits_by_time} waits of streams ({waits}), {counts.host_waits} of the host for the GPU",
+        f"{operators} operators matched{how}; {counts.only_host} only in the execution trace, {counts.only_kineto} only in Kineto's",
+        f"{counts.kernels} kernels and copies on the GPU{launched}",
+        f"{counts.communications} of them communicate{_parts((counts.incomplete, 'without size or peer'))}",
+        f"{told}, {counts.host_waits} of the host for the GPU",
     ]
+
+
+def _parts(*parts: tuple[int, str]) -> str:
+    """Those of some counts that are not 0, in brackets."""
+    found = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f" ({found})" if found else ""
 
 
 def _pieces(table: dict[str, object]) -> list[str]:
