@@ -269,6 +269,7 @@ _BREAKS: tuple[Callable[[Node, int], Node], ...] = (
     lambda node, n: attrs.evolve(node, control=(n,)),
     lambda node, n: attrs.evolve(node, comm_tag=n),
     lambda node, n: attrs.evolve(node, comm_dst=n % 5, comm_src=n % 5),
+    lambda node, n: attrs.evolve(node, pg_name=("low", "high", "0", "none", None)[n % 5]),
 )
 
 
@@ -277,16 +278,26 @@ _BREAKS: tuple[Callable[[Node, int], Node], ...] = (
 def test_traces_have_errors_exactly_where_a_run_fails(tmp_path: Path, data: st.DataObject) -> None:
     """The judge is the simulator: whatever is broken in good traces, an error is found if, and only if, the run stops."""
     following = {rank: (rank + 1) % 4 for rank in range(4)}
-    ranks = [[*data_parallel(rank), send(6, following[rank], 128, 5), receive(7, (rank - 1) % 4, 128, 0), MEM_OF(8)] for rank in range(4)]
+    ranks = [
+        [
+            *data_parallel(rank),
+            send(6, following[rank], 128, 5),
+            receive(7, (rank - 1) % 4, 128, 0),
+            attrs.evolve(MEM, id=8),
+            collective(9, 512, 4, pg_name="low" if rank < 2 else "high"),
+        ]
+        for rank in range(4)
+    ]
+    (tmp_path / "t.groups.json").write_text('{"low": [0, 1], "high": [2, 3]}')
     for _ in range(data.draw(st.integers(0, 2))):
-        rank, at = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 8))
+        rank, at = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9))
         ranks[rank][at] = data.draw(st.sampled_from(_BREAKS))(ranks[rank][at], data.draw(st.integers(0, 9)))
     prefix = write_ranks(tmp_path / "t", ranks)
     checked = check(open_traces(prefix))
     errors = [finding.text for finding in checked.findings if finding.severity == Severity.ERROR]
     if not errors and {"order_by_time", "held_up"} & {finding.kind for finding in checked.findings}:
         return  # it depends on times
-    assert runs(prefix) == (not errors), errors
+    assert runs(prefix, groups=f"{prefix}.groups.json") == (not errors), errors
 
 
 def test_ranks_that_differ_in_ids_alone_are_told_together(tmp_path: Path) -> None:
@@ -320,10 +331,6 @@ def test_an_operation_that_holds_up_what_it_needs_is_a_warning(tmp_path: Path) -
     ranks[1][2] = collective(2, 64, 1)
     assert kinds(write_ranks(tmp_path / "t", ranks)) == []
     assert runs(prefix, system="plugin:astra2")
-
-
-def MEM_OF(id_: int) -> Node:  # noqa: N802
-    return attrs.evolve(MEM, id=id_)
 
 
 # -- Units -------------------------------------------------------------------------------------------------------------

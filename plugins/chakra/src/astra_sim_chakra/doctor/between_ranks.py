@@ -57,7 +57,7 @@ def match(opened: Opened, examined: Mapping[int, Examined]) -> Matched:
 
 
 _Boxes = dict[tuple[object, ...], list[Place]]
-"""Sends or receives by source, destination, tag, bytes and process group."""
+"""Sends or receives by source, destination, tag and bytes."""
 
 # -- Messages ----------------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ def _peers(opened: Opened, rank: int, examined: Examined) -> Iterator[Finding]:
 
 
 def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched) -> None:
-    """Match the n-th send of a kind with the n-th receive: kinds differ in source, destination, tag, bytes and process group."""
+    """Match the n-th send of a kind with the n-th receive: kinds differ in source, destination, tag and bytes, as in a run."""
     boxes: tuple[_Boxes, _Boxes] = ({}, {})
     for rank, each in examined.items():
         for number in each.graph.order:
@@ -88,8 +88,7 @@ def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched
             if peer is None or peer == rank or not 0 <= peer < opened.ranks:
                 continue
             ends = (rank, peer) if sends else (peer, rank)
-            group = "" if node.pg_name in (None, *EVERYBODY) else node.pg_name
-            boxes[not sends].setdefault((*ends, node.comm_tag, node.comm_size, group), []).append(Place(rank, number))
+            boxes[not sends].setdefault((*ends, node.comm_tag, node.comm_size), []).append(Place(rank, number))
     sends_of, receives_of = boxes
     for key, places in sends_of.items():
         matched.messages += zip(places, receives_of.get(key, []), strict=False)
@@ -101,16 +100,15 @@ def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched
 
 
 def _unmatched(kind: str, key: tuple[object, ...], left: Sequence[Place], others: _Boxes, examined: Mapping[int, Examined]) -> Finding:
-    source, destination, tag, size, group = key
+    source, destination, tag, size = key
     there = [each for each in others if each[:2] == key[:2]]
-    names = {2: "tag", 3: "bytes", 4: "process group"}
+    names = {2: "tag", 3: "bytes"}
     near = min(there, key=lambda each: sum(a != b for a, b in zip(each, key, strict=True)), default=None)
     hint = ""
     if near is not None and near != key:
         differs = ", ".join(f"{names[at]} {near[at]!r} in place of {key[at]!r}" for at in names if near[at] != key[at])
         hint = f"; the nearest {'receive' if kind == 'unmatched_send' else 'send'} there has {differs}"
-    within = f" in process group {group!r}" if group else ""
-    what = f"rank {source} to {destination}, tag {tag}, {size} bytes{within}"
+    what = f"rank {source} to {destination}, tag {tag}, {size} bytes"
     nodes = [examined[place.rank].trace.nodes[place.number] for place in left]
     return attrs.evolve(about(kind, f"{what}{hint}", [(node.id, label_of(node)) for node in nodes]), ranks=(left[0].rank,))
 
