@@ -21,6 +21,7 @@ from astra_sim_chakra.pytorch.linking import Linked, link
 from astra_sim_chakra.pytorch.replay import replay
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import ROOT
 from support.commands import Astra, command
 from support.pytorch_traces import AUTOGRAD, COMPUTE, KERNEL, MAIN, NCCL, Recorder, training_step
 
@@ -239,6 +240,7 @@ GATHER, SCATTER, REDUCE, EVERYBODY = (
         ("ncclDevKernel_AllReduce_Sum_i8", "barrier", Communication(NodeType.COMM_COLL_NODE, REDUCE, 200, "3")),
         ("ncclDevKernel_SendRecv", "send", Communication(NodeType.COMM_SEND_NODE, None, 200, "3", 5)),
         ("ncclDevKernel_SendRecv", "recv", Communication(NodeType.COMM_RECV_NODE, None, 200, "3", 4)),
+        ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32", "allreduce", Communication(NodeType.COMM_COLL_NODE, REDUCE, 200, "3")),
         ("ncclDevKernel_AllReduce_Sum_f32", "wait_all", Communication(NodeType.COMM_COLL_NODE, REDUCE, 200, "3")),
     ],
 )
@@ -281,6 +283,11 @@ def test_files_may_be_gzipped_and_what_was_done_is_told(tmp_path: Path, astra: A
     assert json.loads((tmp_path / "et.0.linked.json").read_text())["astra_link"]["rank"] == 3
     table = json.loads(astra("trace", "link", host, kineto, "--json").out)
     assert (table["matched"]["kernels"], table["replay"]["error"], table["rank"]) == (5, 0.0, 0)
+
+
+def test_the_page_shows_the_traces_of_this_step(tmp_path: Path) -> None:
+    for path, shown in zip(training_step(tmp_path), ("et.json", "kineto.json"), strict=True):
+        assert Path(path).read_text() == (ROOT / "tests" / "pages" / shown).read_text()
 
 
 def test_a_linked_trace_of_mlcommons_is_converted_too(tmp_path: Path, astra: Astra) -> None:

@@ -16,7 +16,7 @@ import attrs
 from astra_sim_chakra.pytorch.host import HostNode
 from astra_sim_chakra.schema import CollectiveType, NodeType
 
-_KERNEL = re.compile(r"(nccl|rccl|mscclpp?)(Dev|Kernel|_|:)", re.IGNORECASE)
+_KERNEL = re.compile(r"(nccl|rccl|msccl)\w*kernel", re.IGNORECASE)
 _COLLECTIVES = (
     ("allreduce", CollectiveType.ALL_REDUCE),
     ("barrier", CollectiveType.ALL_REDUCE),  # NCCL has none; PyTorch reduces one number
@@ -89,8 +89,6 @@ def communication_of(kernel: str, args: Mapping[str, Any], record: HostNode | No
     if collective is None and name is not None:
         kernel_name = kernel.replace("_", "").lower()
         collective = next((each for part, each in _COLLECTIVES if part in kernel_name), None)
-    if collective is None and "sendrecv" in plain and name is None:
-        collective = None  # an all-to-all, or messages: the kernel's name alone does not say
     return Communication(NodeType.COMM_COLL_NODE, collective, **common)
 
 

@@ -1,10 +1,10 @@
 """A linked trace as Chakra nodes: what ran, how long by itself, and what it waited for, so that a replay runs as the run did.
 
-The host: each thread is a chain of pieces, for each moment the innermost operator or call. Between operators a thread runs what the
+The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs what the
 profiler does not see (Python, mostly), which becomes a node of its own; where a thread was idle for longer than `IDLE_NS`, it is taken to
-have waited for the piece of another thread that ended last before it went on, and only the rest is such a node. A call that comes back
+have waited for the slice of another thread that ended last before it went on, and only the rest is such a node. A call that comes back
 when kernels have ended waits for them. The GPU: a kernel waits for the kernel before it on its stream, for kernels of other streams that
-the linked trace names, and for the piece of its host thread that ended last before it, up to the call that launched it; what is left
+the linked trace names, and for the slice of its host thread that ended last before it, up to the call that launched it; what is left
 until it begins is latency.
 """
 
@@ -47,8 +47,8 @@ class Timed:
 
 
 @attrs.define(eq=False)
-class Piece:
-    """A piece of a thread in which one operator ran: its Chakra node, and when it ended in the measured run."""
+class Slice:
+    """A slice of a thread, in which one operator ran: its Chakra node, and when it ended in the measured run."""
 
     begin: int
     end: int
@@ -123,65 +123,65 @@ class _Converter:
 
     # -- The host ------------------------------------------------------------------------------------------------------
 
-    def _threads(self) -> dict[Any, list[Piece]]:
-        """The pieces of each thread, one after the other."""
+    def _threads(self) -> dict[Any, list[Slice]]:
+        """The slices of each thread, one after the other."""
         by_thread: dict[Any, list[Timed]] = {}
         for each in self._on_host:
             by_thread.setdefault(each.thread, []).append(each)
-        return {thread: _pieces(operators) for thread, operators in by_thread.items()}
+        return {thread: _slices(operators) for thread, operators in by_thread.items()}
 
-    def _host_nodes(self, threads: Mapping[Any, Sequence[Piece]]) -> None:
-        ends = sorted((piece.end, number, thread) for number, thread in enumerate(threads) for piece in threads[thread])
-        for pieces in threads.values():
-            for piece in pieces:
-                piece.id = next(self._ids)
-        by_end = {(thread, piece.end): piece for thread, pieces in threads.items() for piece in pieces}
-        for number, pieces in enumerate(threads.values()):
-            before: Piece | None = None
-            for piece in pieces:
+    def _host_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
+        ends = sorted((part.end, number, thread) for number, thread in enumerate(threads) for part in threads[thread])
+        for slices in threads.values():
+            for part in slices:
+                part.id = next(self._ids)
+        by_end = {(thread, part.end): part for thread, slices in threads.items() for part in slices}
+        for number, slices in enumerate(threads.values()):
+            before: Slice | None = None
+            for part in slices:
                 after, known = ([before.id], before.end) if before is not None else ([], self._start)
-                if piece.begin - known > IDLE_NS or before is None:
-                    other = _last_elsewhere(ends, piece.begin, number, known)
+                if part.begin - known > IDLE_NS or before is None:
+                    other = _last_elsewhere(ends, part.begin, number, known)
                     if other is not None:
                         waited = by_end[other[2], other[0]]
                         after, known = [*after, waited.id], waited.end
-                self._host_node(piece, after, known)
-                before = piece
+                self._host_node(part, after, known)
+                before = part
 
-    def _host_node(self, piece: Piece, after: list[int], known: int) -> None:
-        """A piece, after nodes of which the last one ended at `known`."""
-        owner = piece.owner
-        if piece.begin > known:
-            after = [self._add_gap(OUTSIDE, known, piece.begin, after, {"tid": owner.thread})]
-        begin = piece.begin
-        waits = [each for each in owner.wait_for if each in self._gpu_id and self._gpu_end[each] <= piece.end]
-        if waits and piece.end == owner.end:
+    def _host_node(self, part: Slice, after: list[int], known: int) -> None:
+        """A slice, after nodes of which the last one ended at `known`."""
+        owner = part.owner
+        if part.begin > known:
+            after = [self._add_gap(OUTSIDE, known, part.begin, after, {"tid": owner.thread})]
+        begin = part.begin
+        waits = [each for each in owner.wait_for if each in self._gpu_id and self._gpu_end[each] <= part.end]
+        if waits and part.end == owner.end:
             after = [*after, *(self._gpu_id[each] for each in waits)]
             begin = max(begin, *(self._gpu_end[each] for each in waits))
-        others = _attributes(owner.node, {"tid": owner.thread}, piece.begin)
+        others = _attributes(owner.node, {"tid": owner.thread}, part.begin)
         self._add(
             Node(
-                id=piece.id,
+                id=part.id,
                 name=owner.node.name,
                 type=NodeType.COMP_NODE,
-                duration_ns=piece.end - begin,
+                duration_ns=part.end - begin,
                 data=tuple(after),
                 is_cpu_op=True,
                 others=others,
             ),
             begin,
-            piece.end,
+            part.end,
         )
 
     # -- The GPU -------------------------------------------------------------------------------------------------------
 
-    def _gpu_nodes(self, threads: Mapping[Any, Sequence[Piece]]) -> None:
+    def _gpu_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
         streams: dict[Any, Timed] = {}
-        pieces_of: dict[int, tuple[Sequence[Piece], Sequence[int]]] = {}
-        for pieces in threads.values():
-            ends = [piece.end for piece in pieces]
-            for piece in pieces:
-                pieces_of.setdefault(piece.owner.node.id, (pieces, ends))
+        slices_of: dict[int, tuple[Sequence[Slice], Sequence[int]]] = {}
+        for slices in threads.values():
+            ends = [part.end for part in slices]
+            for part in slices:
+                slices_of.setdefault(part.owner.node.id, (slices, ends))
         ended = {each.node.id: each.end for each in self._on_host}
         for kernel in self._on_gpu:
             after, known = [], self._start
@@ -190,23 +190,23 @@ class _Converter:
                 if other in self._gpu_id and self._gpu_end[other] <= kernel.begin and self._gpu_id[other] not in after:
                     after.append(self._gpu_id[other])
                     known = max(known, self._gpu_end[other])
-            launch = self._launching(kernel, pieces_of)
+            launch = self._launching(kernel, slices_of)
             if launch is not None:
-                pieces, moments = pieces_of[launch]
+                slices, moments = slices_of[launch]
                 place = bisect.bisect_right(moments, min(kernel.begin, ended[launch])) - 1
                 if place >= 0:
-                    after.append(pieces[place].id)
-                    known = max(known, pieces[place].end)
+                    after.append(slices[place].id)
+                    known = max(known, slices[place].end)
             if kernel.begin > known:
                 after = [self._add_gap(LATENCY, known, kernel.begin, after, {"stream": kernel.thread[1]})]
             self._add(self._kernel(kernel, after), kernel.begin, kernel.end)
             if before is None or kernel.end >= before.end:
                 streams[kernel.thread] = kernel
 
-    def _launching(self, kernel: Timed, pieces_of: Mapping[int, Any]) -> int | None:
-        """The nearest of the call that launched a kernel and the operators around it that has a piece of its own."""
+    def _launching(self, kernel: Timed, slices_of: Mapping[int, Any]) -> int | None:
+        """The nearest of the call that launched a kernel and the operators around it that has a slice of its own."""
         node = kernel.launch
-        while node is not None and node not in pieces_of:
+        while node is not None and node not in slices_of:
             of = self._host.nodes.get(node)
             node = of.parent if of is not None and of.parent != node else None
         return node
@@ -269,16 +269,16 @@ class _Converter:
         return self._result
 
 
-def _pieces(operators: Sequence[Timed]) -> list[Piece]:
-    """The pieces of a thread whose operators are given by their begin: at each moment the innermost one runs."""
-    pieces: list[Piece] = []
+def _slices(operators: Sequence[Timed]) -> list[Slice]:
+    """The slices of a thread whose operators are given by their begin: at each moment the innermost one runs."""
+    slices: list[Slice] = []
     stack: list[tuple[Timed, int]] = []  # operators under way, and their ends within those around them
     now = operators[0].begin
 
     def run(until: int) -> None:
         nonlocal now
         if stack and until > now:
-            pieces.append(Piece(now, until, stack[-1][0]))
+            slices.append(Slice(now, until, stack[-1][0]))
         now = max(now, until)
 
     for operator in operators:
@@ -290,11 +290,11 @@ def _pieces(operators: Sequence[Timed]) -> list[Piece]:
     while stack:
         run(stack[-1][1])
         stack.pop()
-    return pieces
+    return slices
 
 
 def _last_elsewhere(ends: Sequence[tuple[int, int, Any]], begin: int, thread: int, after: int) -> tuple[int, int, Any] | None:
-    """The last piece of another thread that ended until `begin`, and after `after`: end, number of its thread, and the thread."""
+    """The last slice of another thread that ended until `begin`, and after `after`: end, number of its thread, and the thread."""
     for place in range(bisect.bisect_right(ends, begin, key=lambda each: each[0]) - 1, -1, -1):
         if ends[place][0] <= after:
             return None
