@@ -148,11 +148,15 @@ def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[di
     findings = []
     for rank, each in examined.items():
         unknown, strangers, apart = [], [], []
+        kept: dict[tuple[str | None, tuple[bool, ...] | None], Group | None] = {}
         for number in each.graph.order:
             node = each.trace.nodes[number]
             if not is_collective(node):
                 continue
-            group = group_of(opened, rank, node)
+            key = node.pg_name, node.involved_dim
+            if key not in kept:
+                kept[key] = group_of(opened, rank, node)
+            group = kept[key]
             if group is None:
                 apart.append(node)
                 continue
