@@ -19,6 +19,7 @@ from astra_sim_chakra.messages import Attribute, GlobalMetadata, NodeMessage, de
 from astra_sim_chakra.writer import encode_nodes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import ROOT
 from support.commands import Astra, command
 from support.traces import (
     PIPELINE_GROUPS,
@@ -464,6 +465,13 @@ def test_findings_are_printed_and_written_as_json(tmp_path: Path, astra: Astra, 
     assert astra("trace", "check", good)[:2] == (0, "4 ranks, 24 nodes: no errors, no warnings, no notes\n")
     one = astra("trace", "check", f"{good}.3.et")
     assert (one.status, "one file: nothing was compared" in " ".join(one.out.split())) == (0, True)
+
+
+def test_the_page_names_every_kind_and_how_bad_it_is() -> None:
+    rows = [line for line in (ROOT / "docs" / "trace-doctor.md").read_text().splitlines() if line.startswith("| `")]
+    for name, kind in KINDS.items():
+        row = next(line for line in rows if f"`{name}`" in line)
+        assert f"({kind.severity}" in row if kind.severity != Severity.ERROR else "(" not in row.split("|")[1]
 
 
 def test_ranks_in_words() -> None:
