@@ -33,7 +33,7 @@ class Turns:
         self._stride = self._strides()
 
     def choose(self, node: int, destination: int, first: int, last: int, ways: int) -> int:
-        """Which of so many equal links a message takes at a node, in the order of the nodes they lead to (`first` to `last`) and of numbers.
+        """Which of so many equal links a message takes at a node, in order of the nodes they lead to (`first` to `last`) and number.
 
         Several links down to one node take turns as the links up from there do, so that what was apart on the way up stays apart.
         """
