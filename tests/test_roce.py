@@ -125,7 +125,8 @@ def test_a_timeout_shorter_than_a_round_trip_is_named() -> None:
     """Nothing is lost: a chunk takes longer than the timeout, which goes back to its start."""
     why = (
         r"1000 timeouts in a row brought no acknowledgement \(0 dropped by switches, 0 lost on links\); "
-        r"a packet from NPU 0 to NPU 1 and its acknowledgement take [\d.]+ us and rto_us is 1000, expected more\n  NPU 0 to NPU 1: 0 of 200000"
+        r"a packet from NPU 0 to NPU 1 and its acknowledgement take [\d.]+ us and rto_us is 1000, expected more\n"
+        r"  NPU 0 to NPU 1: 0 of 200000"
     )
     with pytest.raises(DeadlockError, match=why):
         run(network("plugin:switch?size=2&link_bandwidth_gb_per_s=0.001&link_latency_ns=1", back_to_chunk=True), (0, 1, 200_000))

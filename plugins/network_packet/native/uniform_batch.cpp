@@ -37,6 +37,7 @@ bool UniformBatch::take(const std::vector<Sent>& messages) {
   for (int node = 0; node < translations_.nodes(); ++node) {
     const std::size_t before = messages_.size();
     list(messages, translations_.npu(node, 0), first_);
+    if ((before + first_.size()) * index(places) > messages.size()) return false;  // others have sent fewer
     for (const Ordered& each : first_) {
       if (!shape_.ways_are_alike(node, each.message.address, each.message.vnet)) return false;
       messages_.push_back(each.message);

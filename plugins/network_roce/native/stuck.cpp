@@ -94,8 +94,7 @@ const Flow* given_up(const Network& network) {
 
 std::string why_waiting(const Network& network) {
   const Monitor& monitor = network.monitor();
-  const std::string lost =
-      std::to_string(monitor.drops) + " dropped by switches, " + std::to_string(monitor.losses) + " lost on links";
+  const std::string lost = std::to_string(monitor.drops) + " dropped by switches, " + std::to_string(monitor.losses) + " lost on links";
   const Flow* const flow = given_up(network);
   if (flow == nullptr) {
     const bool never = network.settings().retransmission == 0;
