@@ -32,7 +32,7 @@ _ONLY_NAME = "Hierarchical"
 
 def recognises(text: str) -> bool:
     """Whether a text begins like a JSON object, and has no key of another format."""
-    others = '"all-reduce-implementation"', '"memory-type"', '"logical-dims"', '"instances"'
+    others = '"all-reduce-implementation"', '"memory-type"', '"logical-', '"instances"'
     return text.lstrip().startswith("{") and not any(key in text for key in others)
 
 
