@@ -37,11 +37,11 @@ bool UniformBatch::take(const std::vector<Sent>& messages) {
   for (int node = 0; node < translations_.nodes(); ++node) {
     const std::size_t before = messages_.size();
     list(messages, translations_.npu(node, 0), first_);
-    if ((before + first_.size()) * index(places) > messages.size()) return false;  // others have sent fewer
     for (const Ordered& each : first_) {
       if (!shape_.ways_are_alike(node, each.message.address, each.message.vnet)) return false;
       messages_.push_back(each.message);
     }
+    if (messages_.size() * index(places) > messages.size()) return false;  // others send fewer
     for (int place = 0; place < places; ++place) {
       list(messages, translations_.npu(node, place), other_);
       if (other_.size() != first_.size()) return false;
