@@ -74,9 +74,9 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
         raise InputError(f"{prefix}: there are no traces; expected {rank_path(prefix, 0)} and so on, one for each rank")
     for rank in range(count):
         if rank not in present:
-            raise InputError(
-                f"{rank_path(prefix, rank, extension)} is missing; expected ranks 0 to {count - 1}, and {max(present)} is the last there is"
-            )
+            fewer = f" (with platform.logical_dims={max(present) + 1} other NPUs are idle)" if rank == max(present) + 1 else ""
+            last = f"expected ranks 0 to {count - 1}, and {max(present)} is the last there is{fewer}"
+            raise InputError(f"{rank_path(prefix, rank, extension)} is missing; {last}")
     if max(present) >= count:
         raise InputError(f"{rank_path(prefix, max(present), extension)}: there are traces for {max(present) + 1} ranks; expected {count}")
     by_bytes: dict[bytes, Trace] = {}
