@@ -8,14 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Progress, Screen, quiet_option
+from astra_sim.commands import Progress, Screen, candidates, quiet_option
 
 if TYPE_CHECKING:
     from astra_sim_compute_gpu.fitting import Fit
 
 _table = click.argument("table", type=click.Path())
 _device = click.option(
-    "--device", required=True, metavar="NAME", help="Device (or DEVICE.toml) that gives peaks and all that is not fitted."
+    "--device",
+    required=True,
+    metavar="NAME",
+    help="Device (or DEVICE.toml) that gives peaks and all that is not fitted.",
+    shell_complete=candidates("one_of", "astra_sim_compute_gpu.device:names"),
 )
 _output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
 
