@@ -73,6 +73,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "report": ("report", "out", "--output", "page.html"),
     "plot": ("plot", "out", "layers", "--output", "layers.svg"),
 }
+WRITES = (
+    "compat install",
+    "calibrate collective",
+    "calibrate gemm",
+    "calibrate attention",
+    "convert",
+    "generate",
+    "sweep",
+    "report",
+    "plot",
+)
+"""Commands whose answer under --json is about files."""
+
 WITH_ALL = (
     "run",
     "run of blocks",
@@ -191,6 +204,16 @@ def test_no_number_is_cut(name: str) -> None:
             text = printed((*arguments, "--all"), width)
             check(text, width, everything)
             assert numbers(everything) <= numbers(text) or name.startswith("explain")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_json_is_all_that_is_printed_and_names_the_files_that_were_written(name: str) -> None:
+    arguments = tuple(word.replace("programs", "programs of json") for word in COMMANDS[name])
+    found = json.loads(printed((*arguments, "--json"), None))
+    assert isinstance(found, (dict, list))
+    if name in WRITES:
+        assert found["files"]
+        assert all(Path(path).is_file() for path in found["files"])
 
 
 def test_every_command_is_looked_at() -> None:

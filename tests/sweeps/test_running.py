@@ -309,6 +309,25 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def test_what_came_of_a_sweep_as_json(tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_text(
+        f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:collective"\n'
+        '[axes]\nworkload.bytes = [1024, 2048, 4096]\nsystem.splits = [1, 0]\n[skip]\nlarge = "workload.bytes == 4096"\n'
+    )
+    plan = json.loads(command(tmp_path, "sweep.toml", "--dry-run", "--json").stdout)
+    assert plan["columns"] == ["workload.bytes", "system.splits", "error"]
+    assert [list(point.values())[:2] for point in plan["points"]] == [[1024, 1], [1024, 0], [2048, 1], [2048, 0]]
+    assert plan["skipped_by"] == {"large": 2}
+    done = command(tmp_path, "sweep.toml", "-o", "new/rows.csv", "--jobs", "1", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["files"], found["rows"], found["failed"], found["skipped"]) == (1, ["new/rows.csv"], 4, 2, 2)
+    assert "splits" in found["first_error"]
+    assert "astra: error: 2 of 4 points failed" in done.stderr
+    assert (tmp_path / "new" / "rows.csv").is_file()
+    both = command(tmp_path, "sweep.toml", "-o", "a.csv", "--json", "--quiet")
+    assert (both.returncode, json.loads(both.stdout)) == (2, {"error": "--json and --quiet are given; expected one of the two"})
+
+
 def test_a_dry_run_prints_the_points_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text(
         f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:collective"\n'

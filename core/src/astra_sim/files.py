@@ -91,8 +91,9 @@ def _once(pairs: list[tuple[str, Any]]) -> Table:
 class FileSet:
     """Files that take their names together, at the end of a `with` block; if the block raises, none does.
 
-    `names` are the paths so far, in the order in which they were begun. Folders that are not there are made. A file that was there keeps its
-    permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced. Devices and pipes have nothing to keep and are written directly. Every failure is a RunError that names the file.
+    `names` are the paths so far, in the order in which they were begun. Folders that are not there are made. A file that was there keeps
+    its permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced. Devices and pipes have nothing to
+    keep and are written directly. Every failure is a RunError that names the file.
     """
 
     def __init__(self) -> None:

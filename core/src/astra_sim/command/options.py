@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -69,6 +69,18 @@ def table_options(command: _Command) -> _Command:
 def all_option(command: _Command) -> _Command:
     """Give a command `--all` (`every`), where its tables have no times."""
     return click.option("--all", "every", is_flag=True, help="Print all rows and columns of all tables.")(command)
+
+
+def json_option(command: _Command) -> _Command:
+    """Give a command `--json` (`as_json`). `say_json` prints the object; files that were written are its `files`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
+
+
+def say_json(document: Mapping[str, Any]) -> None:
+    """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for."""
+    import json
+
+    click.echo(json.dumps(document, allow_nan=False))
 
 
 def quiet_option(command: _Command) -> _Command:

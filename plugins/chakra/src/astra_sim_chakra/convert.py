@@ -11,7 +11,7 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
-from astra_sim.commands import Experiment, Progress, build, candidates, load_experiment, quiet_option, shared_plugins
+from astra_sim.commands import Experiment, Progress, build, candidates, json_option, load_experiment, quiet_option, say_json, shared_plugins
 from astra_sim.files import FileSet, parse_json, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml
@@ -80,6 +80,7 @@ class Request:
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
 @click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace; 0.")
+@json_option
 @quiet_option
 def convert(
     source: str,
@@ -91,6 +92,7 @@ def convert(
     time_unit: str | None,
     kineto: str | None,
     rank: int | None,
+    as_json: bool,
     quiet: bool,
     **run: Any,
 ) -> None:
@@ -118,6 +120,9 @@ def convert(
         progress.stage("converting", simulates=False)
         with FileSet() as files:
             lines = _CONVERTERS[chosen](request, files)
+    if as_json:
+        say_json({"files": files.names, "source_format": chosen, "target_format": to, "notes": list(lines)})
+        return
     for line in lines if not quiet else ():
         click.echo(line, err=True)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 from astra_sim import InputError
-from astra_sim.commands import Progress, candidates, quiet_option
-from astra_sim.files import FileSet
+from astra_sim.commands import Progress, candidates, json_option, quiet_option, say_json
+from astra_sim.files import FileSet, parse_toml
 
 from astra_sim_compute_systolic.generate.parallelism import POLICIES
 
@@ -59,9 +59,17 @@ _SYSTOLIC = "plugin:systolic"
 @click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
 @click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
+@json_option
 @quiet_option
 def generate(
-    layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, quiet: bool, **choices: Any
+    layers: str | None,
+    model: str | None,
+    listing: bool,
+    output: str | None,
+    form: str | None,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
 ) -> None:
     """Generate a workload from layers, a parallelisation and a compute model.
 
@@ -74,7 +82,10 @@ def generate(
     if listing:
         from astra_sim_compute_systolic.generate.model_file import shipped_models
 
-        click.echo("\n".join(shipped_models()))
+        if as_json:
+            say_json({"models": shipped_models()})
+        else:
+            click.echo("\n".join(shipped_models()))
         return
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
@@ -82,11 +93,14 @@ def generate(
     with Progress(enabled=not quiet) as progress:
         progress.stage("computing the times of layers", simulates=False)
         workload = _generate(layers, model, text, **choices)
-    if output is None:
+    files = FileSet()
+    if output is not None:
+        with files, files.open(output) as file:
+            file.write(workload)
+    if as_json:
+        say_json({"files": files.names, "workload": workload if text else parse_toml(workload, "the workload")})
+    elif output is None:
         click.echo(workload, nl=not workload.endswith("\n"))
-        return
-    with FileSet() as files, files.open(output) as file:
-        file.write(workload)
 
 
 def _generate(
