@@ -33,6 +33,7 @@ _TUTORIAL: Mapping[str, tuple[str, ...]] = {
 
 PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "build/astra_analytical": _REPOSITORY,
+    "build/astra_garnet": {"gem5.opt": ("build/astra_garnet/build",)},
     "build/astra_ns3": _NS3,
     "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
     "exercise_1": _TUTORIAL,
