@@ -244,7 +244,7 @@ def test_the_program_of_gem5_runs_training_on_the_network_packet(programs: Path,
     (astra1 / "two.txt").write_text(system)
     (astra1 / "garnet.txt").write_text((ROOT / "tests" / "pages" / "garnet.txt").read_text())
     training = "configs/example/garnet_synth_traffic.py", "--synthetic=training"
-    ended = run(programs / "gem5.opt", *training, *plain_options("garnet.txt", "two.txt"), "--num-passes=2", folder=astra1)
+    ended = run(programs / "gem5.opt", *training, *plain_options("garnet", "two.txt"), "--num-passes=2", folder=astra1)
     assert (ended.status, ended.errors) == (0, "")
     (finish,) = re.findall(r"all passes finished at time: (\d+)", ended.output)
     files = {name: str(astra1 / f"{file}.txt") for name, file in (("network", "garnet"), ("system", "two"), ("workload", "w"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,6 +64,9 @@ def garnet(name: str, given: Sequence[str]) -> None:
     values = _values(known, {}, [each for each in given if each not in scripts])
     if values["synthetic"] != "training":
         raise InputError(f"--synthetic is {values['synthetic']}; expected training, as astra simulates ASTRA-sim alone")
+    path = values["network_configuration"]
+    if not os.path.exists(path) and os.path.exists(f"{path}.txt"):
+        values["network_configuration"] = f"{path}.txt"  # as published run scripts name them
     experiment = _experiment(values, {})
     if experiment.sections.get("network", {}).get("plugin") != "packet":
         raise InputError(f"--network-configuration is {values['network_configuration']}, no network file of Garnet; expected one")
