@@ -17,7 +17,7 @@ import click
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 from astra_sim.setup.entry_points import cache_folder
-from astra_sim.setup.plugins import BUILT_IN, shared_plugins
+from astra_sim.setup.plugins import BUILT_IN, remedy, shared_plugins
 
 KERNEL = "astra-sim-core"
 
@@ -106,7 +106,7 @@ def _print(found: dict[str, Any]) -> None:
     screen.text(f"cache folder {found['cache']['folder'] or 'none'}")
     screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in found["packages"].items()]))
     for name in found["missing"]:
-        screen.text(f"not installed: {name} (pip install {name})")
+        screen.text(f"not installed: {name} ({remedy(name)})")
     for extra in found["extras"]:
         if extra["missing"]:
             screen.text(f"not complete: {extra['extra']}, it lacks {', '.join(extra['missing'])} (pip install '{extra['extra']}')")

@@ -54,6 +54,13 @@ _SEPARATE = {
 }
 """How to get components of ours that are not installed with the others."""
 
+
+def remedy(distribution: str) -> str:
+    """How to get a distribution of ours that is not installed, in words."""
+    separate = (words for words in _SEPARATE.values() if words.startswith(f"it comes with {distribution} "))
+    return next(separate, f"pip install {distribution}")
+
+
 KINDS = {
     "workload": "astra_workloads",
     "training_loop": "astra_training_loops",
