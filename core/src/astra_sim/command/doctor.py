@@ -17,7 +17,8 @@ import click
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 from astra_sim.setup.entry_points import cache_folder
-from astra_sim.setup.plugins import BUILT_IN, remedy, shared_plugins
+from astra_sim.setup.known_components import BUILT_IN, remedy
+from astra_sim.setup.plugins import shared_plugins
 
 KERNEL = "astra-sim-core"
 

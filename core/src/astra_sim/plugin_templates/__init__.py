@@ -18,7 +18,8 @@ import attrs
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import FileSet
 from astra_sim.function_table import get_include
-from astra_sim.setup.plugins import BUILT_IN, Plugins
+from astra_sim.setup.known_components import BUILT_IN
+from astra_sim.setup.plugins import Plugins
 
 FOLDER = Path(__file__).parent
 HEADER = Path("include/astra_sim/network.h")
