@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
@@ -247,7 +248,9 @@ def test_the_program_of_gem5_runs_training_on_the_network_packet(programs: Path,
     ended = run(programs / "gem5.opt", *training, *plain_options("garnet", "two.txt"), "--num-passes=2", folder=astra1)
     assert (ended.status, ended.errors) == (0, "")
     (finish,) = re.findall(r"all passes finished at time: (\d+)", ended.output)
-    files = {name: str(astra1 / f"{file}.txt") for name, file in (("network", "garnet"), ("system", "two"), ("workload", "w"))}
+    files: dict[str, Any] = {
+        name: str(astra1 / f"{file}.txt") for name, file in (("network", "garnet"), ("system", "two"), ("workload", "w"))
+    }
     assert int(finish) == int(astra_sim.simulate(passes=2, **files).finish_ns)
     assert {"EndToEnd.csv", "detailed.csv", "tutorial_result.csv"} <= set(os.listdir(astra1 / "out"))
     other = run(programs / "gem5.opt", "a.py", "--synthetic=uniform_random", *plain_options("garnet.txt", "two.txt"), folder=astra1)

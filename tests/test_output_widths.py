@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import astra_sim
 import pytest
@@ -209,9 +210,10 @@ def test_no_number_is_cut(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_json_is_all_that_is_printed_and_names_the_files_that_were_written(name: str) -> None:
     arguments = tuple(word.replace("programs", "programs of json") for word in COMMANDS[name])
-    found = json.loads(printed((*arguments, "--json"), None))
+    found: Any = json.loads(printed((*arguments, "--json"), None))
     assert isinstance(found, (dict, list))
     if name in WRITES:
+        assert isinstance(found, dict)
         assert found["files"]
         assert all(Path(path).is_file() for path in found["files"])
 
