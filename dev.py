@@ -194,7 +194,9 @@ def sanitize(arguments: Sequence[str]) -> int:
     os.environ.setdefault("ASTRA_RANDOM_GRAPHS", "400")
     os.chdir(ROOT)
     # What a sanitizer says before it ends the process is not for pytest to keep.
-    environment.become(environment.python, "-m", "pytest", "--capture=sys", *arguments, *([] if _names_tests(arguments) else SANITIZED_TESTS))
+    environment.become(
+        environment.python, "-m", "pytest", "--capture=sys", *arguments, *([] if _names_tests(arguments) else SANITIZED_TESTS)
+    )
 
 
 def _names_tests(arguments: Sequence[str]) -> bool:
