@@ -203,3 +203,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Lead links of docs/ that go out of it to where the site has their targets."""
     path = page.file.src_uri
     return rewritten(markdown, f"docs/{path}", path) if (ROOT / "docs" / path).is_file() else markdown
+
+
+_CELL = re.compile(r"<td(?P<attributes>(?: style=[^>]*)?)>(?P<html>.*?)</td>", re.DOTALL)
+_LONG = 60
+"""Characters of a cell from which on it is one of much text."""
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Give cells of much text a class, for which stylesheets/site.css keeps some width: on narrow screens tables scroll instead."""
+
+    def marked(cell: re.Match[str]) -> str:
+        text = re.sub(r"<[^>]*>|&\w+;", "", cell["html"])
+        return f'<td class="long"{cell["attributes"]}>{cell["html"]}</td>' if len(text) > _LONG else cell[0]
+
+    return _CELL.sub(marked, html)

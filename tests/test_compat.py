@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim_chakra import Node, NodeType, write_nodes
@@ -16,6 +18,7 @@ from astra_sim_compat.install import install as command
 from astra_sim_compat.programs import PROGRAMS
 from astra_sim_compat.shared_tables import filled
 from click.testing import CliRunner
+from support import ROOT
 from support.compat import Ended, install, run
 
 SYSTEM_1 = """\
@@ -224,6 +227,36 @@ def test_lists_of_the_network_file_are_replaced(programs: Path, astra1: Path) ->
     wrong = run1(programs / "AnalyticalAstra", astra1, "--units-count", "4", "4")
     assert wrong.status == 1
     assert "--units-count has 2 values for 1 dimensions" in wrong.errors
+
+
+def test_scripts_for_several_networks_leave_arguments_empty(programs: Path, astra1: Path) -> None:
+    plain = run1(programs / "AnalyticalAstra", astra1)
+    ended = run(programs / "AnalyticalAstra", "", "", *plain_options(), folder=astra1)
+    assert (ended.status, ended.output) == (0, plain.output)
+
+
+def plain_options(network: str = "n.json", system: str = "s.txt") -> tuple[str, ...]:
+    files = f"--network-configuration={network}", f"--system-configuration={system}", "--workload-configuration=w.txt"
+    return (*files, "--path=out/", "--run-name=sample")
+
+
+def test_the_program_of_gem5_runs_training_on_the_network_packet(programs: Path, astra1: Path) -> None:
+    system = SYSTEM_1.replace(": direct", ": direct_direct")
+    (astra1 / "two.txt").write_text(system)
+    (astra1 / "garnet.txt").write_text((ROOT / "tests" / "pages" / "garnet.txt").read_text())
+    training = "configs/example/garnet_synth_traffic.py", "--synthetic=training"
+    ended = run(programs / "gem5.opt", *training, *plain_options("garnet", "two.txt"), "--num-passes=2", folder=astra1)
+    assert (ended.status, ended.errors) == (0, "")
+    (finish,) = re.findall(r"all passes finished at time: (\d+)", ended.output)
+    files: dict[str, Any] = {
+        name: str(astra1 / f"{file}.txt") for name, file in (("network", "garnet"), ("system", "two"), ("workload", "w"))
+    }
+    assert int(finish) == int(astra_sim.simulate(passes=2, **files).finish_ns)
+    assert {"EndToEnd.csv", "detailed.csv", "tutorial_result.csv"} <= set(os.listdir(astra1 / "out"))
+    other = run(programs / "gem5.opt", "a.py", "--synthetic=uniform_random", *plain_options("garnet.txt", "two.txt"), folder=astra1)
+    assert (other.status, "expected training" in other.errors) == (1, True)
+    wrong = run(programs / "gem5.opt", *training, *plain_options(), folder=astra1)
+    assert (wrong.status, "no network file of Garnet" in wrong.errors) == (1, True)
 
 
 def test_messages_wait_for_each_other_in_the_program_with_contention(programs: Path, astra1: Path) -> None:

@@ -217,12 +217,23 @@ def test_folders_made_for_files_that_fail_go_again(tmp_path: Path) -> None:
     def fail() -> None:
         with FileSet() as files:
             files.make_folder(tmp_path / "x" / "y")
-            with files.open(tmp_path / "x" / "y" / "z" / "a"):
+            with files.open(tmp_path / "x" / "y" / "z" / "a") as file:
+                file.write("a")
+            with files.open(tmp_path / "file" / "b"):
                 pass
 
+    (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot write"):
         fail()
     assert not (tmp_path / "x").exists()
+
+
+def test_the_folder_of_a_file_is_made(tmp_path: Path) -> None:
+    with FileSet() as files:
+        for name in ("x/y/a", "x/b", "c"):
+            files.write(tmp_path / name, ["text"])
+    assert files.names == [str(tmp_path / name) for name in ("x/y/a", "x/b", "c")]
+    assert (tmp_path / "x" / "y" / "a").read_text() == "text"
 
 
 def test_a_name_with_a_zero_byte_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import astra_sim
 import pytest
@@ -73,6 +74,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "report": ("report", "out", "--output", "page.html"),
     "plot": ("plot", "out", "layers", "--output", "layers.svg"),
 }
+WRITES = (
+    "compat install",
+    "calibrate collective",
+    "calibrate gemm",
+    "calibrate attention",
+    "convert",
+    "generate",
+    "sweep",
+    "report",
+    "plot",
+)
+"""Commands whose answer under --json is about files."""
+
 WITH_ALL = (
     "run",
     "run of blocks",
@@ -193,12 +207,23 @@ def test_no_number_is_cut(name: str) -> None:
             assert numbers(everything) <= numbers(text) or name.startswith("explain")
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_json_is_all_that_is_printed_and_names_the_files_that_were_written(name: str) -> None:
+    arguments = tuple(word.replace("programs", "programs of json") for word in COMMANDS[name])
+    found: Any = json.loads(printed((*arguments, "--json"), None))
+    assert isinstance(found, (dict, list))
+    if name in WRITES:
+        assert isinstance(found, dict)
+        assert found["files"]
+        assert all(Path(path).is_file() for path in found["files"])
+
+
 def test_every_command_is_looked_at() -> None:
     commands = {*astra.commands, *astra.get_command(None, "plugins").commands} | set(astra._LAZY)  # type: ignore[arg-type, union-attr]
     offered = {*shared_plugins().components("command")}
     looked_at = {" ".join(words[:count]) for words in COMMANDS.values() for count in (1, 2)}
-    once = {"new"}  # makes its folder the first time; tests/test_plugin_templates.py looks at it
-    assert (commands - {"run", "list", "show", "check"} - once) | offered <= looked_at
+    others = {"new", "completion"}  # the one makes its folder the first time, the other prints a script
+    assert (commands - {"run", "list", "show", "check"} - others) | offered <= looked_at
 
 
 def test_a_run_of_many_layers_fits_a_screen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -89,6 +90,14 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
 
 def test_pages_load_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert [load for page in pages.values() for load in page.loads if urlsplit(load).netloc] == []
+
+
+def test_cells_of_much_text_keep_some_width_on_narrow_screens(site: Path) -> None:
+    page = (site / "models.html").read_text()
+    cells = re.findall(r"<td( class=\"long\")?[^>]*>(.*?)</td>", page, re.DOTALL)
+    assert any(is_long for is_long, _ in cells)
+    assert all(bool(is_long) == (len(html.unescape(re.sub(r"<[^>]*>", "", cell))) > 60) for is_long, cell in cells)
+    assert "td.long" in (site / "stylesheets" / "site.css").read_text()
 
 
 def test_all_pages_of_docs_are_there(site: Path) -> None:

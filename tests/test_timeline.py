@@ -233,8 +233,9 @@ def test_the_command_writes_a_timeline_with_and_without_a_folder(tmp_path: Path)
 
 
 def test_what_cannot_be_written_is_one_message(tmp_path: Path) -> None:
-    done = astra(VGG16, "--timeline", tmp_path / "no" / "such.json", "--quiet")
-    assert (done.returncode, done.stderr) == (1, f"astra: error: cannot write {tmp_path}/no/such.json: No such file or directory\n")
+    (tmp_path / "file").write_text("")
+    done = astra(VGG16, "--timeline", tmp_path / "file" / "such.json", "--quiet")
+    assert (done.returncode, done.stderr) == (1, f"astra: error: cannot write {tmp_path}/file/such.json: Not a directory\n")
 
 
 def test_a_timeline_may_not_take_the_name_of_another_file(tmp_path: Path) -> None:

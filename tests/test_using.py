@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
+import click
 import pytest
 from astra_sim.command import cli
+from astra_sim.command.options import COMPONENTS
 from astra_sim.compute import Compute, Work
 from astra_sim.graph import ProgramBuilder
 from astra_sim.memory import Memory
+from astra_sim.setup.run_options import RunOptions
 from support import ROOT
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -248,3 +254,51 @@ def test_the_timeline_shows_operations_and_phases() -> None:
 def test_sizes_that_do_not_divide_leave_a_last_smaller_chunk() -> None:
     result = astra_sim.simulate(workload="plugin:collective?bytes=1003", platform=RING, set=["system.splits=4", "system.all_gather=ring"])
     assert result.messages == 5 * 14 * 8  # chunks of 250 bytes, and one of 3
+
+
+# -- The synopsis ------------------------------------------------------------------------------------------------------
+
+USING = (ROOT / "docs" / "using.md").read_text()
+SYNOPSIS = re.findall(r"^astra .*\n(?:  .*\n)*", USING.partition("```text\n")[2].partition("```")[0], re.MULTILINE)
+RUN_OPTIONS = {field.name.replace("_", "-") for field in attrs.fields(RunOptions)}
+SHARED = {
+    "the component and run options of astra run": {*COMPONENTS, "set", *RUN_OPTIONS},
+    "the component options of astra run": {*COMPONENTS, "set"},
+}
+OTHER_NAMES = {"mnk", "num_npus", "num-npus", "num_packages", "num-packages", "datatype_size", "scalesim_config"}
+"""Names that `astra generate` takes from the script of ASTRA-sim 1.0."""
+
+
+def synopses() -> dict[str, set[str]]:
+    """The options of each command as docs/using.md names them, of all its lines together."""
+    found: dict[str, set[str]] = {}
+    for entry in SYNOPSIS:
+        words = re.match(r"astra ((?:[a-z]+ ?)*)", entry.replace("[run]", "run").replace("[list]", "list"))
+        assert words is not None
+        name = " ".join(words[1].split()).removesuffix(" bash")
+        named = {option.removeprefix("[no-]") for option in re.findall(r"--((?:\[no-\])?[a-z_-]+)", entry)}
+        for text, options in SHARED.items():
+            named |= options if text in " ".join(entry.split()) else set()
+        found.setdefault(name, set()).update(named)
+    return found
+
+
+def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """All commands below one, by their names; groups that are commands themselves are not among them."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for each in command.list_commands(context):
+        found = command.get_command(context, each)
+        assert found is not None
+        yield from commands(found, f"{name} {each}".strip())
+
+
+def test_the_synopsis_names_every_option_of_every_command() -> None:
+    known = {
+        name: {option.lstrip("-") for each in command.params if isinstance(each, click.Option) for option in each.opts if option[1] == "-"}
+        - OTHER_NAMES
+        for name, command in commands(cli.astra)
+    }
+    assert synopses() == known

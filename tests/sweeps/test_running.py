@@ -233,8 +233,9 @@ def test_columns_that_differ_in_capital_letters_alone_are_two_in_sqlite(tmp_path
 
 
 def test_a_table_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    with pytest.raises(astra_sim.RunError, match=r"cannot write .*none/results\.csv"):
-        write_table(str(tmp_path / "none" / "results.csv"), Columns(["p"]), [])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(astra_sim.RunError, match=r"cannot write .*file/results\.csv: Not a directory"):
+        write_table(str(tmp_path / "file" / "results.csv"), Columns(["p"]), [])
 
 
 def test_a_full_disk_takes_the_table_and_nothing_that_was_run(tmp_path: Path) -> None:
@@ -307,6 +308,25 @@ def test_a_worker_of_other_versions_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     run = [sys.executable, "-m", "astra_sim", "sweep", *arguments]
     return subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_what_came_of_a_sweep_as_json(tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_text(
+        f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:collective"\n'
+        '[axes]\nworkload.bytes = [1024, 2048, 4096]\nsystem.splits = [1, 0]\n[skip]\nlarge = "workload.bytes == 4096"\n'
+    )
+    plan = json.loads(command(tmp_path, "sweep.toml", "--dry-run", "--json").stdout)
+    assert plan["columns"] == ["workload.bytes", "system.splits", "error"]
+    assert [list(point.values())[:2] for point in plan["points"]] == [[1024, 1], [1024, 0], [2048, 1], [2048, 0]]
+    assert plan["skipped_by"] == {"large": 2}
+    done = command(tmp_path, "sweep.toml", "-o", "new/rows.csv", "--jobs", "1", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["files"], found["rows"], found["failed"], found["skipped"]) == (1, ["new/rows.csv"], 4, 2, 2)
+    assert "splits" in found["first_error"]
+    assert "astra: error: 2 of 4 points failed" in done.stderr
+    assert (tmp_path / "new" / "rows.csv").is_file()
+    both = command(tmp_path, "sweep.toml", "-o", "a.csv", "--json", "--quiet")
+    assert (both.returncode, json.loads(both.stdout)) == (2, {"error": "--json and --quiet are given; expected one of the two"})
 
 
 def test_a_dry_run_prints_the_points_and_runs_nothing(tmp_path: Path) -> None:

@@ -313,6 +313,8 @@ def test_the_best_design_as_text_and_json(tmp_path: Path) -> None:
     assert found["best"][0]["bytes"] == 4096
     assert (found["method"], found["run"], found["feasible"]) == ("exhaustive", 4, 2)
     assert "4 points, all of which are run" in run(tmp_path, text, "--dry-run").stdout
+    plan = json.loads(run(tmp_path, text, "--dry-run", "--json").stdout)
+    assert (plan["points"], plan["method"], len(plan["axes"]), plan["objectives"][0]["maximize"]) == (4, "exhaustive", 2, False)
 
 
 def test_nothing_feasible_is_status_1(tmp_path: Path) -> None:

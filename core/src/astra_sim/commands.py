@@ -1,11 +1,11 @@
 """What the commands of plugins need: to build what a user names, to run it, and to print what came of it.
 
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
-(`build`, or one of them with `build_platform`, `build_compute` or `component`). It prints each `Table`, of `Column`s, on a `Screen`, made
-of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it says on standard error how far it is, but
-for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many numbers their combinations with `Grid`,
-makes each of `Change`s with `changed`, and its row with `row_of`. Communicator groups are read with `read_groups` and `check_groups`. What
-is wrong in an input is an InputError, which `astra` turns into one message.
+(`build`, or one of them with `build_platform`, `build_compute` or `component`). `candidates` are what shells complete. It prints each
+`Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it
+says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many
+numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`. Communicator groups are read with
+`read_groups` and `check_groups`. What is wrong in an input is an InputError, which `astra` turns into one message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from astra_sim.command.options import all_option, component_options, quiet_option, table_options
+    from astra_sim.command.options import all_option, candidates, component_options, json_option, quiet_option, say_json, table_options
     from astra_sim.command.progress import Progress
     from astra_sim.report.folding import Folded, fold
     from astra_sim.report.frames import frame_of
@@ -46,17 +46,20 @@ __all__ = [
     "build",
     "build_compute",
     "build_platform",
+    "candidates",
     "changed",
     "check_groups",
     "component",
     "component_options",
     "fold",
     "frame_of",
+    "json_option",
     "load_experiment",
     "print_result",
     "quiet_option",
     "read_groups",
     "row_of",
+    "say_json",
     "shared_plugins",
     "table_options",
     "versions",
@@ -65,7 +68,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "command.options": ("all_option", "component_options", "quiet_option", "table_options"),
+        "command.options": ("all_option", "candidates", "component_options", "json_option", "quiet_option", "say_json", "table_options"),
         "command.progress": ("Progress",),
         "report.folding": ("Folded", "fold"),
         "report.frames": ("frame_of",),

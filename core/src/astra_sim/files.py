@@ -91,13 +91,15 @@ def _once(pairs: list[tuple[str, Any]]) -> Table:
 class FileSet:
     """Files that take their names together, at the end of a `with` block; if the block raises, none does.
 
-    A file that was there keeps its permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced.
-    Devices and pipes have nothing to keep and are written directly. Every failure is a RunError that names the file.
+    `names` are the paths so far, in the order in which they were begun. Folders that are not there are made. A file that was there keeps
+    its permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced. Devices and pipes have nothing to
+    keep and are written directly. Every failure is a RunError that names the file.
     """
 
     def __init__(self) -> None:
         self._written: list[tuple[str, str]] = []  # temporary name, name
         self._folders: list[str] = []
+        self.names: list[str] = []
         self._token = os.urandom(8).hex()
 
     def __enter__(self) -> Self:
@@ -140,11 +142,15 @@ class FileSet:
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
         mode, target = None, os.fspath(_checked(path))
+        self.names.append(target)
         if os.path.lexists(target):
             mode = _mode(target)
             if mode is not None and not stat.S_ISREG(mode):
                 return target, None
             target = os.path.realpath(target)
+        folder = os.path.dirname(target)
+        if folder and not os.path.lexists(folder):
+            self.make_folder(folder)
         temporary = os.path.join(os.path.dirname(target), f".astra-{self._token}-{len(self._written)}.tmp")
         self._written.append((temporary, target))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)

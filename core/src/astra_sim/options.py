@@ -34,17 +34,19 @@ def option(
     factory: Callable[[], Any] | None = None,
     path: Literal["path", "name or path"] | None = None,
     specs: str | None = None,
+    names: str | None = None,
 ) -> Any:
     """A field of an options class.
 
     `help` describes it in one line, `unit` is its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
     are errors; in a list, for every item. `path` says that the value is a path, relative to the working directory, or how names of files
     begin, or that it is such a path where it has a slash or an ending. `specs` is the kind of component that it names, as
-    `NAME?key=value`. A result keeps paths as absolute ones.
+    `NAME?key=value`. A result keeps paths as absolute ones. `names` is a function, "module:function", that lists names which the value may
+    be: shells ask it when they complete one.
     """
     known = None if choices is None else tuple(str(choice) for choice in choices)
     metadata = {"help": help, "unit": unit, "minimum": minimum, "maximum": maximum, "above": above, "choices": known}
-    metadata |= {"path": path, "specs": specs}
+    metadata |= {"path": path, "specs": specs, "names": names}
 
     def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value is None:

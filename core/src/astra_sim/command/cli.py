@@ -6,15 +6,18 @@ import io
 import os
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import all_option, component_options, quiet_option, run_options, table_options
+from astra_sim.command.options import all_option, candidates, component_options, quiet_option, run_options, table_options
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Commands(click.Group):
@@ -24,7 +27,8 @@ class Commands(click.Group):
         """Put `run` in front of what names no command."""
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
-            if not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]:
+            names_nothing = not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]
+            if names_nothing and not ctx.resilient_parsing:
                 from astra_sim.setup.plugins import shared_plugins
 
                 remedy = shared_plugins().install_hint("command", args[0]) or suggestion(args[0], self.list_commands(ctx))
@@ -33,15 +37,30 @@ class Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; those of plugins by their summary, so that none is imported."""
+        """List the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self._summaries())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Commands and experiment files, other files where no command begins so, and the options of `run`."""
+        from click.shell_completion import CompletionItem
+
+        from astra_sim.command.candidates import files
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
+        found = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
+        return [*found, *files(incomplete, ".toml" if found else "", folders=not found)]
+
+    def _summaries(self) -> list[tuple[str, str]]:
+        """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
         rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
         rows += [(name, summary) for name, (_, summary) in self._LAZY.items()]
-        rows += [(name, summary) for name, summary in self._offered().items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(rows))
+        return sorted([*rows, *self._offered().items()])
 
     _LAZY = {  # noqa: RUF012
         "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
+        "completion": ("astra_sim.command.completion:completion", "Print a script with which bash, zsh or fish completes commands."),
         "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
@@ -84,6 +103,13 @@ class PluginGroup(click.Group):
         """List the commands by their summaries, so that none is imported."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self._offered().items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Its commands, of which none is imported, and its options."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=summary) for name, summary in sorted(self._offered().items()) if name.startswith(incomplete)]
+        return found if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
 
     def _offered(self) -> dict[str, str]:
         within = f"{self.name} "
@@ -132,7 +158,7 @@ def astra() -> None:
 @run_options
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports there.")
-@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=candidates("bare_component", "report"))
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
 @click.option(
     "--timeline",
@@ -232,7 +258,7 @@ def _list(as_json: bool, every: bool) -> None:
 
 
 @plugins.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=candidates("any_component"))
 @_json_option
 @click.pass_obj
 def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
@@ -243,7 +269,7 @@ def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> Non
 
 
 @plugins.command()
-@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=candidates("any_component"))
 @_json_option
 @click.pass_obj
 def check(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
@@ -258,7 +284,7 @@ def check(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> No
 
 
 @plugins.command()
-@click.argument("kind")
+@click.argument("kind", shell_complete=candidates("kind_of_package"))
 @click.argument("name")
 @click.option("-o", "--output", metavar="DIR", type=click.Path(), help="The new folder.  [default: NAME]")
 @_json_option
@@ -281,6 +307,10 @@ def main() -> None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
+        if "_ASTRA_COMPLETE" in os.environ:
+            from astra_sim.command.completion import complete
+
+            sys.exit(complete(astra))
         astra.main(standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, click.exceptions.Exit) as stop:

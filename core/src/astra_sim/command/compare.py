@@ -14,7 +14,7 @@ import click
 
 from astra_sim.api import simulate
 from astra_sim.command.findings import say_findings
-from astra_sim.command.options import component_options, quiet_option, run_options, table_options
+from astra_sim.command.options import candidates, component_options, quiet_option, run_options, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
@@ -136,7 +136,7 @@ def row_of_run(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dic
 @component_options(multiple=True)
 @run_options
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports of all runs there.")
-@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP)
+@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=candidates("bare_component", "report"))
 @click.option("--run-name", metavar="NAME", help="What the names of runs in reports begin with.")
 @click.option(
     "--timeline",

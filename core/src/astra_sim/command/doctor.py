@@ -17,7 +17,7 @@ import click
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 from astra_sim.setup.entry_points import cache_folder
-from astra_sim.setup.known_components import BUILT_IN
+from astra_sim.setup.known_components import BUILT_IN, remedy
 from astra_sim.setup.plugins import shared_plugins
 
 KERNEL = "astra-sim-core"
@@ -114,7 +114,7 @@ def _print(found: dict[str, Any]) -> None:
     screen.text(f"cache folder {found['cache']['folder'] or 'none'}")
     screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in found["packages"].items()]))
     for name in found["missing"]:
-        screen.text(f"not installed: {name} (pip install {name})")
+        screen.text(f"not installed: {name} ({remedy(name)})")
     for extra in found["extras"]:
         if extra["missing"]:
             screen.text(f"not complete: {extra['extra']}, it lacks {', '.join(extra['missing'])} (pip install '{extra['extra']}')")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -32,14 +32,32 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
 
     def decorate(command: _Command) -> _Command:
         several = "Give several to compare them." if multiple else "Repeatable."
-        command = click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=f"Change one option. {several}")(
-            command
-        )
+        text = f"Change one option. {several}"
+        command = click.option(
+            "--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=text, shell_complete=candidates("assignment")
+        )(command)
         for name in reversed(kinds):
-            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=COMPONENTS[name].format(_SPEC))(command)
+            text = COMPONENTS[name].format(_SPEC)
+            complete = candidates("component", name)
+            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=text, shell_complete=complete)(command)
         return command
 
     return decorate
+
+
+def candidates(what: str, *arguments: str) -> Callable[..., Any]:
+    """`shell_complete` of an option or argument: a function of `astra_sim.command.candidates`, which is imported when a shell asks.
+
+    `candidates("component", KIND)` is for what `component_options` takes.
+    """
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from astra_sim.command import candidates as module
+
+        function = getattr(module, what)
+        return (function(*arguments) if arguments else function)(ctx, param, incomplete)
+
+    return complete
 
 
 def table_options(command: _Command) -> _Command:
@@ -51,6 +69,18 @@ def table_options(command: _Command) -> _Command:
 def all_option(command: _Command) -> _Command:
     """Give a command `--all` (`every`), where its tables have no times."""
     return click.option("--all", "every", is_flag=True, help="Print all rows and columns of all tables.")(command)
+
+
+def json_option(command: _Command) -> _Command:
+    """Give a command `--json` (`as_json`). `say_json` prints the object; files that were written are its `files`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
+
+
+def say_json(document: Mapping[str, Any]) -> None:
+    """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for."""
+    import json
+
+    click.echo(json.dumps(document, allow_nan=False))
 
 
 def quiet_option(command: _Command) -> _Command:

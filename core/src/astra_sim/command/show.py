@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from astra_sim.command.options import candidates
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
@@ -20,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 @click.command()
 @click.argument("run", type=click.Path())
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=candidates("table_of_result"))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows; without TABLE an object with all tables.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write FILE.csv, FILE.json or FILE.parquet.")

@@ -110,6 +110,11 @@ def install_hint(kind: str, name: str, is_installed: Callable[[str], bool]) -> s
     return f"it comes with {distribution}, which is not installed: pip install {distribution}"
 
 
+def remedy(distribution: str) -> str:
+    """How to get a distribution of ours that is not installed, in words."""
+    return _BUILT_ONLY.get(distribution, f"pip install {distribution}")
+
+
 def known_components() -> set[tuple[str, str, str]]:
     """Distribution, kind and name of each component."""
     return {

@@ -11,7 +11,19 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
-from astra_sim.commands import Experiment, Progress, Screen, build, load_experiment, quiet_option, read_groups, shared_plugins
+from astra_sim.commands import (
+    Experiment,
+    Progress,
+    Screen,
+    build,
+    candidates,
+    json_option,
+    load_experiment,
+    quiet_option,
+    read_groups,
+    say_json,
+    shared_plugins,
+)
 from astra_sim.files import FileSet, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml
@@ -59,18 +71,33 @@ class Request:
 @click.option("--from", "source_format", type=click.Choice(SOURCES), help="Format of SOURCE; else by its extension.")
 @click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET; else by its extension.")
 @click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
-@click.option("--platform", metavar="S", help="Platform of the workload: plugin:NAME[?key=value&...] or a file.")
-@click.option("--system", metavar="S", help="System layer; its clock rounds compute times down.")
-@click.option("--compute", metavar="S", help="Compute model, which gives compute times.")
+@click.option(
+    "--platform",
+    metavar="S",
+    help="Platform of the workload: plugin:NAME[?key=value&...] or a file.",
+    shell_complete=candidates("component", "platform"),
+)
+@click.option(
+    "--system", metavar="S", help="System layer; its clock rounds compute times down.", shell_complete=candidates("component", "system")
+)
+@click.option("--compute", metavar="S", help="Compute model, which gives compute times.", shell_complete=candidates("component", "compute"))
 @click.option("--passes", type=int, help="Training iterations to unroll.")
 @click.option("--compute-scale", type=float, help="Factor on every compute time.")
 @click.option("--comm-scale", type=float, help="Factor on the size of every collective.")
-@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
+@click.option(
+    "--set",
+    "assignments",
+    metavar="SECTION.KEY=VALUE",
+    multiple=True,
+    help="Change one option. Repeatable.",
+    shell_complete=candidates("assignment"),
+)
 @click.option(
     "--time-unit", type=click.Choice(tuple(NS)), help="Unit of the times in a FlexFlow graph; s, as MLCommons' converter reads them."
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
 @click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace.  [default: what Kineto recorded, else 0]")
+@json_option
 @quiet_option
 def convert(
     source: str,
@@ -82,6 +109,7 @@ def convert(
     time_unit: str | None,
     kineto: str | None,
     rank: int | None,
+    as_json: bool,
     quiet: bool,
     **run: Any,
 ) -> None:
@@ -110,6 +138,9 @@ def convert(
         progress.stage("converting", simulates=False)
         with FileSet() as files:
             lines = _CONVERTERS[chosen](request, files)
+    if as_json:
+        say_json({"files": files.names, "source_format": chosen, "target_format": to, "notes": list(lines)})
+        return
     for line in lines if not quiet else ():
         click.echo(line, err=True)
 

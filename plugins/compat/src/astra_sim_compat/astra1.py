@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,24 @@ def congestion(name: str, given: Sequence[str]) -> None:
     _run(values, _experiment(values, _CONGESTION_OVERRIDES), ["network.congestion=aware"], tables)
 
 
+def garnet(name: str, given: Sequence[str]) -> None:
+    """gem5 with Garnet and 1.0's system layer: a script of gem5 and `--synthetic=training` come before the options of 1.0."""
+    scripts = [each for each in given if each.endswith(".py") and not each.startswith("-")]
+    known = _options(name, "network of routers (Garnet)")
+    known.text("synthetic", "what is simulated: training")
+    values = _values(known, {}, [each for each in given if each not in scripts])
+    if values["synthetic"] != "training":
+        raise InputError(f"--synthetic is {values['synthetic']}; expected training, as astra simulates ASTRA-sim alone")
+    path = values["network_configuration"]
+    if not os.path.exists(path) and os.path.exists(f"{path}.txt"):
+        values["network_configuration"] = f"{path}.txt"  # as published run scripts name them
+    experiment = _experiment(values, {})
+    if experiment.sections.get("network", {}).get("plugin") != "packet":
+        raise InputError(f"--network-configuration is {values['network_configuration']}, no network file of Garnet; expected one")
+    tables = [table for table in SharedTables.NAMES if not table.startswith("backend_")]
+    _run(values, experiment, [], tables)
+
+
 def _is_of_2x(given: Sequence[str]) -> bool:
     return any(each.partition("=")[0] == _OF_2X for each in given)
 
@@ -81,7 +100,7 @@ def _values(known: Arguments, overrides: Mapping[str, tuple[str, type[int] | typ
     """The values of options. Raises UsageError and InputError."""
     for option, (_, kind) in overrides.items():
         known.numbers(option, "of each dimension, in place of what the network file says", kind)
-    values = known.all(given)
+    values = known.all([each for each in given if each])  # scripts for several networks leave some arguments empty
     if values["total_stat_rows"] < 1:
         raise InputError(f"--total-stat-rows is {values['total_stat_rows']}; expected at least 1")
     if not 0 <= values["stat_row"] < values["total_stat_rows"]:

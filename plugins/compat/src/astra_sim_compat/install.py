@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+from astra_sim.commands import json_option, quiet_option, say_json
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
@@ -32,6 +33,7 @@ _TUTORIAL: Mapping[str, tuple[str, ...]] = {
 
 PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "build/astra_analytical": _REPOSITORY,
+    "build/astra_garnet": {"gem5.opt": ("build/astra_garnet/build",)},
     "build/astra_ns3": _NS3,
     "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
     "exercise_1": _TUTORIAL,
@@ -52,8 +54,9 @@ exit 0
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
 @click.option("--checkout", is_flag=True, help="DIR is a checkout of ASTRA-sim or of its tutorials: write where its scripts look.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-def install(folder: str, checkout: bool, quiet: bool) -> None:
+@json_option
+@quiet_option
+def install(folder: str, checkout: bool, as_json: bool, quiet: bool) -> None:
     """Write programs that ASTRA-sim's run scripts start into DIR, with its names, options and output.
 
     They run astra, with the Python that runs this command. With --checkout a build script that run scripts start is replaced, too: there is
@@ -66,7 +69,9 @@ def install(folder: str, checkout: bool, quiet: bool) -> None:
             with written.open(path) as file:
                 file.write(text)
                 os.fchmod(file.fileno(), _EXECUTABLE)
-    if not quiet:
+    if as_json:
+        say_json({"files": written.names})
+    elif not quiet:
         for path in files:
             click.echo(path)
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Progress, Screen, quiet_option
+from astra_sim.commands import Progress, Screen, candidates, json_option, quiet_option, say_json
 
 if TYPE_CHECKING:
     from astra_sim_compute_gpu.fitting import Fit
 
 _table = click.argument("table", type=click.Path())
 _device = click.option(
-    "--device", required=True, metavar="NAME", help="Device (or DEVICE.toml) that gives peaks and all that is not fitted."
+    "--device",
+    required=True,
+    metavar="NAME",
+    help="Device (or DEVICE.toml) that gives peaks and all that is not fitted.",
+    shell_complete=candidates("one_of", "astra_sim_compute_gpu.device:names"),
 )
 _output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
 
@@ -24,8 +28,9 @@ _output = click.option("--output", required=True, metavar="DEVICE.toml", type=cl
 @_table
 @_device
 @_output
+@json_option
 @quiet_option
-def gemm(table: str, device: str, output: str, quiet: bool) -> None:
+def gemm(table: str, device: str, output: str, as_json: bool, quiet: bool) -> None:
     """Fit products of matrices: CSV with m, n, k, microseconds; may have batch, accumulate_fp32, element_type, cast, held_out."""
     from astra_sim.files import read_text
 
@@ -42,15 +47,16 @@ def gemm(table: str, device: str, output: str, quiet: bool) -> None:
             changed = _sourced(with_gemm(changed, element_type, found), f"gemm.{element_type}", table, found)
             if "cast_efficiency" in found.values:
                 changed = _sourced(changed, "cast", table, found)
-    _finish(fits, changed, output, quiet)
+    _finish(fits, changed, output, as_json, quiet)
 
 
 @click.command()
 @_table
 @_device
 @_output
+@json_option
 @quiet_option
-def attention(table: str, device: str, output: str, quiet: bool) -> None:
+def attention(table: str, device: str, output: str, as_json: bool, quiet: bool) -> None:
     """Fit flash attention: CSV with heads, query_length, key_length, head_size, microseconds.
 
     It may have value_size, key_heads, causal, backward, element_type, held_out.
@@ -75,7 +81,7 @@ def attention(table: str, device: str, output: str, quiet: bool) -> None:
                 table, element_type, fit_attention, devices.device_of(changed, where), rows
             )
             changed = _sourced(with_attention(changed, element_type, found), attention_key(element_type), table, found)
-    _finish(fits, changed, output, quiet)
+    _finish(fits, changed, output, as_json, quiet)
 
 
 def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) -> Fit:
@@ -94,11 +100,16 @@ def _sourced(changed: dict[str, Any], key: str, table: str, found: Fit) -> dict[
     return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
 
 
-def _finish(fits: dict[str, Fit], changed: dict[str, Any], output: str, quiet: bool) -> None:
+def _finish(fits: dict[str, Fit], changed: dict[str, Any], output: str, as_json: bool, quiet: bool) -> None:
     """Write the device, and print the fits."""
     from astra_sim.toml_text import write_toml
 
     write_toml(changed, output, "A device of the gpu compute model of astra, fitted by astra calibrate")
+    if as_json:
+        import attrs
+
+        say_json({"files": [output], "fits": [{"name": name, **attrs.asdict(found)} for name, found in fits.items()]})
+        return
     if quiet:
         return
     screen = Screen()

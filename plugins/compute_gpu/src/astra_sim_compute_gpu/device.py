@@ -83,6 +83,11 @@ class Device:
         return narrow or self.attention
 
 
+def names() -> list[str]:
+    """The devices of this package."""
+    return data_files.names(FOLDER)
+
+
 def read_table(name: str) -> tuple[dict[str, Any], str]:
     """The table of a device, by its name or path, and where it stands. Raises InputError."""
     return data_files.read(FOLDER, name, "device")

@@ -21,11 +21,16 @@ _NS_PER_US = 1000.0
 class GpuOptions:
     """Options of the gpu model. docs/compute.md lists the devices and the stacks."""
 
-    device: str = option(help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml", path="name or path")
+    device: str = option(
+        help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml",
+        path="name or path",
+        names="astra_sim_compute_gpu.device:names",
+    )
     stack: str | Stack = option(
         "kernels",
         help="a stack profile of this package such as megatron-2022, a file STACK.toml, or a table of its numbers",
         path="name or path",
+        names="astra_sim_compute_gpu.stack:names",
     )
     element_type: str | None = option(
         None,

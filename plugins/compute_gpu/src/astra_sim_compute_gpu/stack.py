@@ -35,6 +35,11 @@ class Stack:
     source: str = option("", help="where the numbers come from")
 
 
+def names() -> list[str]:
+    """The stacks of this package."""
+    return data_files.names(FOLDER)
+
+
 def read_stack(name: str | Stack) -> Stack:
     """The stack of a name, of a TOML file, or as it is given. Raises InputError."""
     if isinstance(name, Stack):

@@ -148,3 +148,8 @@ MODELS: dict[str, Model] = {
 }  # fmt: skip
 """Models by name. Sources: arXiv 2104.04473 and 2205.05198 (GPT), 2307.09288 (Llama 2), 2407.21783 (Llama 3), 2401.04088 (Mixtral),
 2505.09388 (Qwen3), 2412.19437 (DeepSeek-V3)."""
+
+
+def names() -> list[str]:
+    """Names of all models."""
+    return list(MODELS)

@@ -51,7 +51,7 @@ class LlmOptions:
 
     model: str | Model = option(help="a model by name (gpt3-175b, megatron-1t, llama3-405b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3,"
                                 " ...), the path of a Hugging Face config.json, or a table of its dimensions",
-                                path="name or path")  # fmt: skip
+                                path="name or path", names="astra_sim_llm.models:names")  # fmt: skip
     sequence: int | None = option(None, minimum=1, help="tokens of a sequence; none: as the model says", unit="tokens")
     global_batch: int = option(minimum=1, help="sequences of an iteration, over all replicas", unit="sequences")
     micro_batch: int = option(1, minimum=1, help="sequences of a micro-batch", unit="sequences")

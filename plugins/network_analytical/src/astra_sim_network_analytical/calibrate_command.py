@@ -6,10 +6,10 @@ plugin:analytical?model=nccl&parameters=FILE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Progress, Screen, quiet_option
+from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_json
 
 if TYPE_CHECKING:
     from astra_sim.schedule import Collective
@@ -29,6 +29,7 @@ _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 @click.option("--channels", type=click.IntRange(min=1), help="Channels that NCCL used, so that fewer can be tried.")
 @click.option("--interpolate", is_flag=True, help="Keep the rows as a measured table, and fit nothing.")
 @click.option("--nvlink", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="NVLink bandwidth of a GPU in one direction.")
+@json_option
 @quiet_option
 def collective(
     table: str,
@@ -40,6 +41,7 @@ def collective(
     channels: int | None,
     interpolate: bool,
     nvlink: float | None,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Fit NCCL in a node to measured collectives: output of nccl-tests, or CSV with operation, ranks, bytes, microseconds.
@@ -70,12 +72,34 @@ def collective(
             sources[kind.value] = found.source(kind)
     head = "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"
     write_toml(table_of(title or table, found.fits, sources, channels), output, head)
-    if not quiet:
+    if as_json:
+        say_json({"files": [output], "fits": [_document(kind, found) for kind in Collective if kind.value in sources]})
+    elif not quiet:
         screen = Screen()
         for kind in Collective:
             if kind.value in sources:
                 _print(kind, found, screen)
         screen.text(f"written: {output}")
+
+
+def _document(operation: Collective, found: Calibration) -> dict[str, Any]:
+    """The fits of a collective, by the number of ranks, and their errors, as JSON has them."""
+    import attrs
+
+    from astra_sim_network_analytical.nccl_fit import LARGE_BYTES
+
+    errors = {
+        "used": found.used(operation),
+        "fitted": found.fitted(operation),
+        "held_out": found.held_out(operation),
+        "held_out_large": found.held_out(operation, LARGE_BYTES),
+    }
+    fits = [
+        {"ranks": fit.ranks, "sizes": len(fit.bytes), "protocols": {name: attrs.asdict(each) for name, each in fit.protocols().items()}}
+        for fit in found.fits
+        if fit.operation == operation
+    ]
+    return {"name": operation.value, "ranks": fits, **{name: attrs.asdict(error) for name, error in errors.items()}}
 
 
 def _print(operation: Collective, found: Calibration, screen: Screen) -> None:

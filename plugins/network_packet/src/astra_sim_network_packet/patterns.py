@@ -68,6 +68,11 @@ PATTERNS: dict[str, Callable[[Platform], Targets]] = {
 OTHER_NAMES = {"uniform_random": "uniform", "bitcomp": "bit_complement", "neighbor": "neighbour", "hotspot": "hot_spot"}
 
 
+def names() -> list[str]:
+    """Names of all patterns."""
+    return [*PATTERNS, "permutation"]
+
+
 def targets(name: str, platform: Platform, file: str | None = None) -> Targets:
     """The destinations of a pattern. Raises InputError."""
     name = name.replace("-", "_").lower()
@@ -77,7 +82,7 @@ def targets(name: str, platform: Platform, file: str | None = None) -> Targets:
             raise InputError("pattern permutation needs --permutation FILE")
         return permutation(platform, file)
     if name not in PATTERNS:
-        raise InputError(f"there is no pattern {name!r}; {suggestion(name, [*PATTERNS, 'permutation'])}")
+        raise InputError(f"there is no pattern {name!r}; {suggestion(name, names())}")
     return PATTERNS[name](platform)
 
 

@@ -14,7 +14,18 @@ from typing import Any
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.commands import Column, Experiment, Progress, Screen, Table, all_option, build_platform, quiet_option, shared_plugins
+from astra_sim.commands import (
+    Column,
+    Experiment,
+    Progress,
+    Screen,
+    Table,
+    all_option,
+    build_platform,
+    candidates,
+    quiet_option,
+    shared_plugins,
+)
 from astra_sim.files import FileSet
 from astra_sim.options import structure
 from astra_sim.platform import Platform
@@ -28,12 +39,30 @@ _BAR = 16
 
 
 @click.command()
-@click.option("--platform", required=True, metavar="S", help="Platform: plugin:NAME[?key=value&...] or a file.")
 @click.option(
-    "--network", default="plugin:packet?preset=booksim", metavar="S", show_default=True, help="The packet network and its options."
+    "--platform",
+    required=True,
+    metavar="S",
+    help="Platform: plugin:NAME[?key=value&...] or a file.",
+    shell_complete=candidates("component", "platform"),
 )
-@click.option("--pattern", default="uniform", metavar="NAME", show_default=True, help=f"{', '.join(patterns.PATTERNS)} or permutation.")
-@click.option("--permutation", metavar="FILE", help="File with the destination of each source, for pattern permutation.")
+@click.option(
+    "--network",
+    default="plugin:packet?preset=booksim",
+    metavar="S",
+    show_default=True,
+    help="The packet network and its options.",
+    shell_complete=candidates("component", "network"),
+)
+@click.option(
+    "--pattern",
+    default="uniform",
+    metavar="NAME",
+    show_default=True,
+    help=f"{', '.join(patterns.PATTERNS)} or permutation.",
+    shell_complete=candidates("one_of", "astra_sim_network_packet.patterns:names"),
+)
+@click.option("--permutation", metavar="FILE", type=click.Path(), help="File with the destination of each source, for pattern permutation.")
 @click.option("--rate", "rates", required=True, metavar="R", help="Flits per node and cycle: 0.1, or 0.1,0.2, or FROM:TO:STEP.")
 @click.option("--packet-flits", type=int, default=1, show_default=True, help="Flits of a packet.")
 @click.option("--warm-up", type=int, default=2500, show_default=True, help="Cycles before measuring.")

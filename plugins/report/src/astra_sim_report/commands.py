@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from astra_sim.commands import Progress, Screen, quiet_option
+from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_json
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
@@ -20,8 +20,9 @@ _RUNS = "RUN is a result.json, or a folder that `--output` has written."
 @click.command(help=f"Write a page of HTML about runs and tables of results: one file, which opens without network.\n\n{_RUNS} {_RESULTS}")
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN | RESULTS)...", type=click.Path())
 @click.option("-o", "--output", metavar="FILE.html", required=True, type=click.Path(dir_okay=False), help="The page.")
+@json_option
 @quiet_option
-def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
+def report(runs: tuple[str, ...], output: str, as_json: bool, quiet: bool) -> None:
     """Write a page."""
     from astra_sim_report.page import page
     from astra_sim_report.runs import load_runs
@@ -34,7 +35,9 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> None:
         text = page(load_runs(others) if others else [], [read_table(path) for path in tables])
         with FileSet() as files, files.open(output) as file:
             file.write(text)
-    if not quiet:
+    if as_json:
+        say_json({"files": files.names, "runs": len(others), "tables": len(tables), "bytes": len(text.encode())})
+    elif not quiet:
         click.echo(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
 
 
@@ -58,9 +61,17 @@ def _list(kinds: Mapping[str, str]) -> str:
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Of a table: draw only rows with this value; all of several hold.")
 @click.option("--log", multiple=True, type=click.Choice(["x", "y", "hue"]), help="Of a table: a logarithmic axis, or scale of colours.")
 @click.option("--maximize", multiple=True, metavar="COLUMN", help="For pareto: more of this column, --x or --y, is better.")
+@json_option
 @quiet_option
 def plot(
-    runs: tuple[str, ...], output: str, title: str | None, labels: tuple[str, ...], quiet: bool, where: tuple[str, ...], **of_table: Any
+    runs: tuple[str, ...],
+    output: str,
+    title: str | None,
+    labels: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    where: tuple[str, ...],
+    **of_table: Any,
 ) -> None:
     """Draw a figure."""
     kind, paths = kind_of(runs)
@@ -85,7 +96,9 @@ def plot(
         drawn = _progressing(quiet, lambda: _of_folders(kind, paths, form, title, labels))
     with FileSet() as files, files.open(output, "wb") as file:
         file.write(drawn)
-    if not quiet:
+    if as_json:
+        say_json({"files": files.names, "bytes": len(drawn)})
+    elif not quiet:
         Screen().text(output)
 
 

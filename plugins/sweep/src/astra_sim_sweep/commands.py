@@ -6,15 +6,17 @@ import csv
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from astra_sim.commands import json_option, say_json
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
 from astra_sim_sweep.words import counted
 
 if TYPE_CHECKING:
     from astra_sim_sweep.budgets import Verdict
+    from astra_sim_sweep.running import Counts
 
 
 @click.command()
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
 @click.option("--scheduler", metavar="ADDRESS", help="Run on the workers of a scheduler of Dask, such as tcp://10.0.0.1:8786.")
 @click.option("--dry-run", is_flag=True, help="Print the points as CSV and run nothing.")
+@json_option
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def sweep(
     file: str,
@@ -38,14 +41,17 @@ def sweep(
     timeout: float | None,
     scheduler: str | None,
     dry_run: bool,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Run an experiment over axes, and write one table: a row for each point, with its parameters, figures, or error.
 
     What is done is kept in a journal, RESULTS.journal.sqlite, at once. Exit status 1: some points have failed.
     """
+    if as_json and quiet:
+        raise InputError("--json and --quiet are given; expected one of the two")
     if dry_run:
-        _print_points(file, quiet)
+        (_print_points_as_json if as_json else _print_points)(file, quiet)
         return
     if output is None:
         raise InputError("--output is missing; expected a table: *.parquet, *.csv or *.sqlite (or --dry-run)")
@@ -68,12 +74,21 @@ def sweep(
     if not quiet:
         for warning in counts.warnings:
             click.echo(f"astra: warning: {warning}", err=True)
+    if as_json:
+        say_json(_document(output, counts, made.first_error))
+    elif not quiet:
         click.echo(f"{counted(counts.rows, 'row')} in {output}{_beside(counts.known, counts.skipped, counts.failed)}")
     if counts.failed:
         click.echo(
             f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(made.first_error)}", err=True
         )
         sys.exit(1)
+
+
+def _document(output: str, counts: Counts, first_error: str) -> dict[str, Any]:
+    """What a sweep came to, as JSON has it."""
+    numbers = {name: getattr(counts, name) for name in ("points", "rows", "known", "run", "skipped", "skipped_by", "failed")}
+    return {"files": [output], **numbers, "first_error": first_error or None, "warnings": list(counts.warnings)}
 
 
 def _beside(known: int, skipped: int, failed: int) -> str:
@@ -103,6 +118,28 @@ def _print_points(file: str, quiet: bool) -> None:
         reasons = ", ".join(f"{name} {number:,}" for name, number in skipped.items())
         beside = f"; {sum(skipped.values()):,} skipped ({reasons})" if skipped else ""
         click.echo(f"{counted(count, 'point')}{beside}", err=True)
+    if failed:
+        sys.exit(1)
+
+
+def _print_points_as_json(file: str, _: bool) -> None:
+    """The points of a sweep as an object, one after another, since there may be many."""
+    import json
+
+    from astra_sim_sweep.plan import read_plan
+
+    plan = read_plan(file)
+    skipped: dict[str, int] = {}
+    comma = failed = False
+    click.echo(f'{{"columns": {json.dumps([*plan.columns, "error"])}, "points": [', nl=False)
+    for point in plan:
+        if point.skipped_by is not None:
+            skipped[point.skipped_by] = skipped.get(point.skipped_by, 0) + 1
+            continue
+        row = {name: point.parameters[name] for name in plan.columns}
+        click.echo((", " if comma else "") + json.dumps({**row, "error": point.error}), nl=False)
+        comma, failed = True, failed or point.error is not None
+    click.echo(f'], "skipped_by": {json.dumps(skipped)}}}')
     if failed:
         sys.exit(1)
 

@@ -116,6 +116,7 @@ class Journal:
 def _locked(path: str) -> int:
     """A descriptor of the file, made if it is not there, that holds its lock as long as it is open."""
     try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from None

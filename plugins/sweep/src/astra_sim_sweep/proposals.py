@@ -292,8 +292,7 @@ def _study(optuna: Any, storage: str, name: str, directions: Sequence[str]) -> A
         if "://" in storage:
             opened = optuna.storages.RDBStorage(storage)
         else:
-            if not os.path.isdir(os.path.dirname(storage) or "."):
-                raise FileNotFoundError(f"there is no folder {os.path.dirname(storage)}")
+            os.makedirs(os.path.dirname(storage) or ".", exist_ok=True)
             opened = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
         return optuna.create_study(storage=opened, study_name=name, directions=directions, load_if_exists=True)
     except OSError as error:

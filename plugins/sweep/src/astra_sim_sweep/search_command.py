@@ -45,7 +45,7 @@ def search(
     if as_json and quiet:
         raise InputError("--json and --quiet are given; expected one of the two")
     if dry_run:
-        _print_plan(file)
+        (_print_plan_as_json if as_json else _print_plan)(file)
         return
     if output is None:
         raise InputError("--output is missing; expected a table: *.parquet, *.csv or *.sqlite (or --dry-run)")
@@ -126,6 +126,30 @@ def _print_json(search: SearchPlan, found: Found) -> None:
     objectives = [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives]
     method: Any = "exhaustive" if search.is_exhaustive else search.options.sampler
     click.echo(json.dumps({"objectives": objectives, "method": method, **attrs.asdict(found)}))
+
+
+def _print_plan_as_json(file: str) -> None:
+    """What would be searched, as an object."""
+    import json
+
+    from astra_sim_sweep.search_files import read_search
+
+    search = read_search(file)
+    axes = [
+        {"name": axis.name, "low": axis.span.low, "high": axis.span.high}
+        if axis.span is not None
+        else {"name": axis.name, "values": [axis.shown(position) for position in range(len(axis.values))]}
+        for axis in search.plan.axes
+    ]
+    document = {
+        "objectives": [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives],
+        "constraints": [{"name": each.name, "expression": each.condition.text} for each in search.goal.constraints],
+        "axes": axes,
+        "points": search.plan.points.count,
+        "method": "exhaustive" if search.is_exhaustive else search.options.sampler,
+        "trials": None if search.is_exhaustive else search.options.trials,
+    }
+    click.echo(json.dumps(document, default=str))
 
 
 def _print_plan(file: str) -> None:

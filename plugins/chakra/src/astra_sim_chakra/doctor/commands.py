@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 import click
 from astra_sim import InputError
-from astra_sim.commands import Column, Progress, Screen, Table, quiet_option, table_options
+from astra_sim.commands import Column, Progress, Screen, Table, json_option, quiet_option, say_json, table_options
 from astra_sim.files import FileSet
 
 from astra_sim_chakra.doctor.checking import Checked, check
@@ -33,7 +33,6 @@ _SHOWN_RANKS = 16
 _trace = click.argument("trace", type=click.Path())
 _groups = click.option("--groups", metavar="FILE", type=click.Path(), help="Ranks of each process group.  [default: PREFIX.groups.json]")
 _platform = click.option("--platform", metavar="S", help="Platform of the traces, which says what involved_dim is about.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 _output = click.option("-o", "--output", metavar="DIR", required=True, type=click.Path(file_okay=False), help="Folder to write to.")
 _every = click.option("--all", "every", is_flag=True, help="Print all findings.")
 
@@ -43,7 +42,7 @@ _every = click.option("--all", "every", is_flag=True, help="Print all findings."
 @_groups
 @_platform
 @_every
-@_json
+@json_option
 @quiet_option
 def check_command(trace: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool) -> None:
     """Say what is wrong with the traces of all ranks, and what that breaks in a run; exit status 1 where a run would fail.
@@ -56,7 +55,7 @@ def check_command(trace: str, groups: str | None, platform: str | None, every: b
     """
     checked = _checked(trace, groups, platform, quiet or as_json)
     if as_json:
-        click.echo(json.dumps(_table(checked)))
+        say_json(_table(checked))
     elif not quiet:
         _print_findings(checked, Screen(every))
     _stop_on_errors(checked)
@@ -69,7 +68,7 @@ def check_command(trace: str, groups: str | None, platform: str | None, every: b
 @_groups
 @_platform
 @_every
-@_json
+@json_option
 @quiet_option
 def repair_command(
     trace: str, output: str, times: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool
@@ -101,7 +100,7 @@ def repair_command(
     if as_json:
         done = {str(rank): repaired.done for rank, repaired in repairs.items() if repaired.done and rank not in unread}
         written = [rank_path(prefix, rank) for rank in repairs if rank not in unread]
-        click.echo(json.dumps({"done": done, "written": written, "not_written": unread, "left": _table(after)}))
+        say_json({"done": done, "written": written, "not_written": unread, "left": _table(after)})
     elif not quiet:
         _print_repairs(repairs, unread, prefix, Screen(every))
         _print_findings(after, Screen(every))
@@ -117,7 +116,7 @@ _LOSSY = ("unreadable", "damaged_node", "bad_value")
 @_groups
 @_platform
 @table_options
-@_json
+@json_option
 @quiet_option
 def stats_command(trace: str, groups: str | None, platform: str | None, every: bool, units: str | None, as_json: bool, quiet: bool) -> None:
     """Print what the traces of all ranks hold by kind, process group and rank, and what a run takes at least.
@@ -130,7 +129,7 @@ def stats_command(trace: str, groups: str | None, platform: str | None, every: b
     checked = _checked(trace, groups, platform, quiet or as_json)
     found = figures(checked)
     if as_json:
-        click.echo(json.dumps(found.table()))
+        say_json(found.table())
     elif not quiet:
         _print_figures(found, Screen(every, units))
 
@@ -144,7 +143,7 @@ def stats_command(trace: str, groups: str | None, platform: str | None, every: b
 @click.option("--keep-shards", is_flag=True, help="All-gathers that grow keep the bytes of each rank, not those of the whole.")
 @_groups
 @click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
-@_json
+@json_option
 @quiet_option
 def scale_command(
     trace: str,
@@ -188,7 +187,7 @@ def scale_command(
     if scaling.result.groups:
         notes.append(f"{len(scaling.result.groups)} process groups: {prefix}.groups.json")
     if as_json:
-        click.echo(json.dumps({"ranks": npus, "from": traces.ranks, "prefix": prefix, "groups": scaling.result.groups, "notes": notes}))
+        say_json({"ranks": npus, "from": traces.ranks, "prefix": prefix, "groups": scaling.result.groups, "notes": notes})
     elif not quiet:
         for note in notes:
             Screen().text(note)

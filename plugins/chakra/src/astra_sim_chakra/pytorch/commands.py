@@ -7,7 +7,7 @@ import os
 
 import attrs
 import click
-from astra_sim.commands import Progress, Screen, quiet_option, table_options
+from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_json, table_options
 from astra_sim.files import FileSet
 
 from astra_sim_chakra.pytorch.converting import convert
@@ -23,7 +23,7 @@ from astra_sim_chakra.pytorch.replay import Replay, replay
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The linked trace.  [default: ET.linked.json]")
 @click.option("--rank", type=click.IntRange(0), help="Rank of the traces.  [default: what Kineto recorded, else 0]")
 @table_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def link_command(
     host: str, kineto: str, output: str | None, rank: int | None, every: bool, units: str | None, as_json: bool, quiet: bool
@@ -49,7 +49,7 @@ def link_command(
             files.write(target, _pieces(linked.table))
     if as_json:
         about = {"file": target, "rank": linked.table[LINKED]["rank"], "matched": attrs.asdict(linked.counts), "replay": replayed.table()}
-        click.echo(json.dumps(about))
+        say_json(about)
     elif not quiet:
         screen = Screen(every, units)
         for line in [*_matched(linked.counts), *replay_lines(replayed, screen), f"written: {target} (rank {linked.table[LINKED]['rank']})"]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 from astra_sim import InputError
-from astra_sim.commands import Progress, quiet_option
-from astra_sim.files import FileSet
+from astra_sim.commands import Progress, candidates, json_option, quiet_option, say_json
+from astra_sim.files import FileSet, parse_toml
 
 from astra_sim_compute_systolic.generate.parallelism import POLICIES
 
@@ -19,8 +19,19 @@ _SYSTOLIC = "plugin:systolic"
 @click.option(
     "--layers", "--mnk", "layers", metavar="F.csv", type=click.Path(), help="Layers: a heading, then name, m, n, k [, parallelisation]."
 )
-@click.option("--model", metavar="NAME|F.toml", help="A model of this package (see --list), or a TOML file.")
-@click.option("--parallel", "policy", metavar="POLICY", help=f"Parallelisation: {', '.join(POLICIES)}.")
+@click.option(
+    "--model",
+    metavar="NAME|F.toml",
+    help="A model of this package (see --list), or a TOML file.",
+    shell_complete=candidates("one_of", "astra_sim_compute_systolic.generate.model_file:shipped_models"),
+)
+@click.option(
+    "--parallel",
+    "policy",
+    metavar="POLICY",
+    help=f"Parallelisation: {', '.join(POLICIES)}.",
+    shell_complete=lambda ctx, param, incomplete: [policy for policy in POLICIES if policy.startswith(incomplete)],
+)
 @click.option("--npus", "--num_npus", "--num-npus", "npus", type=int, help="NPUs.")
 @click.option(
     "--packages", "--num_packages", "--num-packages", "packages", type=int, default=1, show_default=True, help="Packages of NPUs."
@@ -37,14 +48,28 @@ _SYSTOLIC = "plugin:systolic"
     default=_SYSTOLIC,
     show_default=True,
     help="Compute model: plugin:NAME or a file.",
+    shell_complete=candidates("component", "compute"),
 )
-@click.option("--memory", metavar="S", help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.")
+@click.option(
+    "--memory",
+    metavar="S",
+    help="Memory model that the layers must fit in, such as plugin:local?capacity_gib=80.",
+    shell_complete=candidates("component", "memory"),
+)
 @click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
 @click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
+@json_option
 @quiet_option
 def generate(
-    layers: str | None, model: str | None, listing: bool, output: str | None, form: str | None, quiet: bool, **choices: Any
+    layers: str | None,
+    model: str | None,
+    listing: bool,
+    output: str | None,
+    form: str | None,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
 ) -> None:
     """Generate a workload from layers, a parallelisation and a compute model.
 
@@ -57,7 +82,10 @@ def generate(
     if listing:
         from astra_sim_compute_systolic.generate.model_file import shipped_models
 
-        click.echo("\n".join(shipped_models()))
+        if as_json:
+            say_json({"models": shipped_models()})
+        else:
+            click.echo("\n".join(shipped_models()))
         return
     if (layers is None) == (model is None):
         raise InputError("exactly one of --layers and --model must be given")
@@ -65,11 +93,14 @@ def generate(
     with Progress(enabled=not quiet) as progress:
         progress.stage("computing the times of layers", simulates=False)
         workload = _generate(layers, model, text, **choices)
-    if output is None:
+    files = FileSet()
+    if output is not None:
+        with files, files.open(output) as file:
+            file.write(workload)
+    if as_json:
+        say_json({"files": files.names, "workload": workload if text else parse_toml(workload, "the workload")})
+    elif output is None:
         click.echo(workload, nl=not workload.endswith("\n"))
-        return
-    with FileSet() as files, files.open(output) as file:
-        file.write(workload)
 
 
 def _generate(

@@ -1,0 +1,207 @@
+"""What the shell may put in for a value that is not complete: components and their options, files, keys of `--set`.
+
+Each function of the first part makes one that click asks as `shell_complete` of an option or argument. The type of a candidate says what
+follows it: nothing ("open": the value goes on), or a space ("plain").
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import click
+from click.shell_completion import CompletionItem
+
+Candidates = list[CompletionItem[str]]
+Complete = Callable[[click.Context, click.Parameter, str], Candidates]
+OPEN = "open"
+_PREFIX = "plugin:"
+
+
+def component(kind: str) -> Complete:
+    """Candidates for `plugin:NAME?key=value&...` or a file."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+        named = "" if _PREFIX.startswith(incomplete) else incomplete.removeprefix(_PREFIX)
+        found = [] if named == incomplete and named else _with(_PREFIX, _specs(kind, named))
+        return [*found, *files(incomplete)]
+
+    return complete
+
+
+def bare_component(kind: str) -> Complete:
+    """Candidates for `NAME?key=value&...`."""
+    return lambda ctx, param, incomplete: list(_specs(kind, incomplete))
+
+
+def assignment(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+    """Candidates for `SECTION.KEY=VALUE`, by the components that the command line and its experiment file name."""
+    from astra_sim.setup.experiment import DEFAULTS
+    from astra_sim.setup.run_options import RunOptions
+
+    section, dot, rest = incomplete.partition(".")
+    if not dot:
+        return [CompletionItem(f"{name}.", OPEN) for name in (*DEFAULTS, "run") if name.startswith(section)]
+    cls = RunOptions if section == "run" else _options(section, _chosen(ctx, section)) if section in DEFAULTS else None
+    return list(_with(f"{section}.", _keys(cls, rest, set())))
+
+
+def one_of(reference: str) -> Complete:
+    """Candidates of which a function that takes nothing, "module:function", gives the names; else, files."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+        return _beginning(_named(reference), incomplete) or list(files(incomplete))
+
+    return complete
+
+
+def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+    """Candidates for the name of a component of any kind, or KIND:NAME."""
+    from astra_sim.setup.plugins import KINDS, shared_plugins
+
+    of_kind, colon, _ = incomplete.partition(":")
+    found: dict[str, CompletionItem[str]] = {}
+    for kind in KINDS:
+        for name, provider in shared_plugins().components(kind).items():
+            value = f"{kind}:{name}" if colon and kind == of_kind else name
+            if value.startswith(incomplete):
+                found.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
+    return [found[value] for value in sorted(found)]
+
+
+def kind_of_package(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+    """Candidates for KIND of `astra plugins new`."""
+    from astra_sim.plugin_templates import KINDS
+
+    return [CompletionItem(name, help=f"{kind.words}: {kind.about}") for name, kind in KINDS.items() if name.startswith(incomplete)]
+
+
+def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
+    """Candidates for a table of the result that the argument `run` names."""
+    from astra_sim.results import read_results, tables_of
+
+    _, runs = read_results(ctx.params["run"])
+    return _beginning({name: None for run in runs for name in tables_of(run)}, incomplete)
+
+
+def files(incomplete: str, ending: str = "", folders: bool = True) -> Iterator[CompletionItem[str]]:
+    """Folders, which go on, and files with an ending whose paths begin so. Those with a dot in front where it has been typed."""
+    folder, name = os.path.split(incomplete)
+    try:
+        entries = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.name.startswith(name) or entry.name.startswith(".") > name.startswith("."):
+            continue
+        path = os.path.join(folder, entry.name)
+        if entry.is_dir():
+            if folders:
+                yield CompletionItem(f"{path}/", OPEN)
+        elif entry.name.endswith(ending):
+            yield CompletionItem(path)
+
+
+def _named(reference: str) -> Iterable[str]:
+    """The names that a function, "module:function", lists."""
+    from astra_sim.providers import load
+
+    names: Iterable[str] = load(reference, "a list of names")()
+    return names
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> Candidates:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+# -- Components and their options --------------------------------------------------------------------------------------
+
+
+def _with(prefix: str, items: Iterable[CompletionItem[str]]) -> Iterator[CompletionItem[str]]:
+    for item in items:
+        yield CompletionItem(prefix + item.value, item.type, item.help)
+
+
+def _specs(kind: str, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """What `NAME?key=value&...` may become."""
+    from astra_sim.setup.plugins import shared_plugins
+
+    name, mark, query = incomplete.partition("?")
+    if not mark:
+        for known, provider in sorted(shared_plugins().components(kind).items()):
+            if known.startswith(name):
+                yield CompletionItem(known, help=provider.summary)
+        return
+    *complete, last = query.split("&")
+    prefix = incomplete.removesuffix(last)
+    yield from _with(prefix, _keys(_options(kind, name), last, {part.partition("=")[0] for part in complete}))
+
+
+def _keys(cls: type | None, incomplete: str, taken: set[str]) -> Iterator[CompletionItem[str]]:
+    """What `key=value` may become, for the options of a class but for those that are taken."""
+    from astra_sim.options import describe_options
+
+    key, equals, value = incomplete.partition("=")
+    if equals:
+        yield from _with(f"{key}=", _values(cls, key, value))
+        return
+    for option in describe_options(cls):
+        if option.name.startswith(key) and option.name not in taken and ".N." not in option.name and option.type != "table":
+            yield CompletionItem(f"{option.name}=", OPEN, option.help)
+
+
+def _values(cls: type | None, key: str, incomplete: str) -> Iterator[CompletionItem[str]]:
+    """What the value of an option may become: one of its choices, yes or no, a component, a file."""
+    field, kind = _field(cls, key)
+    if field is None:
+        return
+    if field.metadata.get("names"):
+        yield from _beginning(_named(field.metadata["names"]), incomplete)
+    if field.metadata.get("specs"):
+        yield from _specs(field.metadata["specs"], incomplete)
+    elif field.metadata.get("path"):
+        yield from files(incomplete)
+    yield from _beginning(field.metadata.get("choices") or (("true", "false") if kind is bool else ()), incomplete)
+
+
+def _field(cls: type | None, key: str) -> tuple[attrs.Attribute[Any] | None, Any]:
+    """The field of an options class that `key`, or `table.key`, names, and its type."""
+    first, dot, rest = key.partition(".")
+    if cls is None or first not in attrs.fields_dict(cls):
+        return None, None
+    kind = typing.get_type_hints(cls)[first]
+    if dot:
+        return _field(kind, rest) if attrs.has(kind) else (None, None)
+    return attrs.fields_dict(cls)[first], kind
+
+
+def _options(kind: str, name: str | None) -> type | None:
+    from astra_sim.setup.plugins import shared_plugins
+
+    return None if name is None else shared_plugins().get(kind, name).load_options()
+
+
+def _chosen(ctx: click.Context, section: str) -> str | None:
+    """The component of a section: that of the command line, of the experiment file, or the one that is meant without."""
+    from astra_sim.setup.experiment import DEFAULTS, Experiment
+    from astra_sim.setup.plugins import shared_plugins
+
+    experiment = Experiment()
+    given = ctx.params.get(section)
+    # Behind an option without its value click gives no argument its value: they are left over.
+    path = next((path for path in [ctx.params.get("experiment"), *(ctx.params.get("experiments") or ()), *ctx.args] if path), None)
+    if isinstance(given, (tuple, list)):
+        given = given[-1] if given else None
+    base = ""
+    if given is None and path is not None:
+        with open(path, "rb") as file:
+            given = tomllib.load(file).get(section)
+        base = os.path.dirname(path)
+    if given is not None:
+        experiment.use(section, given, shared_plugins(), base)
+    table = experiment.sections.get(section, {})
+    return table.get("plugin", DEFAULTS[section]) if isinstance(table, Mapping) else None
