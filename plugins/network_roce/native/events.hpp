@@ -103,15 +103,18 @@ class Events {
   static constexpr std::uint64_t kOrders = (std::uint64_t{1} << kOrderBits) - 1;
   static constexpr std::uint32_t kBits = 64;
   static constexpr std::size_t kFew = 24;
+  static constexpr std::uint32_t kOfChunk = 3;
 
   struct Entry {
     std::uint64_t key;  // time in its bucket, then order
     std::uint32_t subject;
     What what;
   };
-  struct Node {
-    Entry entry;
-    std::uint32_t next;
+  // Entries of a bucket lie a few together, in a line of the processor's cache.
+  struct alignas(64) Chunk {
+    std::array<Entry, kOfChunk> entries;
+    std::uint32_t count;
+    std::uint32_t next;  // older ones
   };
 
   static bool later(const Event& one, const Event& other) {
@@ -122,17 +125,25 @@ class Events {
 
   void put(std::int64_t bucket, const Entry& entry) {
     const auto index = static_cast<std::uint32_t>(bucket & (kBuckets - 1));
-    std::uint32_t id = free_;
-    if (id == kNone) {
-      id = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.emplace_back();
-    } else {
-      free_ = nodes_[id].next;
-    }
-    nodes_[id] = {entry, heads_[index]};
-    heads_[index] = id;
+    if (heads_[index] == kNone || chunks_[heads_[index]].count == kOfChunk) add_chunk(heads_[index]);
+    Chunk& chunk = chunks_[heads_[index]];
+    chunk.entries[chunk.count++] = entry;
     filled_[index / kBits] |= std::uint64_t{1} << index % kBits;
     ++waiting_;
+  }
+
+  // A chunk without entries becomes the first of a bucket.
+  void add_chunk(std::uint32_t& head) {
+    std::uint32_t id = free_;
+    if (id == kNone) {
+      id = static_cast<std::uint32_t>(chunks_.size());
+      chunks_.emplace_back();
+    } else {
+      free_ = chunks_[id].next;
+    }
+    chunks_[id].count = 0;
+    chunks_[id].next = head;
+    head = id;
   }
 
   // An event of the bucket whose turn it is.
@@ -150,11 +161,13 @@ class Events {
     turn_.clear();
     place_ = 0;
     std::uint32_t last = kNone;
-    for (std::uint32_t id = heads_[index]; id != kNone; id = nodes_[id].next) {
-      turn_.push_back(nodes_[id].entry);
+    for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
+      const Chunk& chunk = chunks_[id];
+      __builtin_prefetch(&chunks_[chunk.next == kNone ? id : chunk.next]);
+      for (std::uint32_t place = chunk.count; place-- > 0;) turn_.push_back(chunk.entries[place]);
       last = id;
     }
-    nodes_[last].next = free_;
+    chunks_[last].next = free_;
     free_ = heads_[index];
     heads_[index] = kNone;
     waiting_ -= turn_.size();
@@ -195,9 +208,9 @@ class Events {
   }
 
   unsigned shift_;
-  std::vector<std::uint32_t> heads_;  // of each bucket the first event, by node
+  std::vector<std::uint32_t> heads_;  // of each bucket the first chunk
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
-  std::vector<Node> nodes_;
+  std::vector<Chunk> chunks_;
   std::uint32_t free_ = kNone;
   std::size_t waiting_ = 0;  // events in the wheel whose bucket has not had its turn
   std::vector<Entry> turn_;  // events of the bucket whose turn it is, in order,
@@ -226,7 +239,9 @@ inline std::vector<Event> Events::all() const {
     for (std::uint64_t bits = filled_[word]; bits != 0; bits &= bits - 1) {
       const std::uint32_t index = word * kBits + static_cast<std::uint32_t>(std::countr_zero(bits));
       const std::int64_t bucket = first + ((index - first) & (kBuckets - 1));
-      for (std::uint32_t id = heads_[index]; id != kNone; id = nodes_[id].next) add(bucket, nodes_[id].entry);
+      for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
+        for (std::uint32_t place = 0; place < chunks_[id].count; ++place) add(bucket, chunks_[id].entries[place]);
+      }
     }
   }
   std::sort(events.begin(), events.end(), [](const Event& one, const Event& other) { return later(other, one); });
@@ -236,7 +251,7 @@ inline std::vector<Event> Events::all() const {
 inline void Events::clear() {
   std::fill(heads_.begin(), heads_.end(), kNone);
   filled_.fill(0);
-  nodes_.clear();
+  chunks_.clear();
   free_ = kNone;
   waiting_ = 0;
   turn_.clear();

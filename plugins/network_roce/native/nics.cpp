@@ -119,7 +119,7 @@ PacketId Nics::packet_of(FlowId id) {
   packet.sequence = flow.next_byte;
   packet.payload = static_cast<std::uint32_t>(std::min<std::int64_t>(settings_.payload_bytes, flow.left()));
   packet.bytes = packet.payload + settings_.header_bytes + settings_.telemetry_bytes;
-  if (packets_.is_measured()) packets_.measure(number).stamp = events_.now();
+  packet.stamp = events_.now();
   flows_.hold(id);
   if (settings_.retransmission > 0 && !flow.timer) {
     flow.timer = true;
