@@ -15,8 +15,12 @@ python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with
 python3 dev.py validate [--short]  compare simulated iterations with measured ones: fit profiles and write docs/validation.md; or run
                                    the short part, and say what differs from what is recorded
 python3 dev.py random [N] [FIRST]  run N random experiments (1000) from seed FIRST (0) on, and say what does not hold
-python3 dev.py version [NEW]       say the version of all packages, or write a new one into all their pyproject.toml
-python3 dev.py wheels DIR          build a wheel of every package into DIR
+python3 dev.py version [NEW]       say the version of all packages, or write a new one wherever it stands; a final one closes the changelog
+python3 dev.py address [URL]       say where the project lies, or write it wherever packages say so
+python3 dev.py releasable TAG      say whether that tag can be released, and what is new in it
+python3 dev.py wheels DIR [--pure]  build a wheel of every package into DIR; or those without compiled parts, which also packages have
+                                   that work without them
+python3 dev.py sdists DIR          build a source distribution of every package into DIR
 python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code (pytest with these arguments) under the address and
                                    undefined-behaviour sanitizers
 
@@ -37,7 +41,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devtools import comparison, workspace
+from devtools import comparison, release, workspace
 from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
@@ -166,17 +170,53 @@ def version(arguments: Sequence[str]) -> int:
     if len(arguments) > 1:
         raise Failure("dev.py: version takes the new version, or nothing", 2)
     for new in arguments:
-        workspace.write_version(new)
-    print(workspace.version())
+        release.write_version(new)
+    print(release.version())
+    return 0
+
+
+def address(arguments: Sequence[str]) -> int:
+    """Say where the project lies, or write it."""
+    if len(arguments) > 1:
+        raise Failure("dev.py: address takes the address of the repository, or nothing", 2)
+    for new in arguments:
+        release.write_address(new)
+    place = release.address()
+    if place is None:
+        raise Failure("dev.py: the project has no address; python3 dev.py address URL writes one into all packages")
+    print(place)
+    return 0
+
+
+def releasable(arguments: Sequence[str]) -> int:
+    """Say whether a tag can be released, and what is new in it."""
+    if len(arguments) != 1:
+        raise Failure("dev.py: releasable takes one argument, the tag", 2)
+    print(release.releasable(arguments[0]))
     return 0
 
 
 def wheels(arguments: Sequence[str]) -> int:
     """Build the wheels."""
-    if len(arguments) != 1:
-        raise Failure("dev.py: wheels takes one argument, the folder for the wheels", 2)
+    match arguments:
+        case [directory]:
+            build = workspace.build_wheels
+        case [directory, "--pure"]:
+            build = workspace.build_pure_wheels
+        case _:
+            raise Failure("dev.py: wheels takes the folder for the wheels, and --pure", 2)
     OURS.make()
-    workspace.build_wheels(Path(arguments[0]), OURS.python)
+    build(Path(directory), OURS.python)
+    return 0
+
+
+def sdists(arguments: Sequence[str]) -> int:
+    """Build the source distributions."""
+    if len(arguments) != 1:
+        raise Failure("dev.py: sdists takes one argument, the folder for the source distributions", 2)
+    OURS.make()
+    OURS.install_builders()
+    workspace.build_sdists(Path(arguments[0]), OURS.python)
     return 0
 
 
@@ -190,9 +230,13 @@ def sanitize(arguments: Sequence[str]) -> int:
     # Python itself leaks on purpose; what is leaked by ours shows in the memory figures of the benchmarks.
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
     os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"
+    os.environ["PYTHONMALLOC"] = "malloc"  # objects of Python are watched as well
     os.environ.setdefault("ASTRA_RANDOM_GRAPHS", "400")
     os.chdir(ROOT)
-    environment.become(environment.python, "-m", "pytest", *arguments, *([] if _names_tests(arguments) else SANITIZED_TESTS))
+    # What a sanitizer says before it ends the process is not for pytest to keep.
+    environment.become(
+        environment.python, "-m", "pytest", "--capture=sys", *arguments, *([] if _names_tests(arguments) else SANITIZED_TESTS)
+    )
 
 
 def _names_tests(arguments: Sequence[str]) -> bool:
@@ -211,7 +255,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "random": random,
     "validate": validate,
     "version": version,
+    "address": address,
+    "releasable": releasable,
     "wheels": wheels,
+    "sdists": sdists,
     "sanitize": sanitize,
 }
 

@@ -116,6 +116,10 @@ class Environment:
             python = f"{sys.version_info.major}.{sys.version_info.minor}"
             run_quietly(f"creating {self.folder} with Python {python}", sys.executable, "-m", "venv", "--clear", self.folder)
 
+    def install_builders(self) -> None:
+        """Install what builds source distributions, and nothing else. Raises Failure."""
+        run_quietly("installing what builds packages", self.python, "-m", "pip", "install", "build>=1.2", *build_requirements())
+
     def variables(self) -> dict[str, str]:
         """The environment variables of a command: as if it were activated."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}

@@ -1,4 +1,4 @@
-"""The packages of this checkout: where they lie, what they are called, what their sources are, and which version they have."""
+"""The packages of this checkout: where they lie, what they are called, what their sources are, and how they are built."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "astra-sim-core"
 HEADERS = Path("core", "src", "astra_sim", "include")
+PURE = "ASTRA_SIM_PURE"
+"""The environment variable with which a package is built without its compiled parts."""
 CPP_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp"}
 COMPILED_SUFFIXES = {*CPP_SUFFIXES, ".cmake"}
-VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?")
 
 
 class Failure(Exception):
@@ -56,34 +57,69 @@ def separate(root: Path = ROOT) -> list[Path]:
     return _packages(root, "exclude")
 
 
+def bundle(root: Path = ROOT) -> Path:
+    """The folder of the distribution without code that brings all members."""
+    return root / "bundle"
+
+
 def _packages(root: Path, key: str) -> list[Path]:
     patterns = toml_of(root)["tool"]["uv"]["workspace"].get(key, [])
     return [folder for pattern in patterns for folder in sorted(root.glob(pattern)) if (folder / "pyproject.toml").is_file()]
 
 
 def build_wheels(directory: Path, python: Path) -> None:
-    """Build a wheel of every package, with the pip of that Python. Raises Failure."""
-    folders = members()
+    """Build a wheel of every package that is installed together, and of the bundle, with the pip of that Python. Raises Failure."""
     pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
+    core, *plugins = members()
+    # Compiled plugins need the kernel, and take longest.
+    _build("wheel", [[core], [*sorted(plugins, key=is_compiled, reverse=True), bundle()]], lambda folder: (*pip, folder))
+
+
+def build_pure_wheels(directory: Path, python: Path) -> None:
+    """Build a wheel without compiled parts of every package that works without them, and of the bundle. Raises Failure."""
+    pip = ("env", f"{PURE}=1", python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
+    core, *plugins = [folder for folder in members() if not is_compiled(folder) or works_without(folder)]
+    _build("wheel", [[core], [*plugins, bundle()]], lambda folder: (*pip, folder))
+
+
+def build_sdists(directory: Path, python: Path) -> None:
+    """Build a source distribution of every package, those apart and the bundle too, with the build backends of that Python.
+
+    Raises Failure.
+    """
+    build = (python, "-m", "build", "--sdist", "--no-isolation", "--skip-dependency-check", "--outdir", directory)
+    _build("source distribution", [[*members(), *separate(), bundle()]], lambda folder: (*build, folder))
+
+
+def _build(what: str, groups: Sequence[Sequence[Path]], command: Callable[[Path], Sequence[str | Path]]) -> None:
+    """Build something of all packages, one group after another, and say how far it is. Raises Failure."""
     began = time.monotonic()
+    total = sum(map(len, groups))
     done: list[str] = []
 
     def build(folder: Path) -> None:
         name = toml_of(folder)["project"]["name"]
-        run_quietly(f"building the wheel of {name}", *pip, folder)
+        run_quietly(f"building the {what} of {name}", *command(folder))
         done.append(name)
-        print(f"dev.py: {len(done)} of {len(folders)} wheels after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        print(f"dev.py: {len(done)} of {total} {what}s after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
-    core, *plugins = folders
-    build(core)  # compiled plugins need it
-    in_parallel([partial(build, folder) for folder in sorted(plugins, key=is_compiled, reverse=True)])
+    for folders in groups:
+        in_parallel([partial(build, folder) for folder in folders])
 
 
 def in_parallel(actions: Sequence[Callable[[], None]]) -> None:
-    """Call functions, as many at a time as there are processors, until all have ended. Raises what the first of them raised that failed."""
+    """Call functions, as many at a time as there are processors, until all have ended.
+
+    Raises what the first of them raised that failed, or KeyboardInterrupt; those that have not begun by then are left out.
+    """
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for outcome in [pool.submit(action) for action in actions]:
-            outcome.result()
+        outcomes = [pool.submit(action) for action in actions]
+        try:
+            for outcome in outcomes:
+                outcome.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def is_compiled(folder: Path) -> bool:
@@ -91,11 +127,22 @@ def is_compiled(folder: Path) -> bool:
     return (folder / "CMakeLists.txt").is_file()
 
 
+def works_without(folder: Path) -> bool:
+    """Whether a package works without its compiled parts, and can be built so."""
+    overrides = toml_of(folder)["tool"]["scikit-build"].get("overrides", [])
+    return any(PURE in override["if"].get("env", {}) for override in overrides)
+
+
 def requirements_of(folders: Iterable[Path]) -> list[str]:
     """What packages need to run, but for packages of this checkout."""
     own = {toml_of(member)["project"]["name"] for member in members()}
     needed = {requirement for folder in folders for requirement in toml_of(folder)["project"].get("dependencies", [])}
-    return sorted(requirement for requirement in needed if re.split(r"[^\w.-]", requirement, maxsplit=1)[0] not in own)
+    return sorted(requirement for requirement in needed if _name(requirement) not in own)
+
+
+def _name(requirement: str) -> str:
+    """The distribution that a requirement asks for."""
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
 
 
 def build_requirements() -> list[str]:
@@ -104,7 +151,7 @@ def build_requirements() -> list[str]:
     own = {table["project"]["name"] for table in tables}
     needed = {requirement for table in tables for requirement in table["build-system"]["requires"]}
     needed |= {"cmake>=3.20", "editables>=0.5", "ninja>=1.10"}
-    return sorted(requirement for requirement in needed if requirement.split("=")[0] not in own)
+    return sorted(requirement for requirement in needed if _name(requirement) not in own)
 
 
 # -- Sources -----------------------------------------------------------------------------------------------------------
@@ -136,26 +183,3 @@ def fingerprint(member: Path, root: Path = ROOT) -> str:
         elif compiled and path.suffix == ".py":
             state.update(os.fsencode(path) + b"\0")
     return state.hexdigest()
-
-
-# -- Version -----------------------------------------------------------------------------------------------------------
-
-
-def version(root: Path = ROOT) -> str:
-    """The version of all packages, as the workspace's pyproject.toml has it."""
-    found: str = toml_of(root)["tool"]["astra"]["version"]
-    return found
-
-
-def write_version(new: str, root: Path = ROOT) -> list[Path]:
-    """Write a version into the workspace and all its packages, with what they ask of the kernel. Returns the files. Raises Failure.
-
-    Every package has the version in its own pyproject.toml, so that it can be built alone, and out of a source distribution.
-    """
-    if not VERSION.fullmatch(new):
-        raise Failure(f"dev.py: {new!r} is no version; expected numbers and dots, such as 1.2.0 or 1.2.0rc1", 2)
-    files = [folder / "pyproject.toml" for folder in (root, *members(root), *separate(root))]
-    for file in files:
-        text = re.sub(r'^version = "[^"]*"$', f'version = "{new}"', file.read_text(), flags=re.MULTILINE)
-        file.write_text(re.sub(rf'"{KERNEL}==[^"]*"', f'"{KERNEL}=={new}"', text))
-    return files

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.environments import Environment, checked
 
+from devtools.release import version
 from devtools.workspace import build_wheels
 
 # Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a
@@ -47,13 +48,13 @@ def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def clean_environment(wheel_house: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Environment]:
-    """Makes a new virtual environment with all wheels installed, every time it is called."""
+    """Makes a new virtual environment with the bundle `astra-sim` installed, which brings all wheels, every time it is called."""
 
     def make() -> Environment:
         prefix = tmp_path_factory.mktemp("environment")
         venv.create(prefix, symlinks=True)
         environment = Environment(prefix)
-        environment.install(*sorted(wheel_house.glob("*.whl")))
+        environment.install("--find-links", wheel_house, f"astra-sim=={version()}")
         return environment
 
     return make

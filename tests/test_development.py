@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]
+from astra_sim.plugin_templates import kernel_range
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from support import ROOT
 
-from devtools import comparison, workspace
+from devtools import comparison, release, workspace
 from devtools.workspace import Failure, fingerprint
 
 MEMBERS = [*workspace.members(), *workspace.separate()]
@@ -74,48 +81,209 @@ def test_metadata_and_sources_count(package: Path) -> None:
     assert len(seen) == 3
 
 
+def test_what_has_not_begun_when_something_fails_is_left_out() -> None:
+    begun: list[int] = []
+
+    def fail() -> None:
+        raise Failure("it failed")
+
+    with pytest.raises(Failure, match="it failed"):
+        workspace.in_parallel([fail, *(partial(count, begun, number) for number in range(1000))])
+    assert len(begun) < 1000
+
+
+def count(begun: list[int], number: int) -> None:
+    """Take some time, and be counted."""
+    begun.append(number)
+    time.sleep(0.01)
+
+
+def test_packages_of_the_checkout_are_no_requirements_of_others() -> None:
+    needed = [*workspace.build_requirements(), *workspace.requirements_of(MEMBERS)]
+    assert len(needed) > 10
+    assert [requirement for requirement in needed if requirement.startswith("astra-sim")] == []
+
+
 # -- Version -----------------------------------------------------------------------------------------------------------
 
 
-def kernel_requirements(table: dict[str, Any]) -> list[str]:
-    """What a package asks of the kernel, to be built and to run."""
-    asked = [*table["build-system"]["requires"], *table["project"].get("dependencies", [])]
-    return [requirement for requirement in asked if requirement.startswith(workspace.KERNEL)]
+def requirements_of_ours(table: dict[str, Any]) -> list[str]:
+    """What a package asks of packages of ours, to be built, to run, and with its extras."""
+    project = table["project"]
+    extras = [requirement for listed in project.get("optional-dependencies", {}).values() for requirement in listed]
+    asked = [*table["build-system"]["requires"], *project.get("dependencies", []), *extras]
+    return [requirement for requirement in asked if requirement.startswith("astra-sim")]
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
-def test_all_packages_have_the_version_of_the_workspace(member: Path) -> None:
+def test_all_packages_have_the_version_of_the_workspace_and_ask_for_a_kernel_of_its_series(member: Path) -> None:
     table = workspace.toml_of(member)
-    assert table["project"]["version"] == workspace.version()
-    asked = kernel_requirements(table)
-    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}=={workspace.version()}"})
+    assert table["project"]["version"] == release.version()
+    asked = requirements_of_ours(table)
+    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}~={release.version()}"})
 
 
-def test_a_new_version_is_written_everywhere_and_nothing_else(tmp_path: Path) -> None:
-    for folder in (ROOT, *MEMBERS):
+def test_the_bundle_asks_for_every_member_of_its_version() -> None:
+    table = workspace.toml_of(workspace.bundle())
+    names = [workspace.toml_of(member)["project"]["name"] for member in workspace.members()]
+    dependencies = table["project"]["dependencies"]
+    assert [asked.split(";")[0] for asked in dependencies] == [f"{name}=={release.version()}" for name in names[:1] + sorted(names[1:])]
+    assert all(asked.split(";")[0].endswith(f"=={release.version()}") for asked in requirements_of_ours(table))
+
+
+def test_the_bundle_leaves_out_on_windows_what_is_not_built_there() -> None:
+    """Where a compiled package has neither a wheel for Windows nor one without compiled parts, pip would compile it."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "wheels.yml").read_text())
+    (windows,) = [each for each in workflow["jobs"]["compiled"]["strategy"]["matrix"]["include"] if each["os"].startswith("windows")]
+    only_compiled = [member for member in workspace.members() if workspace.is_compiled(member) and not workspace.works_without(member)]
+    missing = [workspace.toml_of(member)["project"]["name"] for member in only_compiled if member.name not in windows["packages"].split()]
+    dependencies = workspace.toml_of(workspace.bundle())["project"]["dependencies"]
+    assert [asked.split("==")[0] for asked in dependencies if asked.endswith("; sys_platform != 'win32'")] == sorted(missing)
+    assert missing
+
+
+def test_extras_of_the_bundle_are_those_of_its_packages_and_all_is_all_of_them() -> None:
+    """But for those that bring what a package has by itself here: pictures come with astra-sim-report."""
+    extras = workspace.toml_of(workspace.bundle())["project"]["optional-dependencies"]
+    offered = {
+        (project["name"], extra)
+        for project in (workspace.toml_of(member)["project"] for member in workspace.members())
+        for extra in project.get("optional-dependencies", {})
+    }
+    listed = " ".join(requirement for requirements in extras.values() for requirement in requirements)
+    assert {(name, extra) for name, extra in offered if f"{name}[{extra}]==" in listed} == offered - {("astra-sim-network-packet", "plot")}
+    assert extras["all"] == [f"astra-sim[{','.join(sorted(extras.keys() - {'all'}))}]=={release.version()}"]
+    readme = (workspace.bundle() / "README.md").read_text()
+    assert {extra for extra in extras if f"`astra-sim[{extra}]`" in readme} == set(extras)
+
+
+WRITTEN = [ROOT, *release.distributions()]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of all files that a release changes."""
+    for folder in WRITTEN:
         copy = tmp_path / folder.relative_to(ROOT)
         copy.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "pyproject.toml", copy)
-    old = workspace.version()
-    assert len(workspace.write_version("7.8.9rc1", tmp_path)) == 1 + len(MEMBERS)
-    assert workspace.version(tmp_path) == "7.8.9rc1"
-    for folder in (ROOT, *MEMBERS):
-        text = (tmp_path / folder.relative_to(ROOT) / "pyproject.toml").read_text()
-        table = tomllib.loads(text)
-        if folder != ROOT:
-            assert table["project"]["version"] == "7.8.9rc1"
-            assert all(asked == f"{workspace.KERNEL}==7.8.9rc1" for asked in kernel_requirements(table))
-        assert text.replace("7.8.9rc1", old) == (folder / "pyproject.toml").read_text()
+    for name in (release.CITATION, release.CHANGELOG, release.EXAMPLE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
 
 
-@pytest.mark.parametrize("new", ["", "one", "1.", "1.0-beta", '1"'])
+def test_a_new_version_is_written_everywhere_and_nothing_else(checkout: Path) -> None:
+    old = release.version()
+    files = [folder.relative_to(ROOT) / "pyproject.toml" for folder in WRITTEN] + [release.CITATION]
+    assert {path.relative_to(checkout) for path in release.write_version("7.8.9rc1", checkout)} == {*files, release.EXAMPLE}
+    assert release.version(checkout) == "7.8.9rc1"
+    for path in files:
+        text = (checkout / path).read_text()
+        assert text.replace("7.8.9rc1", old) == (ROOT / path).read_text()
+        if path.name == "pyproject.toml":
+            table = tomllib.loads(text)
+            assert table.get("project", table["tool"].get("astra"))["version"] == "7.8.9rc1"
+    assert (checkout / release.CHANGELOG).read_text() == (ROOT / release.CHANGELOG).read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [("7.8.9", ">=7.8,<7.10"), ("7.9.0rc1", ">=7.9.0.dev0,<7.11"), ("0.2.0.dev0", ">=0.2.0.dev0,<0.4"), ("1.0.0.post1", ">=1.0,<1.2")],
+)
+def test_the_example_asks_for_what_a_new_package_would(version: str, asked: str, checkout: Path) -> None:
+    release.write_version(version, checkout)
+    assert kernel_range(version) == f"astra-sim-core{asked}"
+    dependencies = tomllib.loads((checkout / release.EXAMPLE).read_text())["project"]["dependencies"]
+    assert kernel_range(version) in dependencies
+    assert Version(version) in SpecifierSet(asked, prereleases=True)
+
+
+def test_a_final_version_closes_the_changelog_and_has_a_date(checkout: Path) -> None:
+    before = (checkout / release.CHANGELOG).read_text()
+    release.write_version("7.8.9", checkout)
+    text = (checkout / release.CHANGELOG).read_text()
+    heading = re.search(r"^## Unreleased\n\n(## 7\.8\.9 - (\d{4}-\d\d-\d\d)\n)\n###? ", text, re.MULTILINE)
+    assert heading is not None
+    assert text.replace(f"{heading[1]}\n", "", 1) == before
+    assert f"version: 7.8.9\ndate-released: {heading[2]}\n" in (checkout / release.CITATION).read_text()
+    release.write_version("7.9.0.dev0", checkout)
+    assert "date-released" not in (checkout / release.CITATION).read_text()
+    assert (checkout / release.CHANGELOG).read_text() == text
+
+
+def test_a_version_that_is_there_and_one_that_changes_nothing_are_refused_and_nothing_is_written(checkout: Path) -> None:
+    release.write_version("7.8.9", checkout)
+    with pytest.raises(Failure, match=r"has a version 7\.8\.9 already"):
+        release.write_version("7.8.9", checkout)
+    with pytest.raises(Failure, match="has nothing below '## Unreleased'"):
+        release.write_version("7.8.10", checkout)
+    assert release.version(checkout) == "7.8.9"
+
+
+@pytest.mark.parametrize("new", ["", "one", "1.", "1.0", "1.0-beta", '1"'])
 def test_what_is_no_version_is_refused(new: str) -> None:
-    with pytest.raises(Failure, match="is no version; expected"):
-        workspace.write_version(new)
+    with pytest.raises(Failure, match="is no version; expected three numbers"):
+        release.write_version(new)
 
 
 def test_the_command_says_the_version() -> None:
-    assert dev("version").stdout == workspace.version() + "\n"
+    assert dev("version").stdout == release.version() + "\n"
+
+
+def test_the_changelog_has_versions_the_newest_first_and_each_with_its_day() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / release.CHANGELOG).read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    matches = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in headings[1:]]
+    versions = [([int(number) for number in match.groups()[:3]], match[4]) for match in matches if match]
+    assert len(versions) == len(matches) > 0
+    assert versions == sorted(versions, reverse=True)
+
+
+def test_a_tag_can_be_released_when_everything_says_its_version(checkout: Path) -> None:
+    with pytest.raises(Failure) as raised:
+        release.releasable("v7.8.9", checkout)
+    told = str(raised.value).splitlines()
+    assert f"dev.py: the tag is v7.8.9, and the version {release.version()}; expected v{release.version()}" in told
+    assert any("is a version in development" in line for line in told)
+    assert any("the project has no address" in line for line in told)
+    release.write_address("https://host.example/group/astra", checkout)
+    release.write_version("7.8.9rc1", checkout)
+    unreleased = release.releasable("v7.8.9rc1", checkout)
+    release.write_version("7.8.9", checkout)
+    assert release.releasable("v7.8.9", checkout) == unreleased
+    assert unreleased.startswith("### ")
+    assert "## 0.1.0" not in unreleased
+    text = (checkout / "core" / "pyproject.toml").read_text()
+    (checkout / "core" / "pyproject.toml").write_text(text.replace('version = "7.8.9"', 'version = "7.8.8"'))
+    with pytest.raises(Failure, match=r"^dev\.py: core/pyproject\.toml has version 7\.8\.8; expected 7\.8\.9$"):
+        release.releasable("v7.8.9", checkout)
+
+
+# -- The address of the project ----------------------------------------------------------------------------------------
+
+
+def test_an_address_is_written_into_all_packages_and_another_one_takes_its_place(checkout: Path) -> None:
+    links = {name: f"https://host.example/group/astra{path}" for name, path in release.LINKS.items()}
+    written = {}
+    for new in ("https://host.example/else", "https://host.example/group/astra"):
+        files = release.write_address(new, checkout)
+        written = {path: path.read_text() for path in files}
+    assert release.address(checkout) == "https://host.example/group/astra"
+    for folder in release.distributions():
+        table = tomllib.loads(written[checkout / folder.relative_to(ROOT) / "pyproject.toml"])
+        assert table["project"].pop("urls") == links
+        original = workspace.toml_of(folder)
+        original["project"].pop("urls", None)
+        assert table == original
+    assert "repository-code: https://host.example/group/astra\n" in written[checkout / release.CITATION]
+    assert not [path for path, text in written.items() if "host.example/else" in text]
+
+
+@pytest.mark.parametrize("new", ["", "astra", "http://host.example/astra", "https://host.example", "https://host.example/astra/"])
+def test_what_is_no_address_is_refused(new: str) -> None:
+    with pytest.raises(Failure, match="is no address; expected that of the repository"):
+        release.write_address(new)
 
 
 # -- Benchmarks --------------------------------------------------------------------------------------------------------
@@ -141,7 +309,11 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
         (("bench", "unknown", "--against", "HEAD"), "the names are chakra, engine"),
         (("version", "1.0", "2.0"), "the new version, or nothing"),
         (("random", "many"), "how many experiments"),
+        (("address", "one", "two"), "the address of the repository, or nothing"),
+        (("releasable",), "takes one argument, the tag"),
         (("wheels",), "the folder for the wheels"),
+        (("wheels", "folder", "--fast"), "the folder for the wheels, and --pure"),
+        (("sdists",), "the folder for the source distributions"),
         (("lint", "core"), "takes no arguments"),
         (("unknown",), "there is no command 'unknown'"),
     ],

@@ -83,13 +83,15 @@ def waves(draw: st.DrawFn) -> tuple[str, str, list[Wave]]:
     npus = Platform(tuple(SHAPES[shape]())).npus
     size = st.one_of(st.integers(1, 5000), st.integers(1, 100_000))
     messages = st.lists(st.tuples(st.integers(1, npus - 1), size), min_size=1, max_size=3)
-    how = st.sampled_from(["distance", "distance", "distance", "exclusive or", "number", "some"])
+    how = st.sampled_from(["distance", "distance", "distance", "exclusive or", "number", "some", "alone"])
     wave = st.tuples(st.integers(0, 20_000), messages, how, st.integers(0, npus - 1))
     return shape, options, draw(st.lists(wave, min_size=1, max_size=4))
 
 
 def receiver(platform: Platform, source: int, by: int, how: str) -> int | None:
     """Where an NPU sends a message to; None where it sends none."""
+    if how == "alone":
+        return (source + by) % platform.npus if source == 0 else None
     if how in {"number", "some"}:
         return (source + by) % platform.npus if how == "number" or source % 3 else None
     found = 0
@@ -144,6 +146,7 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
 @example(("switch of 4", "default", [(0, [(1, 9000), (2, 9000)], "distance", 0)]))
 @example(("ring of 5", "no classes", [(0, [(2, 90_000)], "distance", 0), (9000, [(1, 9000)], "distance", 3)]))
 @example(("torus of 4 x 3", "default", [(0, [(1, 90_000)], "distance", 0), (50_000, [(4, 9000)], "some", 3)]))
+@example(("ring of 4", "default", [(0, [(1, 9000), (2, 9000), (3, 9000), (1, 100)], "alone", 0)]))
 def test_every_figure_is_that_of_the_whole_network(load: tuple[str, str, list[Wave]]) -> None:
     shape, options, sent = load
     _, folded = answers(SHAPES[shape](), CHOICES[options], sent)

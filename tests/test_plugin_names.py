@@ -21,7 +21,8 @@ from astra_sim.compute import Compute, Work
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Request, Schedule, exchange, shift
-from astra_sim.setup.plugins import BUILT_IN, Plugins
+from astra_sim.setup.known_components import BUILT_IN
+from astra_sim.setup.plugins import Plugins
 from support import ROOT
 
 RUN: dict[str, Any] = {

@@ -55,8 +55,8 @@ def info_of(member: Path) -> str:
     return f"{project(member)['name'].replace('-', '_')}-{project(member)['version']}.dist-info"
 
 
-def test_there_is_one_wheel_for_every_package(wheel_house: Path) -> None:
-    assert len(list(wheel_house.iterdir())) == len(MEMBERS) > 1
+def test_there_is_one_wheel_for_every_package_and_the_bundle(wheel_house: Path) -> None:
+    assert len(list(wheel_house.iterdir())) == len([*MEMBERS, workspace.bundle()]) > 2
 
 
 def test_a_wheel_has_only_files_of_its_package_and_no_tests(member: Path, wheel: zipfile.Path) -> None:
@@ -102,6 +102,12 @@ def test_the_kernel_is_imported_from_the_wheel(environment: Environment) -> None
     done = environment.run("python", "-c", "import astra_sim; print(astra_sim.__file__)")
     assert done.stderr == ""
     assert Path(done.stdout.strip()).is_relative_to(environment.prefix)
+
+
+def test_the_bundle_alone_brings_every_package(environment: Environment) -> None:
+    """The environment is made by `pip install astra-sim`, from the wheels."""
+    code = "import importlib.metadata as m; print(*sorted(d.name for d in m.distributions() if d.name.startswith('astra-sim')))"
+    assert environment.run("python", "-c", code).stdout.split() == sorted(["astra-sim", *(project(member)["name"] for member in MEMBERS)])
 
 
 def test_help(environment: Environment) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from astra_sim._deprecation import deprecated
 from astra_sim.errors import AstraError, PluginError, warn
 from astra_sim.network import EventNetwork, Message
 
@@ -115,10 +116,10 @@ class FunctionTable:
     """A table in a capsule, of version 1 or 2. Errors in it, and those that its functions report, are raised as `failure` makes them.
 
     Raises such an error if this is not a capsule of a table of the version that its name says. `tells_sent`: the network says when senders
-    know that their messages have arrived.
+    know that their messages have arrived. Deprecated: `needed`, names of functions that may not be NULL; `require` takes its place.
     """
 
-    def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError) -> None:
+    def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
         pointer_of, is_valid = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_IsValid
         pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         is_valid.restype, is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
@@ -138,6 +139,10 @@ class FunctionTable:
             raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(layout)}")
         self.tells_sent = self._version == VERSION_2 and self._table.tells_sent != 0
         self._sent: list[int] = []
+        if needed:
+            deprecated("FunctionTable(needed=...)", "FunctionTable(...).require('delay' | 'events')", "0.3")
+        for name in needed:
+            self._function(name)
 
     def require(self, what: Literal["delay", "events"]) -> None:
         """Raise an error if a function is NULL that delays need, or events."""

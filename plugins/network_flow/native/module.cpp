@@ -7,7 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
+#include <astra_sim/interrupt.hpp>
 #include <memory>
 #include <new>
 #include <optional>
@@ -22,77 +22,45 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using namespace astra;
 using namespace astra::flow;
 
 namespace {
 
-// Thrown where a handler of a signal raised a Python exception, which stays set.
-struct Interrupted {};
-
-// Lets Python handle signals, such as that of Ctrl-C, about every 0.2 seconds.
-class Signals {
- public:
-  void look() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - looked_ < std::chrono::milliseconds(200)) return;
-    looked_ = now;
-    // Only a thread that Python knows can be given an exception.
-    if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
-    const bool raised = PyErr_CheckSignals() != 0;
-    PyGILState_Release(state);
-    if (raised) throw Interrupted{};
-  }
-
- private:
-  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
-};
-
 // A network, and the table that speaks for it.
 struct TableOwner {
   explicit TableOwner(Fabric fabric, const Rules& rules) : network(std::move(fabric), rules) {
-    network.watch([this] { signals.look(); });
+    network.watch([this] { signals.step(0); });
     table.version = ASTRA_NETWORK_VERSION;
     table.size = sizeof(table);
     table.state = this;
     table.inject = [](void* self, std::int64_t time, const astra_message* messages, std::size_t count) {
-      return guarded(self, [&](Network& network) {
+      TableOwner& owner = owner_of(self);
+      return guarded(owner.error, [&] {
         for (std::size_t i = 0; i < count; ++i) {
-          network.inject(time, messages[i].number, messages[i].source, messages[i].destination, messages[i].bytes);
+          owner.network.inject(time, messages[i].number, messages[i].source, messages[i].destination, messages[i].bytes);
         }
       });
     };
     table.advance = [](void* self, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-      return guarded(self, [&](Network& network) {
-        *count = network.advance(until) ? network.arrived.size() : 0;
-        *time = network.time;
-        *numbers = network.arrived.data();
+      TableOwner& owner = owner_of(self);
+      return guarded(owner.error, [&] {
+        *count = owner.network.advance(until) ? owner.network.arrived.size() : 0;
+        *time = owner.network.time;
+        *numbers = owner.network.arrived.data();
       });
     };
     table.next_event = [](void* self) {
+      TableOwner& owner = owner_of(self);
       std::int64_t next = 0;
-      return guarded(self, [&](Network& network) { next = network.next_event(); }) == 0 ? next : 0;
+      return guarded(owner.error, [&] { next = owner.network.next_event(); }) == 0 ? next : 0;
     };
-    table.error = [](void* self) { return static_cast<TableOwner*>(self)->error.c_str(); };
+    table.error = [](void* self) { return owner_of(self).error.c_str(); };
   }
 
-  // Runs `action`; what it throws becomes the error text.
-  template <class Action>
-  static int guarded(void* self, Action action) {
-    auto* owner = static_cast<TableOwner*>(self);
-    try {
-      action(owner->network);
-      return 0;
-    } catch (const Interrupted&) {
-      owner->error = "interrupted";  // and the Python exception is set
-      return -1;
-    } catch (const std::exception& error) {
-      owner->error = error.what();
-      return -1;
-    }
-  }
+  static TableOwner& owner_of(void* state) { return *static_cast<TableOwner*>(state); }
 
-  Signals signals;
+  Interruptible<1> signals;
   Network network;
   std::string error;
   astra_network table{};
@@ -145,9 +113,7 @@ nb::capsule function_table(const std::vector<Row>& rows, const nb::dict& rules) 
   return capsule;
 }
 
-Network& network_of(const nb::capsule& capsule) {
-  return static_cast<TableOwner*>(static_cast<astra_network*>(capsule.data())->state)->network;
-}
+Network& network_of(const nb::capsule& capsule) { return TableOwner::owner_of(static_cast<astra_network*>(capsule.data())->state).network; }
 
 // Runs `action` without the interpreter lock. Raises what the handler of a signal has raised meanwhile.
 template <class Action>

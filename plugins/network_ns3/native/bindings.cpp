@@ -18,6 +18,7 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using namespace astra;
 using namespace astra::tcp;
 
 namespace {

@@ -14,24 +14,11 @@ struct State {
   std::vector<astra_delivery> deliveries;
 };
 
-// Runs `action`; what it throws becomes the error text.
-template <class Action>
-int guarded(void* pointer, Action action) {
-  State& state = *static_cast<State*>(pointer);
-  try {
-    action(state);
-    return 0;
-  } catch (const Interrupted&) {
-    state.error = "interrupted";  // and the Python exception is set
-    return -1;
-  } catch (const std::exception& error) {
-    state.error = error.what();
-    return -1;
-  }
-}
+State& state_of(void* pointer) { return *static_cast<State*>(pointer); }
 
 int inject(void* pointer, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     for (std::size_t place = 0; place < count; ++place) {
       const astra_message_v2& each = messages[place];
       state.network->inject(time, {each.number, static_cast<std::uint32_t>(each.source), static_cast<std::uint32_t>(each.destination),
@@ -41,7 +28,8 @@ int inject(void* pointer, std::int64_t time, const astra_message_v2* messages, s
 }
 
 int advance(void* pointer, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     *count = 0;
     if (!state.network->advance(until)) return;
     state.deliveries.clear();
@@ -54,7 +42,7 @@ int advance(void* pointer, std::int64_t until, std::int64_t* time, const astra_d
   });
 }
 
-const char* error(void* pointer) { return static_cast<State*>(pointer)->error.c_str(); }
+const char* error(void* pointer) { return state_of(pointer).error.c_str(); }
 
 }  // namespace
 

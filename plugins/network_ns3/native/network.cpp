@@ -35,7 +35,8 @@ Network::Network(Settings settings, Plan plan, bool counts)
   // An attribute of what ns-3 makes within a socket, which only its default reaches.
   ns3::Config::SetDefault("ns3::TcpCubic::HyStart", ns3::BooleanValue(settings_.hystart));
   topology_ = std::make_unique<Topology>(settings_, plan_, [this] {
-    if (interrupts_.step(ns3::Simulator::Now().GetPicoSeconds())) ns3::Simulator::Stop();
+    interrupted_ = interrupted_ || interrupts_.raises(ns3::Simulator::Now().GetPicoSeconds());
+    if (interrupted_) ns3::Simulator::Stop();
   });
 }
 
@@ -64,7 +65,7 @@ bool Network::advance(std::int64_t until) {
   if (until != kNever) limit = ns3::Simulator::Schedule(ns3::PicoSeconds(until - now), [] { ns3::Simulator::Stop(); });
   ns3::Simulator::Run();
   time_ = ns3::Simulator::Now().GetPicoSeconds();
-  if (interrupts_.raised()) throw Interrupted{};
+  if (interrupted_) throw Interrupted{};
   if (!failure_.empty()) throw Stuck(failure_ + open_messages());
   const bool reached = until != kNever && limit.IsExpired();
   if (!reached && until != kNever) limit.Cancel();

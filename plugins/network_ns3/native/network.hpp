@@ -2,6 +2,7 @@
 // Messages over TCP in ns-3, which goes on only as far as it is asked to.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "connections.hpp"
-#include "interrupt.hpp"
 #include "settings.hpp"
 #include "simulator.hpp"
 #include "topology.hpp"
@@ -81,7 +81,8 @@ class Network {
   Settings settings_;
   Plan plan_;
   bool counts_;
-  Interruptible interrupts_;
+  Interruptible<1U << 10> interrupts_;
+  bool interrupted_ = false;
   Listener listener_;
   std::unique_ptr<Lease> lease_;
   std::unique_ptr<Topology> topology_;

@@ -7,17 +7,18 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <astra_sim/interrupt.hpp>
 #include <optional>
 
 #include "folded_network.hpp"
 #include "function_table.hpp"
 #include "index.hpp"
-#include "interrupt.hpp"
 #include "network.hpp"
 #include "traffic.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using namespace astra;
 using namespace astra::packet;
 
 namespace {

@@ -13,6 +13,9 @@
 
 namespace astra::packet {
 
+// So many cycles go by between two looks at the clock for signals.
+inline constexpr unsigned kCyclesBetweenLooks = 16;
+
 class Domain {
  public:
   explicit Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {}

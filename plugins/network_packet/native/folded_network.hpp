@@ -5,6 +5,7 @@
 // network is made in which the dimensions that this concerns are not folded. It gets all messages so far once more, and goes on.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,7 +16,6 @@
 
 #include "domain.hpp"
 #include "index.hpp"
-#include "interrupt.hpp"
 #include "message_network.hpp"
 #include "translations.hpp"
 #include "uniform_batch.hpp"
@@ -91,7 +91,7 @@ class FoldedNetwork : public MessageNetwork {
   std::vector<std::uint64_t> keys_;
   bool wake_senders_ = false;
   bool goes_by_distance_ = true;  // it may still go over to exclusive or
-  Interruptible interruptible_;
+  Interruptible<kCyclesBetweenLooks> interruptible_;
   Watcher watcher_;
   Cycle now_ = -1;                        // all cycles up to this one have been run
   bool parted_ = false;                   // the domain does not stand for all any more, from the cycle after `known_` on

@@ -14,23 +14,9 @@ struct State {
 
 State& state_of(void* pointer) { return *static_cast<State*>(pointer); }
 
-// Runs `action`; what it throws becomes the error text.
-template <class Action>
-int guarded(void* pointer, Action action) {
-  try {
-    action(state_of(pointer));
-    return 0;
-  } catch (const Interrupted&) {
-    state_of(pointer).error = "interrupted";  // and the Python exception is set
-    return -1;
-  } catch (const std::exception& error) {
-    state_of(pointer).error = error.what();
-    return -1;
-  }
-}
-
 int inject(void* pointer, std::int64_t time, const astra_message* messages, std::size_t count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     for (std::size_t i = 0; i < count; ++i) {
       const astra_message& m = messages[i];
       state.network->inject(time, m.number, m.source, m.destination, m.bytes, m.queue);
@@ -39,7 +25,8 @@ int inject(void* pointer, std::int64_t time, const astra_message* messages, std:
 }
 
 int advance(void* pointer, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     *count = 0;
     if (!state.network->advance(until)) return;
     *time = state.network->time;

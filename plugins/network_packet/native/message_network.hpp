@@ -1,6 +1,7 @@
 // What carries messages of a run: the contract behind the function table and the Python module. Times are picoseconds.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "flit.hpp"
-#include "interrupt.hpp"
 #include "shape.hpp"
 #include "statistics.hpp"
 

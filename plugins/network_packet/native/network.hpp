@@ -1,6 +1,7 @@
 // A network: domains that share no link, buffer or arbiter, in step. Times are picoseconds.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <memory>
 #include <queue>
@@ -9,7 +10,6 @@
 
 #include "domain.hpp"
 #include "index.hpp"
-#include "interrupt.hpp"
 #include "message_network.hpp"
 #include "vnet_choice.hpp"
 
@@ -104,7 +104,7 @@ class Network : public MessageNetwork {
   std::uint64_t injected_ = 0;
   bool same_cycle_ = false;
   bool wake_senders_ = false;
-  Interruptible interruptible_;
+  Interruptible<kCyclesBetweenLooks> interruptible_;
   Cycle now_ = -1;  // all cycles up to this one have been run
 };
 

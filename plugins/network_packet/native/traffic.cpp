@@ -108,7 +108,7 @@ void Traffic::received(const Message& message, const Packet& packet, Cycle now) 
 
 void Traffic::run(Domain& domain, Watcher watcher) {
   domain.attach(this);
-  Interruptible interruptible;
+  Interruptible<kCyclesBetweenLooks> interruptible;
   interruptible.watch(std::move(watcher));
   std::vector<std::uint64_t> arrived;
   for (int l = 0; l < domain.shape().lanes(); ++l) domain.interfaces().wake(l, 0);
@@ -125,7 +125,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
 
 std::vector<std::string> Traffic::deadlock(Domain domain) const {
   domain.interfaces().drop_messages();
-  Interruptible interruptible;
+  Interruptible<kCyclesBetweenLooks> interruptible;
   std::vector<std::uint64_t> arrived;
   while (domain.next() != kNever) {
     interruptible.step(domain.next());

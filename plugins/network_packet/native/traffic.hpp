@@ -1,12 +1,12 @@
 // Synthetic traffic: every node makes packets at random, and their latency is measured.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "flit.hpp"
-#include "interrupt.hpp"
 
 namespace astra::packet {
 

@@ -41,6 +41,7 @@ bool UniformBatch::take(const std::vector<Sent>& messages) {
       if (!shape_.ways_are_alike(node, each.message.address, each.message.vnet)) return false;
       messages_.push_back(each.message);
     }
+    if (messages_.size() * index(places) > messages.size()) return false;  // others send fewer
     for (int place = 0; place < places; ++place) {
       list(messages, translations_.npu(node, place), other_);
       if (other_.size() != first_.size()) return false;

@@ -17,6 +17,7 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using namespace astra;
 using namespace astra::roce;
 
 namespace {

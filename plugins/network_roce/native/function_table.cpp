@@ -17,23 +17,9 @@ struct State {
 
 State& state_of(void* pointer) { return *static_cast<State*>(pointer); }
 
-// Runs `action`; what it throws becomes the error text.
-template <class Action>
-int guarded(void* pointer, Action action) {
-  try {
-    action(state_of(pointer));
-    return 0;
-  } catch (const Interrupted&) {
-    state_of(pointer).error = "interrupted";  // and the Python exception is set
-    return -1;
-  } catch (const std::exception& error) {
-    state_of(pointer).error = error.what();
-    return -1;
-  }
-}
-
 int inject(void* pointer, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     for (std::size_t place = 0; place < count; ++place) {
       const astra_message_v2& message = messages[place];
       state.network->inject(ticks_of(time, state.network->settings()),
@@ -44,7 +30,8 @@ int inject(void* pointer, std::int64_t time, const astra_message_v2* messages, s
 }
 
 int advance(void* pointer, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
-  return guarded(pointer, [&](State& state) {
+  State& state = state_of(pointer);
+  return guarded(state.error, [&] {
     *count = 0;
     Network& network = *state.network;
     if (!network.advance(until == ASTRA_NEVER ? kNever : until / picoseconds_of_tick(network.settings()))) return;

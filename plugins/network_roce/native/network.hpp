@@ -1,6 +1,7 @@
 // The network: its parts, and the loop that lets events happen.
 #pragma once
 
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -11,7 +12,6 @@
 #include "endpoints.hpp"
 #include "events.hpp"
 #include "flows.hpp"
-#include "interrupt.hpp"
 #include "labels.hpp"
 #include "load_balancing.hpp"
 #include "monitor.hpp"
@@ -38,7 +38,7 @@ struct Impossible : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-class Network : public Interruptible {
+class Network : public Interruptible<1U << 14> {
  public:
   Network(Settings settings, Plan plan);
 

@@ -17,7 +17,8 @@ import click
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 from astra_sim.setup.entry_points import cache_folder
-from astra_sim.setup.plugins import BUILT_IN, shared_plugins
+from astra_sim.setup.known_components import BUILT_IN
+from astra_sim.setup.plugins import shared_plugins
 
 KERNEL = "astra-sim-core"
 
@@ -27,7 +28,8 @@ KERNEL = "astra-sim-core"
 def doctor(as_json: bool) -> None:
     """Say what is installed, what is missing, and what is broken; exit status 1 where something is broken.
 
-    Broken are plugins that cannot be imported, packages whose version is not that of the kernel, and a cache folder that cannot be written.
+    Broken are plugins that cannot be imported, packages of astra whose version does not go with that of the kernel (another series, the
+    first two numbers, or newer), and a cache folder that cannot be written.
     A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
     """
     found = examine()
@@ -50,9 +52,9 @@ def examine() -> dict[str, Any]:
     problems = [f"plugin {info['name']} of {info['distribution']}: {info['error']}" for info in broken]
     kernel = installed.get(KERNEL)
     problems += [
-        f"{name} has version {version}, and {KERNEL} {kernel}; expected the same"
+        f"{name} has version {version}, and {KERNEL} {kernel}; expected {'.'.join(kernel.split('.')[:2])}, and none that is newer"
         for name, version in installed.items()
-        if kernel is not None and version != kernel
+        if kernel is not None and not _goes_with(version, kernel)
     ]
     if not writable:
         problems.append(f"cache folder {folder} cannot be written (ASTRA_CACHE_DIR names another one)")
@@ -68,6 +70,12 @@ def examine() -> dict[str, Any]:
         "broken": broken,
         "problems": problems,
     }
+
+
+def _goes_with(version: str, kernel: str) -> bool:
+    """Whether a package of astra of that version goes with that kernel: the same series, and not newer (docs/compatibility.md)."""
+    package, core = ([int(number) for number in re.findall(r"\d+", each)[:3]] for each in (version, kernel))
+    return package[:2] == core[:2] and package <= core
 
 
 def _version(name: str) -> str | None:

@@ -7,6 +7,7 @@ where it stands, and in its path PACKAGE, TEST, TESTS and DOT are put in. In its
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import keyword
 import re
 import string
@@ -18,7 +19,8 @@ import attrs
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import FileSet
 from astra_sim.function_table import get_include
-from astra_sim.setup.plugins import BUILT_IN, Plugins
+from astra_sim.setup.known_components import BUILT_IN
+from astra_sim.setup.plugins import Plugins
 
 FOLDER = Path(__file__).parent
 HEADER = Path("include/astra_sim/network.h")
@@ -149,7 +151,7 @@ class Package:
             "Words": kind.words[:1].upper() + kind.words[1:],
             "about": kind.about,
             "year": str(datetime.datetime.now(tz=datetime.UTC).year),
-            "dependencies": _listed("astra-sim-core", "attrs>=23.2"),
+            "dependencies": _listed(kernel_range(importlib.metadata.version("astra-sim-core")), "attrs>=23.2"),
             "test_dependencies": ",\n    ".join(f'"{name}"' for name in ("pytest>=8.2", *(f"astra-sim-{name}" for name in _RUN))),
         }
         use = "\n".join(f"    {_Text(command).substitute(words)}" for command in kind.use)
@@ -202,6 +204,13 @@ def new_package(kind: str, name: str, plugins: Plugins) -> Package:
         owner = plugins.owner(component, name)
         raise InputError(f"NAME is {name!r}, and plugin {owner} offers a {KINDS[kind].words} of that name; expected another one")
     return package
+
+
+def kernel_range(version: str) -> str:
+    """What a package that is written for a kernel asks for: its series X.Y and the next (docs/compatibility.md)."""
+    major, minor = (int(number) for number in version.split(".")[:2])
+    first = f"{major}.{minor}.0.dev0" if re.search(r"(a|b|rc|\.dev)\d", version) else f"{major}.{minor}"
+    return f"astra-sim-core>={first},<{major}.{minor + 2}"
 
 
 def _listed(*names: str) -> str:

@@ -5,6 +5,8 @@ File formats are not here: they are found by content, not by name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-chakra": {
         "workload": "chakra",
@@ -46,6 +48,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-network-flow": {
         "network": "flow",
     },
+    "astra-sim-network-ns3": {
+        "network": "ns3",
+    },
     "astra-sim-network-packet": {
         "network": "packet",
         "command": "traffic",
@@ -85,10 +90,24 @@ _KNOWN: dict[str, dict[str, str]] = {
 }
 """The components of each distribution by kind."""
 
+BUILT_IN = frozenset(_KNOWN)
+"""The distributions whose components go before those of others that have the same name."""
 
-def distribution_of(kind: str, name: str) -> str | None:
-    """The distribution that brings a component; None where it is none of ours."""
-    return next((distribution for distribution, kinds in _KNOWN.items() if name in kinds.get(kind, "").split(", ")), None)
+_BUILT_ONLY = {
+    "astra-sim-network-ns3": "it comes with astra-sim-network-ns3 (GPL-2.0-only), built where the wheel ns3 is installed:"
+    " pip install --no-deps ns3==3.44.post0, then install that package (docs/ns3.md)"
+}
+"""How to get what pip alone does not install whole, which may be there without its component."""
+
+
+def install_hint(kind: str, name: str, is_installed: Callable[[str], bool]) -> str | None:
+    """What to install for a component of ours, in words; None where its distribution is installed, or none of ours has it."""
+    distribution = next((distribution for distribution, kinds in _KNOWN.items() if name in kinds.get(kind, "").split(", ")), None)
+    if distribution in _BUILT_ONLY:
+        return _BUILT_ONLY[distribution]
+    if distribution is None or is_installed(distribution):
+        return None
+    return f"it comes with {distribution}, which is not installed: pip install {distribution}"
 
 
 def known_components() -> set[tuple[str, str, str]]:

@@ -20,39 +20,7 @@ from astra_sim._boundary import call, in_words
 from astra_sim.errors import PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 from astra_sim.setup.entry_points import EntryPoint, entry_points
-
-BUILT_IN = frozenset(
-    f"astra-sim-{name}"
-    for name in (
-        "chakra",
-        "collectives",
-        "compat",
-        "compute-gpu",
-        "compute-recorded",
-        "compute-roofline",
-        "compute-systolic",
-        "llm",
-        "memory",
-        "network-analytical",
-        "network-flow",
-        "network-ns3",
-        "network-packet",
-        "network-roce",
-        "platforms",
-        "report",
-        "reports-astra1",
-        "sweep",
-        "systems",
-        "training-loops",
-    )
-)
-"""The distributions whose components go before those of others that have the same name."""
-
-_SEPARATE = {
-    ("network", "ns3"): "it comes with astra-sim-network-ns3 (GPL-2.0-only), built where the wheel ns3 is installed:"
-    " pip install --no-deps ns3==3.44.post0, then install that package (docs/ns3.md)"
-}
-"""How to get components of ours that are not installed with the others."""
+from astra_sim.setup.known_components import BUILT_IN, install_hint
 
 KINDS = {
     "workload": "astra_workloads",
@@ -184,15 +152,9 @@ class Plugins:
 
     def install_hint(self, kind: str, name: str) -> str | None:
         """What to install for a component of ours that is not there, in words; None where its package is there, or none of ours has it."""
-        from astra_sim.setup.known_components import distribution_of
-
-        if (kind, name) in _SEPARATE:
-            return _SEPARATE[kind, name]
         self._discover()
-        distribution = distribution_of(kind, name)
-        if distribution is None or any(_normal(info.distribution) == distribution for info in self._infos):
-            return None
-        return f"it comes with {distribution}, which is not installed: pip install {distribution}"
+        installed = {_normal(info.distribution) for info in self._infos}
+        return install_hint(kind, name, installed.__contains__)
 
     def owner(self, kind: str, name: str) -> str:
         """The name of the plugin that offers a component."""
