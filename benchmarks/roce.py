@@ -1,8 +1,8 @@
 """Measures the network roce on this machine: python3 dev.py bench roce.
 
-Ring all-reduces of 16 MiB and all-to-alls of 4 MiB through the engine, in CPU seconds of one core, and the megabytes by which the
-peak of the process grows. In an all-to-all each NPU sends to all others at once. ASTRA-sim's ns-3 back end took 9.4 seconds for the first of them, 1.8 million events a second, on a machine of
-the same kind.
+Ring all-reduces of 16 MiB and all-to-alls of 4 MiB through the engine, in CPU seconds of one core, and the megabytes by
+which the peak of the process grows. In an all-to-all each NPU sends to all others at once. ASTRA-sim's ns-3 back end took
+9.4 seconds for the first ring, 1.8 million events a second, on a machine of the same kind.
 """
 
 from __future__ import annotations

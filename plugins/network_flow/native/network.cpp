@@ -90,9 +90,7 @@ void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int
   }
 }
 
-bool Network::next_is_in_order() const {
-  return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front());
-}
+bool Network::next_is_in_order() const { return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front()); }
 
 void Network::take_next() { next_is_in_order() ? in_order_.pop_front() : sent_.pop(); }
 

@@ -98,7 +98,7 @@ class Sharing {
   double lowest_;              // no level below it changes
   std::vector<int> gathered_;  // links that are looked at
   std::vector<int> opened_;    // flows that are looked at
-  std::vector<Full> full_;    // in order, at which levels links would be full if no flow were fixed elsewhere,
+  std::vector<Full> full_;     // in order, at which levels links would be full if no flow were fixed elsewhere,
   std::size_t next_full_ = 0;  // the next of them,
   std::vector<Full> heap_;     // and those that come later than was thought
 };

@@ -66,7 +66,7 @@ class Events {
     const std::int64_t bucket = time >> shift_;
     const auto in_bucket = static_cast<std::uint64_t>(time - (bucket << shift_));
     const Entry entry{in_bucket << kOrderBits | order, subject, what};
-    bucket > bucket_ && time - now_ < span_ ? put(bucket, entry) : put_aside(time, entry);
+    bucket > bucket_&& time - now_ < span_ ? put(bucket, entry) : put_aside(time, entry);
   }
   void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
 
@@ -237,7 +237,7 @@ class Events {
   }
 
   unsigned shift_;
-  Tick span_;  // events not so far from now lie in the wheel
+  Tick span_;                         // events not so far from now lie in the wheel
   std::vector<std::uint32_t> heads_;  // of each bucket the first chunk
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Chunk> chunks_;

@@ -65,9 +65,7 @@ void Nics::fail(LinkId link, std::vector<FlowId>& pairs, std::vector<PacketId>& 
   while (!nic.acks.empty()) acks.push_back(nic.acks.pop(packets_));
 }
 
-QueuePairs::State Nics::state_of(const Flow& flow) const {
-  return {flow.left() > 0 && has_room(flow), flow.finished(), flow.next_time};
-}
+QueuePairs::State Nics::state_of(const Flow& flow) const { return {flow.left() > 0 && has_room(flow), flow.finished(), flow.next_time}; }
 
 bool Nics::has_room(const Flow& flow) const {
   if (flow.window == 0) return true;

@@ -13,16 +13,16 @@ namespace astra::roce {
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
 struct alignas(64) Packet {
-  std::int64_t sequence = 0;    // data: its first byte; else the byte that the receiver expects
-  Tick arrival = 0;             // on a link: when it comes to its end,
-  std::uint64_t order = 0;      // and the place of that among all of its instant
-  Tick stamp = 0;               // when the data was sent
-  PacketId next = kNone;        // in its list
-  FlowId flow = kNone;          // its message
-  std::uint32_t bytes = 0;      // without preamble and gap
-  std::uint32_t payload = 0;    // data: bytes of the message; pause, resume: the queue that is meant
-  LinkId came_by = kNone;       // the link over which it came to the switch that it waits in
-  std::uint16_t power = 0;      // PINT: the utilisation, as a power of a base
+  std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
+  Tick arrival = 0;           // on a link: when it comes to its end,
+  std::uint64_t order = 0;    // and the place of that among all of its instant
+  Tick stamp = 0;             // when the data was sent
+  PacketId next = kNone;      // in its list
+  FlowId flow = kNone;        // its message
+  std::uint32_t bytes = 0;    // without preamble and gap
+  std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
+  LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
+  std::uint16_t power = 0;    // PINT: the utilisation, as a power of a base
   Kind kind : 4 = Kind::data;
   std::uint8_t queue : 4 = 0;  // of the ports that it passes
   bool marked = false;         // by a switch whose queue was long (ECN)
