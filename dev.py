@@ -89,7 +89,7 @@ def interop(arguments: Sequence[str]) -> int:
     """Run the tests that need programs of others."""
     OURS.install(tools=True, others=True)
     os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
+    OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
 
 
 def ns3(arguments: Sequence[str]) -> int:

@@ -24,6 +24,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RING = "plugin:ring?size={}&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+SWITCH = "plugin:switch?size={}&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+CONNECTED = "plugin:fully_connected?size={}&links={}&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 TORUS = "plugin:torus?sizes={}&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = f"plugin:collective?collective=all_reduce&bytes={64 << 20}"
 
@@ -81,6 +83,16 @@ def without_symmetry(collective: str, algorithm: str, npus: int, engine: str = "
     return lambda: astra_sim.simulate(**arguments, symmetry=False, engine=engine)
 
 
+def with_congestion(collective: str, algorithm: str, platform: str) -> Callable[[], object]:
+    """A collective of 64 MiB on links that carry one message after another."""
+    return lambda: astra_sim.simulate(
+        workload=f"plugin:collective?collective={collective}&bytes={64 << 20}",
+        platform=platform,
+        network="plugin:analytical?congestion=aware",
+        set=["system.splits=1", f"system.{collective}={algorithm}"],
+    )
+
+
 def vgg16(**changes: Any) -> astra_sim.Result:
     """VGG-16 on the DGX-2 pod: a run of a few milliseconds."""
     return astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml", **changes)
@@ -111,6 +123,12 @@ CASES: dict[str, Callable[[], object]] = {
     "all-to-all, direct, 512 NPUs": without_symmetry("all_to_all", "direct", 512),
     "all-reduce, halving-doubling, 4096 NPUs": without_symmetry("all_reduce", "halving_doubling", 4096),
     "all-reduce, double binary tree, 4096 NPUs": without_symmetry("all_reduce", "double_binary_tree", 4096),
+    "all-reduce, double binary tree, 16384 NPUs, symmetry": lambda: astra_sim.simulate(
+        workload=ALL_REDUCE, platform=RING.format(16384), set=["system.splits=1", "system.all_reduce=double_binary_tree"]
+    ),
+    "all-reduce, ring, 1024 NPUs, congestion": with_congestion("all_reduce", "ring", RING.format(1024)),
+    "all-to-all, direct, 512 NPUs on a switch, congestion": with_congestion("all_to_all", "direct", SWITCH.format(512)),
+    "all-to-all, direct, 512 NPUs fully connected, congestion": with_congestion("all_to_all", "direct", CONNECTED.format(512, 511)),
     "all-reduce, ring, 64 NPUs, Python engine": without_symmetry("all_reduce", "ring", 64, "python"),
 }
 """What `dev.py bench engine --against REVISION` compares."""

@@ -88,19 +88,26 @@ def packets(size: int) -> dict[str, Any]:
     return collective("all_reduce", "ring", RING.format(8), size, network="plugin:packet")
 
 
+def links_of_their_own(npus: int) -> dict[str, Any]:
+    """The same between NPUs that are fully connected: each message has a link of its own."""
+    platform = f"plugin:fully_connected?size={npus}&links={npus - 1}&{LINKS}"
+    return collective("all_to_all", "direct", platform, symmetry=False, network="plugin:analytical?congestion=aware")
+
+
 PAIRS: Callable[[int], float] = lambda npus: npus * (npus - 1.0)  # noqa: E731
 RUNS = (
     Case("chunks of VGG-16 on TPUs", chunks, (200, 600, 2000)),
-    Case("direct all-to-all, symmetry: NPUs", lambda n: collective("all_to_all", "direct", SWITCH.format(n)), (8192, 16384, 40960, 81920)),
+    Case("direct all-to-all, symmetry: NPUs", lambda n: collective("all_to_all", "direct", SWITCH.format(n)), (8192, 16384, 32768, 81920)),
     Case(
         "double binary tree, symmetry: NPUs",
         lambda n: collective("all_reduce", "double_binary_tree", RING.format(n)),
-        (4096, 8192, 16384, 65536),
+        (16384, 65536, 262144),
     ),
     Case("layers", layers, (300, 1000, 3000)),
     Case("passes", passes, (10, 30, 100)),
     Case("NPUs, ring without symmetry: messages", every, (512, 1024, 1728), lambda n: 2 * PAIRS(n)),
-    Case("NPUs, direct on links with congestion: messages", all_at_once, (128, 256, 420), PAIRS),
+    Case("NPUs, direct on links with congestion: messages", all_at_once, (256, 512, 1024), PAIRS),
+    Case("NPUs, direct, fully connected, congestion: messages", links_of_their_own, (256, 512, 1024), PAIRS),
     Case("bytes of an all-reduce on the packet network", packets, (1 << 20, 1 << 22, 10 << 20)),
 )
 

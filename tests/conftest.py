@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel of every package of the workspace."""
     folder = tmp_path_factory.mktemp("wheels")
-    build_wheels(folder, Path(sys.executable))
+    build_wheels(folder, Path(sys.executable), isolated=False)
     return folder
 
 

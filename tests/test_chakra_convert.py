@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation
 from astra_sim.platform import Platform
 from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
-from astra_sim_chakra import Feeder, NodeType, Trace, load_ranks, load_trace, write_nodes
+from astra_sim_chakra import NodeType, Trace, load_ranks, load_trace, write_nodes
 from astra_sim_chakra.graph_nodes import graph_nodes
 from astra_sim_chakra.trace_json import from_json
 from hypothesis import given, settings
@@ -309,7 +308,7 @@ def test_what_is_wrong_in_json_is_named(node: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-# -- FlexFlow and PyTorch ----------------------------------------------------------------------------------------------
+# -- FlexFlow ----------------------------------------------------------------------------------------------------------
 
 TASK_GRAPH = """digraph taskgraph {  node0 [label="{device_id=0|Dense_100|Forward|COMP_NODE|simulated_run_time=2e-5}",shape=record];
   node0 -> node2;
@@ -356,51 +355,6 @@ def test_what_is_wrong_in_a_task_graph_is_named(old: str, new: str, message: str
     status, error = astra("convert", "a.dot", "a.et")
     assert status == 2
     assert message in error
-
-
-@pytest.mark.skipif(importlib.util.find_spec("chakra") is not None, reason="mlc-chakra is installed")
-def test_pytorch_needs_the_extra(astra: Astra) -> None:
-    Path("a.json").write_text('{"schema": "1.1.1-chakra.0.0.4", "nodes": []}')
-    status, error = astra("convert", "a.json", "a.et", "--from", "pytorch")
-    assert (status, "pip install 'astra-sim-chakra[pytorch]'" in error) == (2, True)
-    status, error = astra("convert", "a.json", "a.et")
-    assert (status, "--from pytorch converts it" in error) == (2, True)
-
-
-PYTORCH_NODE = {"ctrl_deps": 1, "inputs": {"values": [], "shapes": [], "types": []}, "outputs": {"values": [], "shapes": [], "types": []}}
-
-
-def test_a_linked_trace_of_pytorch_is_converted_by_mlc_chakra(astra: Astra) -> None:
-    pytest.importorskip("chakra.src.converter.pytorch_converter", exc_type=ImportError)
-    attrs = [{"name": n, "type": "uint64", "value": 0} for n in ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")]
-    attrs.append({"name": "op_schema", "type": "string", "value": ""})
-    process = "[pytorch|profiler|execution_trace|process]"
-    thread = "[pytorch|profiler|execution_trace|thread]"
-    nodes = [
-        {**PYTORCH_NODE, "id": 1, "ctrl_deps": 0, "name": process, "attrs": attrs},
-        {**PYTORCH_NODE, "id": 2, "name": thread, "attrs": attrs},
-        {**PYTORCH_NODE, "id": 3, "ctrl_deps": 2, "name": "aten::mm", "attrs": attrs, "ts": 1, "inclusive_dur": 7, "exclusive_dur": 7},
-        {
-            **PYTORCH_NODE,
-            "id": 4,
-            "ctrl_deps": 3,
-            "name": "gemm",
-            "attrs": attrs,
-            "ts": 2,
-            "exclusive_dur": 5,
-            "stream": 7,
-            "cat": "kernel",
-        },
-    ]
-    document = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "now", "start_ts": 1, "finish_ts": 2, "nodes": nodes}
-    Path("a.json").write_text(json.dumps(document))
-    status, error = astra("convert", "a.json", "a.et", "--from", "pytorch", "--rank", "3")
-    assert (status, "a.3.et" in error) == (0, True), error
-    trace = load_trace("a.3.et", keep=True)
-    assert "gemm" in [trace.name(row) for row in range(len(trace))]
-    feeder = Feeder(trace)
-    while not feeder.finished:
-        feeder.done(feeder.take())
 
 
 # -- The command -------------------------------------------------------------------------------------------------------

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from functools import partial
 
 import astra_sim
+import attrs
 import pytest
-from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift, xor
+from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, Step, exchange, lower, rank, receive, send, shift, xor
 from astra_sim.testing import check_schedule
 from astra_sim.testing.collectives import check_collective
 from astra_sim_collectives.direct import DirectOptions, direct
 from astra_sim_collectives.double_binary_tree import double_binary_tree
 from astra_sim_collectives.halving_doubling import halving_doubling
 from astra_sim_collectives.ring import ring
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 Algorithm = Callable[[Request], Schedule]
@@ -32,6 +33,7 @@ def test_pieces_end_where_they_should(algorithm: Algorithm) -> None:
     check_collective(algorithm)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(ANY_SIZE), st.sampled_from(Collective), st.integers(2, 24), st.sampled_from((1, -1)))
 def test_pieces_end_where_they_should_on_any_number_of_ranks(algorithm: Algorithm, collective: Collective, n: int, way: int) -> None:
     request = Request(collective, n, 100 * n, way)
@@ -74,6 +76,87 @@ def test_the_two_trees_take_turns() -> None:
     # Only the root sends nothing upwards: it posts one receive and sends one message, with no token of its own to start from.
     roots = [[i for i in range(8) if len(s.program(i).steps) == 2 and s.program(i).starts == 0] for s in (even, odd)]
     assert roots == [[7], [0]]
+
+
+def _by_number(schedule: Schedule) -> Schedule:
+    """The same, in which each rank has a program of its own, and names others by their numbers."""
+
+    def of(peer: Peer | None, index: int) -> Peer | None:
+        return peer and rank(peer.of(index, schedule.ranks))
+
+    programs = [schedule.program(index) for index in range(schedule.ranks)]
+    own = [
+        attrs.evolve(
+            program,
+            steps=tuple(
+                attrs.evolve(step, send_to=of(step.send_to, index), receive_from=of(step.receive_from, index)) for step in program.steps
+            ),
+        )
+        for index, program in enumerate(programs)
+    ]
+    return attrs.evolve(schedule, programs=tuple(own))
+
+
+def _lowered(schedule: Schedule) -> list[tuple[object, ...]]:
+    """What ranks do, with the numbers of those that they send to and receive from."""
+
+    def number(peer: Peer | None, index: int) -> int | None:
+        return peer and peer.of(index, schedule.ranks)
+
+    found = []
+    for index, program in enumerate(lower(schedule)):
+        actions = [
+            action._replace(send_to=number(action.send_to, index), receive_from=number(action.receive_from, index))  # type: ignore[arg-type]
+            for action in program.actions
+        ]
+        found.append((actions, *attrs.astuple(attrs.evolve(program, actions=()))))
+    return found
+
+
+@pytest.mark.parametrize("instance", [0, 1])
+@pytest.mark.parametrize("n", [2, 4, 32, 128])
+def test_ranks_of_a_tree_in_the_same_position_share_what_their_program_becomes(n: int, instance: int) -> None:
+    schedule = double_binary_tree(Request(Collective.ALL_REDUCE, n, 1000, instance=instance))
+    assert _lowered(schedule) == _lowered(_by_number(schedule))
+    assert schedule.total_messages() == _by_number(schedule).total_messages() == 2 * (n - 1)
+    assert schedule.reduced_bytes == _by_number(schedule).reduced_bytes
+    assert len({id(program) for program in schedule.programs}) <= 2 * n.bit_length()
+    assert len({id(program) for program in lower(schedule)}) <= 4 * n.bit_length()
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_programs_that_some_ranks_share_become_what_they_become_rank_by_rank(data: st.DataObject) -> None:
+    """Any ranks may share programs: what a rank's messages meet is found from the programs of its own peers."""
+    n = data.draw(st.integers(2, 9))
+    kinds = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        makers: list[Callable[..., Step]] = [exchange, exchange, send, receive]
+        peers = st.tuples(st.sampled_from(makers), st.integers(1, n - 1), st.integers(1, 2))
+        drawn = data.draw(st.lists(peers, min_size=1, max_size=3))
+        kinds.append(RankProgram(tuple(step(shift(peer), 10 * size, after=0) for step, peer, size in drawn)))
+    programs = [data.draw(st.sampled_from(kinds)) for _ in range(n)]
+    schedule = Schedule.per_rank(_all_reduce(n), programs)
+    assert _outcome(schedule) == _outcome(_by_number(schedule))
+
+
+def _outcome(schedule: Schedule) -> object:
+    """What it becomes, or whether its messages do not match."""
+    try:
+        return _lowered(schedule)
+    except astra_sim.ScheduleError:
+        return None
+
+
+@settings(deadline=None)
+@given(st.integers(3, 9), st.integers(0, 8), st.sampled_from(("sends", "receives", "bytes")))
+def test_messages_of_shared_programs_that_do_not_match_are_refused(n: int, odd: int, what: str) -> None:
+    alike = RankProgram((exchange(shift(1), 1000),))
+    steps = {"sends": (receive(shift(-1), 1000),), "receives": (send(shift(1), 1000),), "bytes": (exchange(shift(1), 999),)}
+    programs = [alike] * n
+    programs[odd % n] = RankProgram(steps[what])
+    with pytest.raises(astra_sim.ScheduleError, match="rank"):
+        lower(Schedule.per_rank(_all_reduce(n), programs))
 
 
 def _all_reduce(n: int) -> Request:

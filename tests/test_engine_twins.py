@@ -19,7 +19,7 @@ CPP = ROOT / "core" / "native"
 PARTS = sorted(path.stem for path in PYTHON.glob("[!_]*.py"))
 
 SUPPORT = {"ids", "errors", "histories", "event_queue", "receipts", "host", "interface", "schedule", "network_table", "spans"}
-SUPPORT |= {"pending_links"}
+SUPPORT |= {"pending_links", "under_way"}
 """Headers of C++ beside the parts."""
 
 NAMES = {"ReferenceEngine": "Machine", "_try": "attempt"}

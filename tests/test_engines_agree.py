@@ -19,7 +19,7 @@ from support.random_graphs import Graph, differing
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RING = "plugin:ring?size=16&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-GRAPHS = int(os.environ.get("ASTRA_RANDOM_GRAPHS", "10000"))
+GRAPHS = int(os.environ.get("ASTRA_RANDOM_GRAPHS", "4000"))
 
 
 @pytest.mark.parametrize("part", range(4))

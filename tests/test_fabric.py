@@ -86,7 +86,7 @@ def test_topologies_of_garnet_have_a_ring_for_each_queue_or_a_link_to_each_switc
 
 
 @given(st.integers(0, 2**32))
-def test_spread_ways_are_as_short_and_neighbours_take_different_ones(seed: int) -> None:
+def test_ways_in_turn_are_as_short_and_neighbours_take_different_ones(seed: int) -> None:
     random = Random(seed)
     leaves, spines, npus = random.randint(2, 5), random.randint(2, 4), random.randint(1, 5)
     size = leaves * npus
@@ -95,14 +95,14 @@ def test_spread_ways_are_as_short_and_neighbours_take_different_ones(seed: int) 
     both = [end for pair in pairs for end in (pair, pair[::-1])]
     nodes = size + leaves + spines
     first, distances = shortest_paths(nodes, size, both, "graph")
-    spread, again = shortest_paths(nodes, size, both, "graph", spread=True)
+    turned, again = shortest_paths(nodes, size, both, "graph", turns=range(size))
     assert distances == again
     for node in range(nodes):
         for destination in range(size):
-            if (link := spread[node * size + destination]) >= 0:
+            if (link := turned[node * size + destination]) >= 0:
                 assert both[link][0] == node
                 assert distances[both[link][1] * size + destination] == distances[node * size + destination] - 1
-    up, same = ([table[size * size + destination] for destination in range(size)] for table in (spread, first))
+    up, same = ([table[size * size + destination] for destination in range(size)] for table in (turned, first))
     assert len(set(same[npus:])) == 1
     for block in range(-(-npus // spines), size // spines):  # of the first leaf, destinations at others
         assert len(set(up[block * spines : (block + 1) * spines])) == spines
@@ -113,8 +113,8 @@ def test_logical_dimensions_lie_on_one_physical_dimension() -> None:
     logical = Platform(platform(Ring(3, 2), Ring(2, 2)).dimensions, physical=star)
     assert logical.wired().dimensions == (star,)
     assert logical.fabric() == Platform((star,)).fabric()
-    with pytest.raises(astra_sim.AstraError, match="logical dimensions of 3 NPUs on a platform of 6; expected as many NPUs"):
-        Platform(platform(Ring(3, 2)).dimensions, physical=star)
+    with pytest.raises(astra_sim.AstraError, match="logical dimensions of 8 NPUs on a platform of 6; expected at most as many NPUs"):
+        Platform(platform(Ring(8, 2)).dimensions, physical=star)
 
 
 def test_a_link_costs_something() -> None:

@@ -355,7 +355,7 @@ def test_the_cost_is_that_of_the_wires_and_of_a_machine_that_of_its_dimensions()
         ("clos?npus=8&oversubscription=2", "oversubscription is 2, and a single leaf joins all 8 NPUs"),
         ("clos?npus=8&uplink_latency_ns=5", "uplink_latency_ns is 5, and a single leaf joins all 8 NPUs"),
         ("clos?npus=8&rail=2", "unknown key 'rail'; did you mean 'rails'?"),
-        ("clos?npus=32&ports=8&logical_dims=4,4", "logical dimensions of 4 x 4 NPUs on a platform of 32; expected as many NPUs"),
+        ("clos?npus=32&ports=8&logical_dims=4,9", "logical dimensions of 4 x 9 NPUs on a platform of 32; expected at most as many NPUs"),
         ("clos?npus=32&ports=8&logical_dims=4,x", "logical_dims is '4,x'; expected a list of whole numbers, such as [8, 2]"),
         ("dragonfly_plus?leaves=2&groups=9", "groups is 9; 2 spines with 1 global links reach at most 3 groups"),
         ("hyperx?sizes=4,4&npus=4&ports=8", "ports is 8, and a switch needs 10: 4 for NPUs and 6 for switches"),

@@ -10,7 +10,7 @@ import astra_sim
 import pytest
 import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
-from astra_sim.platform import Platform
+from astra_sim.platform import Dimension, Platform
 from astra_sim_platforms.examples import infragraph as write_example
 from astra_sim_platforms.infragraph import InfraGraphOptions, infragraph
 from astra_sim_platforms.infragraph_file import recognises
@@ -55,13 +55,14 @@ def test_the_example_has_the_links_and_ways_that_it_says() -> None:
     assert {(round(link.bandwidth, 6), link.latency_ns) for link in fabric.links} == {
         (450.0, 300.0),
         (round(lanes, 6), 150.0),
+        (round(lanes, 6), 0.0),  # the ports of NPUs, which NVLink is faster than
         (50.0, 0.0),
         (50.0, 500.0),
     }
     distance = fabric.distances(0, through_npus=False)
     assert distance[3] == 2  # over the switch in the server
-    assert distance[4] == distance[5] == 8  # NIC, leaf, NIC: two ports each, and the leaf's inside
-    assert distance[6] == 14  # another leaf, over a spine: two ports and an inside more for each
+    assert distance[4] == distance[5] == 10  # a port at either end; NIC, leaf, NIC: two ports each, and the leaf's inside
+    assert distance[6] == 16  # another leaf, over a spine: two ports and an inside more for each
     npus_ports = [sum(link.source == npu for link in fabric.links) for npu in range(16)]
     assert npus_ports == [2] * 16
 
@@ -147,3 +148,81 @@ def test_yaml_that_is_none_names_its_line(tmp_path: Path) -> None:
     path.write_text("devices:\n- {name: x\ninstances:\n")
     with pytest.raises(InputError, match=r"bad.yaml:\d+: not YAML: "):
         astra_sim.simulate(platform=str(path), network="plugin:flow", workload=COLLECTIVE)
+
+
+def servers(folder: Path) -> dict[str, Any]:
+    """What blueprints of the package look like: links of a device without figures, parts of no type, NPUs at NVLink and at PCIe."""
+
+    def edge(one: str, other: str, link: str, scheme: str = "many2many") -> dict[str, Any]:
+        return {"ep1": {"component": one}, "ep2": {"component": other}, "scheme": scheme, "link": link}
+
+    def part(name: str, count: int, choice: str) -> dict[str, Any]:
+        return {"name": name, "description": name, "count": count, "choice": choice}
+
+    inside = [
+        edge("xpu", "nvlsw", "nvlink"),
+        edge("xpu[0:2]", "pciesw[0]", "pcie"),
+        edge("xpu[2:4]", "pciesw[1]", "pcie"),
+        edge("nic[0:2]", "pciesw[0]", "pcie"),
+        edge("nic[2:4]", "pciesw[1]", "pcie"),
+        edge("cpu", "pciesw", "pcie"),
+        edge("storage", "cpu", "pcie"),
+    ]
+    parts = [part("cpu", 1, "cpu"), part("xpu", 4, "xpu"), part("nvlsw", 1, "switch"), part("pciesw", 2, "switch"), part("nic", 4, "nic")]
+    ends = {"ep1": {"instance": "server", "component": "nic"}, "ep2": {"instance": "switch", "component": "asic"}}
+    table = {
+        "name": "fabric",
+        "description": "Servers at a switch",
+        "devices": [
+            {
+                "name": "server",
+                "components": [*parts, part("storage", 2, "custom")],
+                "links": [{"name": "nvlink"}, {"name": "pcie", "description": "PCI Express"}],
+                "edges": inside,
+            },
+            {"name": "switch", "components": [part("asic", 1, "switch")]},
+        ],
+        "instances": [{"name": "server", "device": "server", "count": 2}, {"name": "switch", "device": "switch", "count": 1}],
+        "links": [{"name": "eth", "physical": {"bandwidth": {"choice": "gigabits_per_second", "gigabits_per_second": 400}}}],
+        "edges": [{**ends, "scheme": "many2many", "link": "eth"}],
+    }
+    (folder / "servers.json").write_text(json.dumps(table, indent=2))
+    return table
+
+
+def test_json_as_the_package_writes_it_is_recognised(tmp_path: Path) -> None:
+    """Its keys come in the order of the alphabet; nothing is left to the network file of ASTRA-sim 1.0, which is JSON, too."""
+    servers(tmp_path)
+    platform = {"file": str(tmp_path / "servers.json"), "link_bandwidths": ["nvlink:450", "pcie:64"]}
+    result = astra_sim.simulate(platform=platform, network="plugin:flow", workload="plugin:collective?collective=all_to_all&bytes=4096")
+    assert result.npus == 8
+
+
+def test_of_equal_ways_an_npu_takes_the_one_over_its_fastest_links(tmp_path: Path) -> None:
+    table = servers(tmp_path)
+    topology = made(table, tmp_path, link_bandwidths=("nvlink:450", "pcie:64"), latency_ns=100)
+    fabric = Platform((Dimension(topology, 8, 1, 50.0, 0.0),)).fabric()
+    ways = [fabric.ways_to(destination, through_npus=False) for destination in range(8)]
+    for source in range(4):
+        for destination in range(4):
+            if source != destination:
+                cost, link = ways[destination][source]
+                assert (cost, fabric.links[link].bandwidth) == (2, 450.0)
+    assert ways[4][0][0] == 2 + 3 + 1 + 2  # port, switch, NIC, the switch between servers, and so down again
+    alike = made(table, tmp_path, bandwidth_gb_per_s=64)  # nothing says which is faster
+    assert topology.hops(0, 4) == alike.hops(0, 4) + 2
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (("nvlink:450",), r"link 1 'pcie': it has no physical bandwidth; expected one, or .* or link_bandwidths such as nvlink:50,pcie:50"),
+        (("nvlnk:450",), "link_bandwidths has 'nvlnk'; expected links of which .*graph.json has no bandwidth: nvlink, pcie"),
+        (("eth:450",), "link_bandwidths has 'eth'; expected links of which .*graph.json has no bandwidth: nvlink, pcie"),
+        (("nvlink",), "link_bandwidths has 'nvlink'; expected NAME:BANDWIDTH, a link and 10.9 bytes/s above 0"),
+        (("nvlink:-1",), "link_bandwidths has 'nvlink:-1'; expected NAME:BANDWIDTH"),
+    ],
+)
+def test_bandwidths_of_links_that_cannot_be(entries: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        made(servers(tmp_path), tmp_path, link_bandwidths=entries)

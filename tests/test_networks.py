@@ -9,7 +9,7 @@ import pytest
 from astra_sim.network import RouteDelayNetwork
 from support import figures
 from support.components import RING, components_of
-from support.networks import Lossy, OneWire, Replayed
+from support.networks import Lossy, OneWire, Overtaking, Replayed
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "direct?window=2", "halving_doubling", "double_binary_tree"])
@@ -31,6 +31,20 @@ def test_an_event_network_with_the_same_delays_gives_the_same_answer(algorithm: 
         del expected[name], got[name]
     assert got == expected
     assert replayed.simulated_npus == 4
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "direct?window=2", "double_binary_tree"])
+def test_messages_that_overtake_each_other_find_their_receives_on_both_engines(algorithm: str) -> None:
+    platform = RING.replace("size=4", "size=32")
+    inner = components_of(workload="plugin:collective?bytes=1", platform=platform).network
+    assert isinstance(inner, RouteDelayNetwork)
+
+    def run(engine: str) -> dict[str, Any]:
+        choice = ["system.splits=3", f"system.all_reduce={algorithm}"]
+        workload = "plugin:collective?bytes=1000000"
+        return figures(astra_sim.simulate(workload=workload, network=Overtaking(inner), engine=engine, passes=2, set=choice))
+
+    assert run("compiled") == run("python")
 
 
 def test_messages_on_one_wire_wait_for_each_other() -> None:

@@ -121,6 +121,14 @@ def test_files_are_known_by_their_content(config: Path, astra: Astra) -> None:
         assert (done.status, '"npus": 4' in done.out) == (0, True)
 
 
+def test_a_platform_as_network_is_told(config: Path, astra: Astra) -> None:
+    logical = config.parent / "logical.json"
+    logical.write_text('{"logical-dims": ["2", "2"]}')
+    for path, name in ((config.parent / "topology.txt", "ns3-topology"), (logical, "logical-dims")):
+        done = astra("--network", str(path), "--workload", COLLECTIVE)
+        assert f"{path}: a platform file ({name}), not a network file; expected --platform {path}" in done.error
+
+
 def test_logical_dimensions_are_those_of_collectives(config: Path, astra: Astra) -> None:
     logical = config.parent / "logical.json"
     logical.write_text('{"logical-dims": ["2", "2"]}')
@@ -129,7 +137,7 @@ def test_logical_dimensions_are_those_of_collectives(config: Path, astra: Astra)
     assert done.out.count('"topology": "ns3_topology"') == 2
     logical.write_text('{"logical-dims": ["2", "3"]}')
     done = astra("--network", str(config), "--platform", str(logical), "--workload", COLLECTIVE)
-    assert "logical dimensions of 2 x 3 NPUs on a platform of 4; expected as many NPUs" in done.error
+    assert "logical dimensions of 2 x 3 NPUs on a platform of 4; expected at most as many NPUs" in done.error
 
 
 @pytest.mark.parametrize(
@@ -138,4 +146,11 @@ def test_logical_dimensions_are_those_of_collectives(config: Path, astra: Astra)
 def test_logical_dimensions_that_cannot_be_are_errors(text: str) -> None:
     assert logical_dims.recognises(text)
     with pytest.raises(astra_sim.InputError, match=r"l.json: (logical-dims is .*; expected a list of sizes|unknown key 'a')"):
+        logical_dims.read(text, "l.json")
+
+
+def test_a_key_like_that_of_logical_dimensions_is_known() -> None:
+    text = '{"logical-dim": ["2"]}'
+    assert logical_dims.recognises(text)
+    with pytest.raises(astra_sim.InputError, match=r"l.json: unknown key 'logical-dim'; did you mean 'logical-dims'\?"):
         logical_dims.read(text, "l.json")

@@ -214,6 +214,32 @@ def test_collectives_have_the_figures_of_the_whole_network(system: str, sizes: s
     assert result(symmetry=False) == whole
 
 
+ARBITRARY = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 59), st.integers(0, 59), st.integers(0, 5000)), min_size=1, max_size=24)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(SHAPES)), ARBITRARY)
+@example("ring of 3", [(0, 0, 1, 100)] * 300)  # as many as three NPUs that send a hundred each
+@example("ring of 5", [(0, 4, 1, 0), (0, 0, 4, 0), (0, 2, 0, 1), (0, 2, 3, 10), (0, 0, 1, 10)])
+def test_messages_of_some_npus_are_those_of_the_whole_network(shape: str, sent: list[tuple[int, int, int, int]]) -> None:
+    """Whatever NPUs send, also where there are as many messages as there would be if all sent alike."""
+
+    def told(**options: Any) -> list[Any]:
+        made = network(SHAPES[shape](), **options)
+        npus = made.platform.npus
+        made.begin()
+        for moment in range(4):
+            ends = [(number, a % npus, b % npus, size) for number, (at, a, b, size) in enumerate(sent) if at == moment]
+            made.inject(moment * 20_000, [(number, a, b, size, -1) for number, a, b, size in ends if a != b])
+        found: list[Any] = []
+        while (delivery := made.advance(None)) is not None:
+            found.append(delivery)
+        made.check()
+        return [found, made.link_loads()]
+
+    assert told() == told(representatives=False)
+
+
 def test_a_torus_of_4096_npus_is_one() -> None:
     run = astra_sim.simulate(
         workload=f"plugin:collective?bytes={64 << 20}",

@@ -116,8 +116,20 @@ def test_without_a_timeout_a_lost_packet_is_named() -> None:
 
 
 def test_a_link_that_loses_everything_is_an_end_too() -> None:
-    with pytest.raises(DeadlockError, match="nothing moves after"):
+    why = r"nothing moves after \d+ ns: 1000 timeouts in a row brought no acknowledgement \(0 dropped by switches, 100\d lost on links\)\n"
+    with pytest.raises(DeadlockError, match=why):
         run(network(STAR.format(2), error_rate=1.0, rto_us=10.0), (0, 1, 5))
+
+
+def test_a_timeout_shorter_than_a_round_trip_is_named() -> None:
+    """Nothing is lost: a chunk takes longer than the timeout, which goes back to its start."""
+    why = (
+        r"1000 timeouts in a row brought no acknowledgement \(0 dropped by switches, 0 lost on links\); "
+        r"a packet from NPU 0 to NPU 1 and its acknowledgement take [\d.]+ us and rto_us is 1000, expected more\n"
+        r"  NPU 0 to NPU 1: 0 of 200000"
+    )
+    with pytest.raises(DeadlockError, match=why):
+        run(network("plugin:switch?size=2&link_bandwidth_gb_per_s=0.001&link_latency_ns=1", back_to_chunk=True), (0, 1, 200_000))
 
 
 def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-// Events, and the queue of those to come: buckets of events that happen at the same time and stage.
+// Events, and the queue of those to come.
 //
-// Most events share their time with many others, and are added nearly in the order in which they happen. So a bucket is a list
-// that notes where its order breaks, and is merged from its ordered runs when its turn comes. Only buckets are in a heap.
+// What happens later lies in a radix queue, by time. What is added to the instant that it is belongs to one of two stages: the level after
+// the one that it is, or the next ends. So each stage has a list. Most events share their stage with many others, and are added nearly in
+// the order in which they happen: a list notes where its order breaks, and is merged from its ordered runs when its turn comes.
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <astra_sim/radix_queue.hpp>
 #include <compare>
 #include <cstdint>
 #include <variant>
@@ -28,8 +29,10 @@ class Stage {
   // The stage of a message or token that follows in the same instant: a level later, or after an end in the next round.
   constexpr Stage next() const { return is_ends() ? messages(round() + 1) : Stage(packed_ + 1); }
 
+  // The stage of a task or step that ends in the same instant: after the messages of this round, or of the next one after an end.
+  constexpr Stage next_ends() const { return ends(round() + is_ends()); }
+
   constexpr auto operator<=>(const Stage&) const = default;
-  constexpr std::uint64_t hash() const { return narrow<std::uint64_t>(packed_); }
 
  private:
   static constexpr std::int64_t kEnds = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;  // a level is what is below kEnds
@@ -106,6 +109,8 @@ struct Event {
   NpuId npu;
   Happening what;
 
+  bool is_end() const { return std::holds_alternative<TaskEnd>(what) || std::holds_alternative<StepEnd>(what); }
+
   std::size_t precedence() const {
     constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
     static_assert(std::size(of) == std::variant_size_v<Happening>);
@@ -114,106 +119,33 @@ struct Event {
 };
 static_assert(sizeof(Event) == 32);
 
-class EventQueue {
+// Events of one stage, in the order in which they were added.
+class StageEvents {
  public:
-  explicit EventQueue(const Histories& histories) : histories_(histories) { recent_.fill(kNone); }
+  explicit StageEvents(const Histories& histories) : histories_(histories) {}
 
-  bool empty() const { return heap_.empty(); }
-  Time time() const { return heap_.front().time; }
+  bool empty() const { return events_.empty(); }
 
-  void push(Time time, Stage stage, const Event& event) {
-    std::uint32_t& recent = recent_[hash(time, stage)];
-    if (recent == kNone || buckets_[recent].time != time || buckets_[recent].stage != stage) recent = open(time, stage);
-    Bucket& bucket = buckets_[recent];
-    if (!bucket.events.empty() && before(event, bucket.events.back())) {
-      bucket.breaks.push_back(next_id(bucket.events));
-    }
-    bucket.events.push_back(event);
+  void add(const Event& event) {
+    events_.push_back(event);
+    const std::size_t last = events_.size() - 1;
+    if (last > 0 && before(events_[last], events_[last - 1])) breaks_.push_back(narrow<std::uint32_t>(last));
   }
 
-  // Take all events of the next time and stage, in order, into `events`.
-  void pop(Time& time, Stage& stage, std::vector<Event>& events) {
-    time = heap_.front().time;
-    stage = heap_.front().stage;
+  // Take all events, in the order in which they happen, into `events`, which held those of another stage.
+  void take(std::vector<Event>& events) {
     events.clear();
-    breaks_.clear();
-    do {
-      std::pop_heap(heap_.begin(), heap_.end());
-      const std::uint32_t number = heap_.back().bucket;
-      heap_.pop_back();
-      take(buckets_[number], events);
-      close(number);
-    } while (!heap_.empty() && heap_.front().time == time && heap_.front().stage == stage);
+    events.swap(events_);
     if (!breaks_.empty()) merge(events);
+    breaks_.clear();
   }
 
  private:
-  static constexpr std::size_t kRecent = 256;
-  static constexpr std::size_t kKeptCapacity = 64;  // larger buckets are given back where there are many
-
-  struct Bucket {
-    Time time = -1;
-    Stage stage = Stage::messages(0);
-    std::vector<Event> events;
-    std::vector<std::uint32_t> breaks;  // where an event is before the one in front of it
-  };
-
-  struct Entry {
-    Time time;
-    Stage stage;
-    std::uint32_t bucket;
-    bool operator<(const Entry& other) const {  // for a heap whose front is the earliest
-      return time != other.time ? time > other.time : stage > other.stage;
-    }
-  };
-
-  static std::size_t hash(Time time, Stage stage) {
-    const auto mixed = (narrow<std::uint64_t>(time) ^ stage.hash() << 17) * 0x9e3779b97f4a7c15u;
-    return mixed >> 56;
-  }
-
   bool before(const Event& a, const Event& b) const {
     if (a.key != b.key && !histories_.equal(a.key, b.key)) return histories_.less(a.key, b.key);
     if (a.what.index() != b.what.index() && a.precedence() != b.precedence()) return a.precedence() < b.precedence();
     if (a.order != b.order) return a.order < b.order;
     return a.npu < b.npu;
-  }
-
-  std::uint32_t open(Time time, Stage stage) {
-    std::uint32_t number;
-    if (free_.empty()) {
-      number = next_id(buckets_);
-      buckets_.emplace_back();
-    } else {
-      number = free_.back();
-      free_.pop_back();
-    }
-    buckets_[number].time = time;
-    buckets_[number].stage = stage;
-    heap_.push_back({time, stage, number});
-    std::push_heap(heap_.begin(), heap_.end());
-    return number;
-  }
-
-  void take(Bucket& bucket, std::vector<Event>& events) {
-    if (events.empty()) {
-      events.swap(bucket.events);
-      breaks_.swap(bucket.breaks);
-    } else {
-      const auto offset = next_id(events);
-      breaks_.push_back(offset);
-      for (const std::uint32_t place : bucket.breaks) breaks_.push_back(offset + place);
-      events.insert(events.end(), bucket.events.begin(), bucket.events.end());
-    }
-    bucket.events.clear();
-    bucket.breaks.clear();
-  }
-
-  void close(std::uint32_t number) {
-    Bucket& bucket = buckets_[number];
-    bucket.time = -1;
-    if (free_.size() > kRecent && bucket.events.capacity() > kKeptCapacity) std::vector<Event>().swap(bucket.events);
-    free_.push_back(number);
   }
 
   // Merge the ordered runs of `events`, two by two.
@@ -243,13 +175,60 @@ class EventQueue {
   }
 
   const Histories& histories_;
-  std::vector<Bucket> buckets_;
-  std::vector<std::uint32_t> free_;
-  std::vector<Entry> heap_;
-  std::array<std::uint32_t, kRecent> recent_;
-  std::vector<std::uint32_t> breaks_;
+  std::vector<Event> events_;
+  std::vector<std::uint32_t> breaks_;  // where an event is before the one in front of it
   std::vector<std::uint32_t> runs_;
   std::vector<Event> scratch_;
+};
+
+// The events to come, and the time and stage of those taken last.
+class EventQueue {
+ public:
+  explicit EventQueue(const Histories& histories) : next_level_(histories), ends_(histories) {}
+
+  bool empty() const { return next_level_.empty() && ends_.empty() && later_.empty(); }
+  Time now() const { return now_; }
+  Stage stage() const { return stage_; }
+  // When the next event happens; there is one.
+  Time next_time() { return next_level_.empty() && ends_.empty() ? later_.next_time() : now_; }
+
+  // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
+  template <typename What>
+  void push(Time time, HistoryId key, HistoryId history, std::uint32_t order, NpuId npu, const What& what) {
+    if (time != now_) return later_.push(time, key, history, order, npu, what);
+    const Event event{key, history, order, npu, what};
+    stage_of(event).add(event);
+  }
+
+  // Take all events of the next stage, in order, into `events`.
+  void pop(std::vector<Event>& events) {
+    if (next_level_.empty() && ends_.empty()) {
+      go_on();
+    } else {
+      stage_ = next_level_.empty() ? stage_.next_ends() : stage_.next();
+    }
+    (next_level_.empty() ? ends_ : next_level_).take(events);
+  }
+
+ private:
+  struct Later {
+    Time time;
+    Event event;
+  };
+
+  StageEvents& stage_of(const Event& event) { return event.is_end() ? ends_ : next_level_; }
+
+  // Go on to the next instant.
+  void go_on() {
+    now_ = later_.next_time();
+    later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
+    stage_ = next_level_.empty() ? Stage::ends(0) : Stage::messages(0);
+  }
+
+  Time now_ = 0;
+  Stage stage_ = Stage::ends(0);
+  StageEvents next_level_, ends_;  // of this instant
+  RadixQueue<Later> later_;
 };
 
 }  // namespace astra::engine

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "astra_sim/network.h"
 #include "causes.hpp"
 #include "errors.hpp"
 #include "event_queue.hpp"
@@ -23,7 +24,7 @@ class Events {
  public:
   Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), last_token_(npus, kNone) {}
 
-  Time now() const { return now_; }
+  Time now() const { return queue_.now(); }
   HistoryId history() const { return history_; }        // of what happens now
   std::uint64_t happened() const { return happened_; }  // events so far
   Histories& histories() { return histories_; }
@@ -32,21 +33,34 @@ class Events {
   // Keep which event brings about which, from now on.
   void keep_causes() { causes_ = std::make_unique<Causes>(); }
   Causes* causes() const { return causes_.get(); }  // nullptr where they are not kept
-  Time after(Time delay) const { return sum(now_, delay); }
+  Time after(Time delay) const { return sum(now(), delay); }
 
   // Let something happen that `npu` schedules, now or (`via`) at a time to come before it happens.
-  void push(Time time, NpuId npu, const Happening& what, Time via = -1);
+  template <typename What>
+  void push(Time time, NpuId npu, const What& what, Time via = -1) {
+    const HistoryId next = next_history();
+    if (via < 0) return push_with(time, npu, what, next, next);
+    const HistoryId history = prepend(via_, via, next);
+    // What comes via the very instant in which it happens joins what is scheduled for that already.
+    push_with(time, npu, what, history, via == time ? next : history);
+  }
   // Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end.
-  void push_with(Time time, NpuId npu, const Happening& what, HistoryId history, HistoryId key);
+  template <typename What>
+  void push_with(Time time, NpuId npu, const What& what, HistoryId history, HistoryId key) {
+    schedule(time, npu, what, history, key, next_order(npu), false);
+  }
   // Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now.
-  void push_end(Time time, NpuId npu, const Happening& what, HistoryId history, std::uint32_t order);
+  template <typename What>
+  void push_end(Time time, NpuId npu, const What& what, HistoryId history, std::uint32_t order) {
+    schedule(time, npu, what, 0, history, order, true);
+  }
   // The history of what is scheduled now; whoever keeps it must hold it.
   HistoryId next_history();
   // Which of the tasks and steps that an NPU begins this is.
   std::uint32_t next_end_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).ends; }
   bool empty() const { return queue_.empty(); }
   // When something happens next; ASTRA_NEVER where nothing does.
-  Time next_time() const;
+  Time next_time() { return queue_.empty() ? ASTRA_NEVER : queue_.next_time(); }
   // Go on to the next stage, and take what happens in it; where NPUs wait for each other, the tokens of each where its first one is.
   const std::vector<Event>& next_level();
   // Go on to an event of that stage.
@@ -55,7 +69,7 @@ class Events {
     ++happened_;
   }
   // What the event is that happens now, where causes are kept.
-  void label(const Event& event, const Label& label) { causes_->happens({event.npu, event.order, stage_.is_ends()}, label); }
+  void label(const Event& event, const Label& label) { causes_->happens({event.npu, event.order, queue_.stage().is_ends()}, label); }
   // An event has happened: its histories are not needed any more.
   void forget(const Event& event) {
     histories_.drop(event.key);
@@ -63,6 +77,8 @@ class Events {
   }
 
  private:
+  static constexpr std::uint32_t kKeptLevel = std::uint32_t{1} << 14;  // the room of a larger level is given back
+
   // How many events and ends were scheduled.
   struct Orders {
     std::uint32_t events = 0, ends = 0;
@@ -75,6 +91,13 @@ class Events {
     Time at = -1;
   };
 
+  template <typename What>
+  void schedule(Time time, NpuId npu, const What& what, HistoryId history, HistoryId key, std::uint32_t order, bool is_end) {
+    histories_.hold(history);
+    histories_.hold(key);
+    if (causes_) causes_->schedule({npu, order, is_end}, time);
+    queue_.push(time, key, history, order, npu, what);
+  }
   // The history `of` with a time in front, from what was made last where that is it.
   HistoryId prepend(Recent& recent, Time time, HistoryId of);
   // Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.
@@ -82,8 +105,6 @@ class Events {
   // Let the tokens of an NPU happen together, where the first of them does.
   void join_tokens();
 
-  Time now_ = 0;
-  Stage stage_ = Stage::ends(0);
   HistoryId history_ = 0;
   std::uint64_t happened_ = 0;
   bool contended_;
@@ -94,6 +115,7 @@ class Events {
   std::vector<Orders> orders_;  // of each NPU
   Orders all_;                  // of all NPUs
   std::vector<Event> level_, joined_;
+  std::vector<std::uint32_t> tokens_;      // by place in level_
   std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
   std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
   std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_

@@ -52,9 +52,7 @@ GroupsId Machine::add_groups(std::vector<NpuId> members, std::uint32_t size, boo
   return phases_.add_groups(std::move(members), size, loop_back);
 }
 
-ScheduleId Machine::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
-  return phases_.add_schedule(std::move(programs), groups);
-}
+ScheduleId Machine::add_schedule(RankPrograms programs, GroupsId groups) { return phases_.add_schedule(std::move(programs), groups); }
 
 PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
   return phases_.add_phase(schedule, queue, together, endpoint_ps, barrier);

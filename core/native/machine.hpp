@@ -45,7 +45,7 @@ class Machine : private ChunkListener {
   void add_ports(const std::vector<std::int64_t>& ports);
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
-  ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
+  ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   void observe(NpuId npu);
   void keep_causes() { events_.keep_causes(); }

@@ -314,7 +314,7 @@ class Machine {
   // are charged in turn.
   using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, std::vector<bool>, Numbers, bool>;
 
-  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, std::int64_t groups) {
+  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups) {
     std::vector<engine::LoweredProgram> programs;
     for (const auto& [starts, actions, after_ps, reduced, carriages, in_turn] : given) {
       engine::LoweredProgram& program = programs.emplace_back();
@@ -327,7 +327,10 @@ class Machine {
       for (const ActionRow& row : rows_of<ActionRow>(actions)) program.actions.push_back(row.record());
       for (const CarriageRow& row : rows_of<CarriageRow>(carriages)) program.carriages.push_back(row.record());
     }
-    return own().add_schedule(std::move(programs), count(groups, "groups"));
+    std::vector<std::uint32_t> places;
+    places.reserve(program_of.size());
+    for (const std::int64_t place : program_of) places.push_back(count(place, "program"));
+    return own().add_schedule({std::move(programs), std::move(places)}, count(groups, "groups"));
   }
 
   engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps, bool barrier) {

@@ -45,27 +45,24 @@ void NetworkTable::inject(Time now, const std::vector<astra_message_v2>& message
   if (called("inject", first_->inject, first_->state, now, plain.data(), plain.size()) != 0) fail("inject");
 }
 
-bool NetworkTable::advance(Time since, Time until, Time& time, std::vector<astra_delivery>& deliveries) const {
+std::span<const astra_delivery> NetworkTable::advance(Time since, Time until, Time& time, std::vector<astra_delivery>& room) const {
   const std::uint64_t* numbers = nullptr;
   const astra_delivery* told = nullptr;
   std::size_t count = 0;
   const int status = first_ ? called("advance", first_->advance, first_->state, until, &time, &numbers, &count)
                             : called("advance", second_->advance, second_->state, until, &time, &told, &count);
   if (status != 0) fail("advance");
-  if (count == 0) return false;
+  if (count == 0) return {};
   if (!numbers && !told) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
   if (time < since || time > until) {
     const std::string right = until == ASTRA_NEVER ? "expected " + std::to_string(since) + " or later"
                                                    : "expected " + std::to_string(since) + " to " + std::to_string(until);
     throw NetworkFailure("advance returned the time " + std::to_string(time) + "; " + right);
   }
-  if (told) {
-    deliveries.assign(told, told + count);
-  } else {
-    deliveries.clear();
-    for (std::size_t place = 0; place < count; ++place) deliveries.push_back({numbers[place], ASTRA_ARRIVED, 0});
-  }
-  return true;
+  if (told) return {told, count};
+  room.clear();
+  for (std::size_t place = 0; place < count; ++place) room.push_back({numbers[place], ASTRA_ARRIVED, 0});
+  return room;
 }
 
 void NetworkTable::fail(const char* function) const {

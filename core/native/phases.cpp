@@ -25,24 +25,31 @@ void check_peer(const Peer& peer, std::uint32_t ranks) {
 // That every message of a schedule meets a receive of its own.
 class Meetings {
  public:
-  explicit Meetings(const std::vector<LoweredProgram>& programs) {
-    for (const LoweredProgram& program : programs) met_.emplace_back(program.after_ps.size());
+  explicit Meetings(const RankPrograms& programs) {
+    for (std::uint32_t rank = 0; rank < programs.ranks(); ++rank) first_.push_back(first_.back() + programs.of(rank).after_ps.size());
+    met_.resize(first_.back());
   }
 
-  void add(std::uint32_t program, ReceiptId receipt) {
-    if (receipt >= met_[program].size() || met_[program][receipt]) invalid("a message that meets no receive of its own");
-    met_[program][receipt] = true;
+  void add(std::uint32_t rank, ReceiptId receipt) {
+    const std::size_t place = first_[rank] + receipt;
+    if (place >= first_[rank + 1] || met_[place]) invalid("a message that meets no receive of its own");
+    met_[place] = true;
   }
 
  private:
-  std::vector<std::vector<bool>> met_;  // the receives of each program
+  std::vector<std::size_t> first_{0};  // the place of the first receive of each rank
+  std::vector<bool> met_;              // the receives of all ranks
 };
 
-void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t ranks, bool has_bus) {
-  if (programs.size() != 1 && programs.size() != ranks) invalid("a schedule with a wrong number of programs");
+void check_schedule(const RankPrograms& programs, std::uint32_t ranks, bool has_bus) {
+  const std::uint32_t different = programs.ranks();
+  if (different != 1 && different != ranks) invalid("a schedule with a wrong number of programs");
+  for (const std::uint32_t place : programs.program_of) {
+    if (place >= programs.programs.size()) invalid("a rank of a program that does not exist");
+  }
   Meetings meetings(programs);
-  for (std::uint32_t rank = 0; rank < programs.size(); ++rank) {
-    const LoweredProgram& program = programs[rank];
+  for (std::uint32_t rank = 0; rank < different; ++rank) {
+    const LoweredProgram& program = programs.of(rank);
     const std::uint32_t receives = next_id(program.after_ps);
     if (program.starts < 0 || program.tokens != program.starts + narrow<std::int64_t>(receives)) {
       invalid("a program whose tokens do not add up");
@@ -54,7 +61,7 @@ void check_schedule(const std::vector<LoweredProgram>& programs, std::uint32_t r
       if (action.after < 0 || action.after_arrivals < 0 || action.bytes < 0) invalid("a step with a negative number");
       check_peer(action.to, ranks);
       check_peer(action.from, ranks);
-      if (action.to) meetings.add(programs.size() == 1 ? 0 : action.to.of(rank, ranks), action.receipt);
+      if (action.to) meetings.add(different == 1 ? 0 : action.to.of(rank, ranks), action.receipt);
       if (action.from && action.own_receipt != received++) invalid("receives out of order");
     }
     if (received != receives) invalid("a program whose receives do not add up");
@@ -79,7 +86,7 @@ GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool
   return next_id(groups_) - 1;
 }
 
-ScheduleId Phases::add_schedule(std::vector<LoweredProgram> programs, GroupsId groups) {
+ScheduleId Phases::add_schedule(RankPrograms programs, GroupsId groups) {
   if (groups >= groups_.size()) invalid("a schedule for groups that do not exist");
   check_schedule(programs, groups_[groups].size, buses_.shared());
   schedules_.push_back({std::move(programs), next_id(schedules_), groups_[groups]});
@@ -207,7 +214,7 @@ void Phases::make_ranks(Phase& phase) {
     Rank& rank = phase.ranks[place];
     rank.npu = groups.members[place];
     rank.rank = place % groups.size;
-    rank.program = &phase.schedule().program(rank.rank);
+    rank.program = &phase.schedule().programs.of(rank.rank);
     events_.histories().hold(0);
   }
 }

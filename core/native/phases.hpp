@@ -35,13 +35,11 @@ struct Groups {
   std::uint32_t ranks() const { return loop_back ? 1 : narrow<std::uint32_t>(members.size()); }
 };
 
-// A schedule for groups: one program for all ranks, or one for each.
+// A schedule for groups.
 struct GroupSchedule {
-  std::vector<LoweredProgram> programs;
+  RankPrograms programs;
   ScheduleId number;
   const Groups& groups;
-
-  const LoweredProgram& program(std::uint32_t rank) const { return programs[programs.size() == 1 ? 0 : rank]; }
 };
 
 // A phase, as often as it happens. `history` is the one with which it ended last.
@@ -104,7 +102,7 @@ class Phases : private TokenListener {
 
   // These raise std::invalid_argument for what cannot be, and answer with a number.
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
-  ScheduleId add_schedule(std::vector<LoweredProgram> programs, GroupsId groups);
+  ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   std::size_t kinds() const { return kinds_.size(); }
 

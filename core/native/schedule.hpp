@@ -67,4 +67,17 @@ struct LoweredProgram {
   bool in_turn = false;  // after_ps and reduced are for the messages in the order in which they come
 };
 
+// The programs of the ranks of a group: one for all, one for each, or (`program_of`) for each rank the place of its own.
+struct RankPrograms {
+  std::vector<LoweredProgram> programs;
+  std::vector<std::uint32_t> program_of;
+
+  // Of how many ranks they are: of 1 where all share a program.
+  std::uint32_t ranks() const { return program_of.empty() ? next_id(programs) : next_id(program_of); }
+  const LoweredProgram& of(std::uint32_t rank) const {
+    if (!program_of.empty()) return programs[program_of[rank]];
+    return programs[programs.size() == 1 ? 0 : rank];
+  }
+};
+
 }  // namespace astra::engine

@@ -21,34 +21,22 @@ std::int32_t Transport::class_of(std::int32_t queue) const {
   return place < class_of_queue_.size() ? class_of_queue_[place] : -1;
 }
 
-void Transport::transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow,
-                         std::int32_t queue, Time delay) {
-  ++messages_;
-  if (network_ == NetworkKind::delays) {
-    if (delay == kUnknown) delay = delay_of(source, destination, bytes);
-    events_.push(events_.after(delay), source, arrival);
-    if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
-    return;
-  }
-  outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
-  if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
-  const HistoryId history = events_.next_history();
-  events_.histories().hold(history);
-  under_way_.emplace(messages_, UnderWay{source, arrival, history});
-}
-
 void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
   if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
-  unconfirmed_.emplace(messages_, UnderWay{source, sent, history});
+  unconfirmed_.add(messages_, source, history, sent);
 }
 
 void Transport::exchange() {
   if (network_ == NetworkKind::delays) return;
   if (!outbox_.empty()) {
     inject();
-    outbox_.clear();
+    if (outbox_.size() > kKeptOutbox) {
+      std::vector<astra_message_v2>().swap(outbox_);
+    } else {
+      outbox_.clear();
+    }
     quiet_until_ = -1;
   }
   Time since = events_.now();  // deliveries come in order of time
@@ -56,35 +44,33 @@ void Transport::exchange() {
     const Time until = events_.next_time();
     if (until <= quiet_until_) return;
     Time time = 0;
-    if (!advance(since, until, time)) {
+    const std::span<const astra_delivery> deliveries = advance(since, until, time);
+    if (deliveries.empty()) {
       quiet_until_ = until;
       return;
     }
     since = time;
-    deliver(time);
+    deliver(time, deliveries);
   }
 }
 
-void Transport::deliver(Time time) {
-  for (const astra_delivery& told : delivered_) {
+void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
+  for (const astra_delivery& told : deliveries) {
     if (told.kind == ASTRA_SENT) {
       // Of a message that belongs to a collective nobody waits for this.
-      const auto found = unconfirmed_.find(told.number);
-      if (found != unconfirmed_.end()) happen(time, unconfirmed_, found, sent_cause(told.number));
+      if (const auto outcome = unconfirmed_.take(told.number)) happen(time, *outcome, sent_cause(told.number));
       continue;
     }
-    const auto found = under_way_.find(told.number);
-    if (found == under_way_.end()) throw NotUnderWay(told.number);
-    happen(time, under_way_, found, told.number);
+    const auto outcome = under_way_.take(told.number);
+    if (!outcome) throw NotUnderWay(told.number);
+    happen(time, *outcome, told.number);
   }
 }
 
-void Transport::happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause) {
-  const UnderWay message = found->second;
-  waiting.erase(found);
+void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
-  events_.push_with(time, message.source, message.arrival, message.history, message.history);
-  events_.histories().drop(message.history);
+  events_.push_with(time, outcome.source, outcome.what, outcome.history, outcome.history);
+  events_.histories().drop(outcome.history);
 }
 
 Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
@@ -108,9 +94,11 @@ void Transport::inject() {
   host_.inject(events_.now(), outbox_);
 }
 
-bool Transport::advance(Time since, Time until, Time& time) {
+std::span<const astra_delivery> Transport::advance(Time since, Time until, Time& time) {
+  if (table_) return table_->advance(since, until, time, delivered_);
   delivered_.clear();
-  return table_ ? table_->advance(since, until, time, delivered_) : host_.advance(since, until, time, delivered_);
+  if (!host_.advance(since, until, time, delivered_)) return {};
+  return delivered_;
 }
 
 }  // namespace astra::engine

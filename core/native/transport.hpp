@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "events.hpp"
 #include "host.hpp"
 #include "network_table.hpp"
+#include "under_way.hpp"
 
 namespace astra::engine {
 
@@ -37,34 +39,50 @@ class Transport {
   std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
   // message where it is known, `flow` the number of those that it belongs to.
-  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const Happening& arrival, std::uint64_t flow, std::int32_t queue = -1,
-                Time delay = kUnknown);
+  template <typename What>
+  void transmit(NpuId source, NpuId destination, std::int64_t bytes, const What& arrival, std::uint64_t flow, std::int32_t queue = -1,
+                Time delay = kUnknown) {
+    ++messages_;
+    if (network_ == NetworkKind::delays) {
+      if (delay == kUnknown) delay = delay_of(source, destination, bytes);
+      events_.push(events_.after(delay), source, arrival);
+      if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
+      return;
+    }
+    outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
+    if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
+    const HistoryId history = events_.next_history();
+    events_.histories().hold(history);
+    under_way_.add(messages_, source, history, arrival);
+  }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
   void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent);
   // Hand new messages to the network, and take all that arrive before anything else happens.
   void exchange();
 
  private:
-  struct UnderWay {
-    NpuId source;
-    Happening arrival;
-    HistoryId history;
-  };
+  static constexpr std::size_t kKeptOutbox = std::size_t{1} << 14;  // a larger one is given back
 
-  using Waiting = std::unordered_map<std::uint64_t, UnderWay>;
+  // What a message brings about.
+  struct Outcome {
+    NpuId source;
+    HistoryId history;
+    Happening what;
+  };
+  using Outcomes = UnderWay<Outcome>;
 
   std::int32_t class_of(std::int32_t queue) const;
-  // What the messages in delivered_ bring about happens at a time.
-  void deliver(Time time);
-  void happen(Time time, Waiting& waiting, Waiting::iterator found, std::uint64_t cause);
+  // What these messages bring about happens at a time.
+  void deliver(Time time, std::span<const astra_delivery> deliveries);
+  void happen(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
   static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
   // What a message takes on a network without contention.
   Time delay_of(NpuId source, NpuId destination, std::int64_t bytes);
   // Hand the messages of the outbox to an event network.
   void inject();
-  // Take the next delivery between two times into delivered_; false where there is none.
-  bool advance(Time since, Time until, Time& time);
+  // The next deliveries between two times; none where nothing is delivered. They stay until the next call.
+  std::span<const astra_delivery> advance(Time since, Time until, Time& time);
 
   Events& events_;
   Host& host_;
@@ -74,9 +92,9 @@ class Transport {
   std::uint64_t messages_ = 0;
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination
   std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
-  Waiting under_way_;                                                                     // that it has not delivered
-  Waiting unconfirmed_;                                                                   // whose senders wait
-  std::vector<astra_delivery> delivered_;
+  Outcomes under_way_;                                                                    // that it has not delivered
+  Outcomes unconfirmed_;                                                                  // whose senders wait
+  std::vector<astra_delivery> delivered_;                                                 // where the network does not keep them
   std::uint64_t flows_ = 0;
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from support import figures
 from support.astra1 import differences, explained, simulate
+from support.references import FULL
 
 # Messages up to which a case is also simulated message by message by the Python engine, and how many such messages in all.
-FEASIBLE, BUDGET = 20_000, 1_000_000
+FEASIBLE, BUDGET = 20_000, 1_000_000 if FULL else 200_000
 
 
 def test_all_figures_are_equal_except_where_the_documentation_explains(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def command(capsys: pytest.CaptureFixture[str]) -> Astra:
                 astra.main(list(arguments), standalone_mode=False)
         except AstraError as raised:
             error, status = str(raised), raised.exit_status
+        except SystemExit as stop:
+            status = int(stop.code or 0)
         return Done(status, capsys.readouterr().out, error)
 
     return run

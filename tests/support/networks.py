@@ -52,6 +52,16 @@ class OneWire(EventNetwork):
         return time, [number]
 
 
+class Overtaking(Replayed):
+    """Messages take from 1 ps to 100 us more, whatever came before them: many overtake each other, some by thousands of messages."""
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        for message in messages:
+            delay = self._inner.message_delay(message.source, message.destination, message.bytes)
+            longer = message.number * 2654435761 % 100_000_007 if message.number % 50 == 0 else message.number * 40503 % 5003
+            heapq.heappush(self._heap, (time + delay + 1 + longer, message.number))
+
+
 class Lossy(Replayed):
     """Loses one message."""
 

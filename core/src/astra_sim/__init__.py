@@ -50,6 +50,7 @@ PUBLIC_MODULES = (
     "graph",
     "platform",
     "fabric",
+    "turns",
     "shortest_paths",
     "network",
     "system",

@@ -4,8 +4,8 @@ A command names the components of an experiment as `astra` does (`component_opti
 (`build`, or one of them with `build_platform`, `build_compute` or `component`). It prints each `Table`, of `Column`s, on a `Screen`, made
 of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it says on standard error how far it is, but
 for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many numbers their combinations with `Grid`,
-makes each of `Change`s with `changed`, and its row with `row_of`. What is wrong in an input is an InputError, which `astra` turns into one
-message.
+makes each of `Change`s with `changed`, and its row with `row_of`. Communicator groups are read with `read_groups` and `check_groups`. What
+is wrong in an input is an InputError, which `astra` turns into one message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from astra_sim.report.tables import print_result
     from astra_sim.setup.components import Components, build, build_compute, build_platform, component
     from astra_sim.setup.experiment import Experiment, load_experiment
+    from astra_sim.setup.groups import check_groups, read_groups
     from astra_sim.setup.plugins import Plugins, shared_plugins
     from astra_sim.setup.points import Change, Grid, changed, row_of
     from astra_sim.setup.provenance import versions
@@ -46,6 +47,7 @@ __all__ = [
     "build_compute",
     "build_platform",
     "changed",
+    "check_groups",
     "component",
     "component_options",
     "fold",
@@ -53,6 +55,7 @@ __all__ = [
     "load_experiment",
     "print_result",
     "quiet_option",
+    "read_groups",
     "row_of",
     "shared_plugins",
     "table_options",
@@ -71,6 +74,7 @@ __getattr__ = lazy_names(
         "report.tables": ("print_result",),
         "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
         "setup.experiment": ("Experiment", "load_experiment"),
+        "setup.groups": ("check_groups", "read_groups"),
         "setup.plugins": ("Plugins", "shared_plugins"),
         "setup.points": ("Change", "Grid", "changed", "row_of"),
         "setup.provenance": ("versions",),

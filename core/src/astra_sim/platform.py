@@ -199,8 +199,8 @@ class Platform:
     as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said.
 
     Where `physical` is given, all NPUs lie in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
-    networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. Raises InputError where there is no dimension, or
-    the two do not have the same number of NPUs.
+    networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. NPUs of `physical` beyond `npus` are idle: they run
+    nothing, and only forward where NPUs do. Raises InputError where there is no dimension, or more NPUs than there are.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -219,12 +219,12 @@ class Platform:
             count *= dimension.size
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
-        if self.physical is not None and self.physical.size != count:
+        if self.physical is not None and self.physical.size < count:
             sizes = " x ".join(str(dimension.size) for dimension in self.dimensions)
-            raise InputError(f"logical dimensions of {sizes} NPUs on a platform of {self.physical.size}; expected as many NPUs")
+            raise InputError(f"logical dimensions of {sizes} NPUs on a platform of {self.physical.size}; expected at most as many NPUs")
 
     def wired(self) -> Platform:
-        """The platform as it is wired: of one dimension where dimensions are logical, else itself."""
+        """The platform as it is wired: of one dimension where dimensions are logical, with its idle NPUs; else itself."""
         return self if self.physical is None else Platform((self.physical,), self.name, self.device)
 
     def fabric(self) -> Fabric:
@@ -347,9 +347,9 @@ class LogicalTopology:
 
 
 def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platform:
-    """The platform with its one dimension cut into logical ones of these sizes, the first varying fastest.
+    """The platform with its one dimension cut into logical ones of these sizes, the first varying fastest. NPUs beyond them are idle.
 
-    Raises InputError where it has several dimensions, or the sizes do not multiply to its NPUs.
+    Raises InputError where it has several dimensions, or the sizes multiply to more than its NPUs.
     """
     if len(platform.dimensions) != 1:
         raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one in which all NPUs lie")

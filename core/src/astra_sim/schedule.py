@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Peer(NamedTuple):
 
     def normal(self, ranks: int) -> Peer:
         """The same peer in normal form: distances modulo the group's size."""
-        return Peer("shift", self.value % ranks) if self.operator == "shift" else self
+        return self if self.operator != "shift" or 0 <= self.value < ranks else Peer("shift", self.value % ranks)
 
     def __str__(self) -> str:
         return f"{self.operator}({self.value:+d})" if self.operator == "shift" else f"{self.operator}({self.value})"
@@ -193,7 +193,9 @@ class RankProgram:
 class Schedule:
     """The programs of all ranks of a group: one that all share (with relative peers), or one per rank.
 
-    Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the request.
+    Ranks that do the same, each relative to itself, may have one and the same program: what is looked at by program then costs what
+    the different ones cost. Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the
+    request.
     """
 
     ranks: int
@@ -208,7 +210,7 @@ class Schedule:
         if len(self.programs) not in (1, ranks):
             raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; expected 1 or {ranks}")
         _check_count(self.output_bytes, "output_bytes", 0)
-        for index, program in enumerate(self.programs):
+        for index, program in self.first_places():
             _check_count(program.starts, "starts", 0)
             for step in program.steps:
                 if not isinstance(step, Step):
@@ -247,7 +249,7 @@ class Schedule:
         output_bytes: int | None = None,
         collective: Collective | None = None,
     ) -> Schedule:
-        """A schedule in which every rank has its own program."""
+        """A schedule of a program for each rank, in order. Those with the same object do the same, each relative to itself."""
         size = default_output_bytes(request) if output_bytes is None else output_bytes
         return cls(request.ranks, tuple(programs), size, collective)
 
@@ -259,6 +261,15 @@ class Schedule:
     def program(self, index: int) -> RankProgram:
         """The program of rank `index`."""
         return self.programs[0] if self.is_shared else self.programs[index]
+
+    def first_places(self) -> Iterator[tuple[int, RankProgram]]:
+        """Each program with the first rank that runs it; one that names other ranks by number with every rank that does."""
+        seen: set[int] = set()
+        for index, program in enumerate(self.programs):
+            if id(program) not in seen:
+                yield index, program
+                if _is_relative(program):
+                    seen.add(id(program))
 
     def sends_of(self, index: int) -> int:
         """Messages that rank `index` sends."""
@@ -272,7 +283,7 @@ class Schedule:
     @functools.cached_property
     def reduced_bytes(self) -> tuple[int, ...]:
         """The different sizes for which endpoints charge a reduction."""
-        return tuple(sorted({step.memory_bytes for program in self.programs for step in program.steps} - {0}))
+        return tuple(sorted({step.memory_bytes for _, program in self.first_places() for step in program.steps} - {0}))
 
     @functools.cached_property
     def exchanges(self) -> frozenset[tuple[Peer, Peer]] | None:
@@ -297,7 +308,9 @@ class Schedule:
     def _total_messages(self) -> int:
         if self.is_shared:
             return self.ranks * self.sends_of(0)
-        return sum(self.sends_of(index) for index in range(self.ranks))
+        ranks_of = Counter(map(id, self.programs))
+        sends_of = {id(program): self.sends_of(index) for index, program in self.first_places()}
+        return sum(sends * ranks_of[number] for number, sends in sends_of.items())
 
 
 def _check_count(value: object, name: str, minimum: int) -> None:
@@ -374,6 +387,8 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         return (
             _lower(program, lambda peer: peer.normal(ranks), lambda peer: receives.get(peer.inverse().normal(ranks), []), "every rank"),
         )
+    if all(_is_relative(program) for _, program in schedule.first_places()):
+        return _lower_relative(schedule)
     posted: list[_Receives] = []
     for index in range(ranks):
         _check_peers(schedule.program(index), index, ranks)
@@ -393,6 +408,47 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     )
 
 
+def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
+    """The same where all peers are distances: ranks with the same program whose peers have the same ones share what it becomes."""
+    ranks, programs = schedule.ranks, schedule.programs
+    receives: dict[int, _Receives] = {}
+    distances: dict[int, tuple[int, ...]] = {}
+    for index, program in schedule.first_places():
+        _check_peers(program, index, ranks)
+        receives[id(program)] = _receives(program, lambda peer: peer.normal(ranks))
+        distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for peer in _peers(step)})
+    known: dict[tuple[int, ...], LoweredProgram] = {}
+    found = []
+    numbers = [id(program) for program in programs]
+    for index, number in enumerate(numbers):
+        key = (number, *[numbers[(index + distance) % ranks] for distance in distances[number]])
+        lowered = known.get(key)
+        if lowered is None:
+            lowered = known[key] = _lower_at(schedule, index, receives)
+        found.append(lowered)
+    return tuple(found)
+
+
+def _lower_at(schedule: Schedule, index: int, receives: dict[int, _Receives]) -> LoweredProgram:
+    """The program of a rank, lowered. `receives` are those of the programs by their id, by distance."""
+    ranks = schedule.ranks
+
+    def program_of(peer: Peer) -> RankProgram:
+        return schedule.program(peer.of(index, ranks))
+
+    program = schedule.program(index)
+    for source, receipts in receives[id(program)].items():
+        if source.inverse().normal(ranks) not in {peer.normal(ranks) for peer in _targets(program_of(source))}:
+            where = source.of(index, ranks)
+            raise ScheduleError(f"rank {index} posts {len(receipts)} receives from rank {where}, which sends 0 messages")
+    return _lower(
+        program,
+        lambda peer: peer.normal(ranks),
+        lambda peer: receives[id(program_of(peer))].get(peer.inverse().normal(ranks), []),
+        f"rank {index}",
+    )
+
+
 _Receives = dict[Any, list[tuple[int, int]]]
 """The (receipt, bytes) of receives in order, by the peer they come from."""
 
@@ -403,6 +459,15 @@ def _absolute(index: int, ranks: int, peer: Peer) -> int:
 
 def _targets(program: RankProgram) -> list[Peer]:
     return [step.send_to for step in program.steps if step.send_to is not None]
+
+
+def _peers(step: Step) -> list[Peer]:
+    return [peer for peer in (step.send_to, step.receive_from) if peer is not None]
+
+
+def _is_relative(program: RankProgram) -> bool:
+    """Whether all its peers are distances, so that the same program does for ranks anywhere in a group."""
+    return all(peer.operator == "shift" for step in program.steps for peer in _peers(step))
 
 
 def _mixes_operators(program: RankProgram) -> bool:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from astra_sim.errors import InputError
+from astra_sim.turns import Turns
 
 NO_WAY = -1
 LARGEST_TABLE = 1 << 24
@@ -41,15 +42,14 @@ def shortest_paths(
     destinations: int,
     ends: Sequence[tuple[int, int]],
     where: str,
-    spread: bool = False,
+    turns: Sequence[int] | None = None,
     costs: Sequence[int] | None = None,
 ) -> tuple[list[int], list[int]]:
     """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance.
 
     Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` what each adds to the
     distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
-    number, or with `spread` the one whose turn it is: of w links the number s modulo w, where s is the sum of the digits of the destination
-    in base w. So destinations in a row take all w links before one is taken twice, and those that meet at the next switch part again there.
+    number, or with `turns` (a number for each destination) the one whose turn it is: see `astra_sim.turns`.
     Raises InputError, beginning with `where`, if there is no path from a destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
@@ -85,22 +85,19 @@ def shortest_paths(
                             links[node * destinations + destination] = link
                             distances[node * destinations + destination] = distance
     _check(reached[:destinations], where)
-    if spread:
-        _spread(links, distances, nodes, destinations, ends, costs)
+    if turns is not None:
+        _take_turns(links, distances, nodes, ends, costs, turns)
     return links, distances
 
 
-def _spread(
-    links: list[int], distances: Sequence[int], nodes: int, destinations: int, ends: Sequence[tuple[int, int]], costs: Sequence[int]
+def _take_turns(
+    links: list[int], distances: Sequence[int], nodes: int, ends: Sequence[tuple[int, int]], costs: Sequence[int], turns: Sequence[int]
 ) -> None:
-    """Give each destination the way whose turn it is, instead of the first.
-
-    Several links to one node take their turns as the links up from there do, so that what was apart on the way up stays apart.
-    """
+    """Give each destination the way whose turn it is, instead of the first."""
+    destinations, choice = len(turns), Turns(nodes, ends, turns)
     leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for number, (source, target) in enumerate(ends):
         leaving[source].append((target, number))
-    to_switches = [sum(target >= destinations for target, _ in ways) for ways in leaving]
     for node, ways in enumerate(leaving):
         if len(ways) < 2:
             continue
@@ -112,18 +109,8 @@ def _spread(
                 left = [(way, rest[destination]) for way, rest in zip(ways, further, strict=True)]
                 equal = [way for way, rest in left if rest != NO_WAY and rest == distance - costs[way[1]]]
                 if len(equal) > 1:
-                    (first, _), (last, _) = equal[0], equal[-1]
-                    base = max(2, to_switches[first] if first == last else len(equal))
-                    links[node * destinations + destination] = equal[_digits(destination, base) % len(equal)][1]
-
-
-def _digits(number: int, base: int) -> int:
-    """The sum of the digits of a number."""
-    total = 0
-    while number:
-        number, digit = divmod(number, base)
-        total += digit
-    return total
+                    place = choice.choose(node, destination, equal[0][0], equal[-1][0], len(equal))
+                    links[node * destinations + destination] = equal[place][1]
 
 
 def _bits(number: int) -> Iterator[int]:

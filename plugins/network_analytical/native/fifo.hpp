@@ -4,17 +4,18 @@
 #include <astra_sim/network.h>
 
 #include <algorithm>
+#include <astra_sim/radix_queue.hpp>
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <queue>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "link_map.hpp"
+#include "links.hpp"
+#include "records.hpp"
 #include "rounding.hpp"
 
 namespace astra::analytical {
@@ -23,142 +24,157 @@ class Fifo {
  public:
   // What a link carried: its number, messages, bytes, picoseconds in which it was busy, and the most messages that waited at a time.
   using Figures = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  // What the links of a dimension carried: bytes, nanoseconds in which they were busy, and the most messages that waited at one.
+  using Totals = std::tuple<std::int64_t, double, std::int64_t>;
 
   Fifo(LinkMap map, Rounding rounding, bool cut_through) : map_(std::move(map)), rounding_(rounding), cut_through_(cut_through) {}
 
-  int inject(std::int64_t time, const astra_message* messages, std::size_t count) {
+  int inject(std::int64_t time, const astra_message_v2* messages, std::size_t count) {
     if (!run(time)) return -1;
     now_ = time;
-    const Moment now{time, order_};
     for (std::size_t i = 0; i < count; ++i) {
-      const astra_message& sent = messages[i];
+      const astra_message_v2& sent = messages[i];
       if (std::min(sent.source, sent.destination) < 0 || std::max(sent.source, sent.destination) >= map_.npus() ||
           sent.source == sent.destination || sent.bytes < 0) {
         error_ = "a message of " + std::to_string(sent.bytes) + " bytes from NPU " + std::to_string(sent.source) + " to NPU " +
                  std::to_string(sent.destination) + " has no route";
         return -1;
       }
-      const std::int32_t slot = take_slot();
-      Message& message = messages_[static_cast<std::size_t>(slot)];
+      const std::uint32_t id = take_message();
+      Message& message = messages_[id];
       message = Message{};
       message.number = sent.number;
       message.bytes = sent.bytes;
       message.npu = sent.source;
       message.destination = sent.destination;
-      if (!go_on(slot, now)) return -1;
+      if (!go_on(id)) return -1;
     }
     return 0;
   }
 
-  int advance(std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
+  int advance(std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
     delivered_.clear();
-    while (!events_.empty() && arrived_.empty() && events_.top().at.first <= until) {
-      if (!run(events_.top().at.first)) return -1;
+    while (arrived_.empty() && !events_.empty() && events_.next_time() <= until) {
+      if (!run(events_.next_time())) return -1;
     }
     if (!arrived_.empty() && arrived_.front().first <= until) {
       *time = arrived_.front().first;
       while (!arrived_.empty() && arrived_.front().first == *time) {
-        delivered_.push_back(arrived_.front().second);
+        delivered_.push_back({arrived_.front().second, ASTRA_ARRIVED, 0});
         arrived_.pop_front();
       }
     }
-    *numbers = delivered_.data();
+    *deliveries = delivered_.data();
     *count = delivered_.size();
     return 0;
-  }
-
-  std::int64_t next_event() const {
-    if (!arrived_.empty()) return arrived_.front().first;
-    return events_.empty() ? ASTRA_NEVER : events_.top().at.first;
   }
 
   const char* error() const { return error_.c_str(); }
   std::int64_t now() const { return now_; }
 
+  // Of each dimension. Nanoseconds are added up as Python adds them, by the numbers of the links.
+  std::vector<Totals> totals() const {
+    std::vector<Totals> found(map_.count());
+    for (const std::uint32_t id : links_.in_order()) {
+      const Link& link = links_[id];
+      auto& [bytes, busy_ns, largest_queue] = found[map_.dimension_of(link.number)];
+      bytes += link.bytes;
+      busy_ns += static_cast<double>(link.busy_ps) / 1000;
+      largest_queue = std::max<std::int64_t>(largest_queue, link.largest_queue);
+    }
+    return found;
+  }
+
   std::vector<Figures> figures() const {
     std::vector<Figures> found;
-    for (const Link& link : links_) found.emplace_back(link.number, link.messages, link.bytes, link.busy_ps, link.largest_queue);
-    std::sort(found.begin(), found.end());
+    for (const std::uint32_t id : links_.in_order()) {
+      const Link& link = links_[id];
+      found.emplace_back(link.number, link.messages, link.bytes, link.busy_ps, link.largest_queue);
+    }
     return found;
   }
 
  private:
-  using Moment = std::pair<std::int64_t, std::uint64_t>;  // time, and the order in which what happens then was scheduled
-
+  // A message that reaches a node, or a link that becomes free. What happens at one time comes in the order in which it was scheduled: when
+  // a transfer begins, the message's arrival first, and then the end of the transfer.
   struct Event {
-    Moment at;
-    std::int32_t message;  // that reaches a node, or -1
-    std::int32_t link;     // that becomes free
-    bool operator>(const Event& other) const { return at > other.at; }
+    std::int64_t time;
+    std::uint32_t id;
+    bool is_message;
   };
 
   // A message on its way: the NPU it is at or left last, and the dimension and node where it will be next.
   struct Message {
     std::uint64_t number = 0;
-    std::int64_t bytes = 0, npu = 0, destination = 0;
+    std::int64_t bytes = 0;
     double bandwidth = std::numeric_limits<double>::infinity();  // that of the slowest link so far
-    std::int32_t dimension = -1, node = -1, position = -1, link = -1;
+    std::int32_t npu = 0, destination = 0, node = -1, position = -1;
+    std::uint32_t next = kNone;  // of those that wait for a link, or that are free
+    std::int16_t dimension = -1;
     bool fresh = true;  // it has not left the NPU in this dimension yet
   };
+  static_assert(sizeof(Message) == 48);
 
-  struct Link {
-    std::int64_t number = 0;
-    Moment free{0, 0};
-    std::deque<std::int32_t> waiting;
-    std::int64_t messages = 0, bytes = 0, busy_ps = 0, largest_queue = 0;
-  };
-
-  std::int32_t take_slot() {
-    if (spare_.empty()) {
-      messages_.emplace_back();
-      return static_cast<std::int32_t>(messages_.size() - 1);
-    }
-    const std::int32_t slot = spare_.back();
-    spare_.pop_back();
-    return slot;
+  std::uint32_t take_message() {
+    if (spare_ == kNone) return messages_.add();
+    return std::exchange(spare_, messages_[spare_].next);
   }
 
+  // Let everything happen up to a time. False: an error.
   bool run(std::int64_t until) {
-    while (!events_.empty() && events_.top().at.first <= until) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.at.first;
-      if (event.message >= 0) {
-        if (!go_on(event.message, event.at)) return false;
-        continue;
-      }
-      Link& link = links_[static_cast<std::size_t>(event.link)];
-      const std::int32_t first = link.waiting.front();
-      link.waiting.pop_front();
-      if (!start(first, event.link, now_)) return false;
-      if (!link.waiting.empty()) events_.push({link.free, -1, event.link});
+    bool right = true;
+    while (right && !events_.empty() && events_.next_time() <= until) {
+      events_.take([&](const Event& event) { right = right && happen(event); });
     }
-    return true;
+    return right;
   }
 
-  bool go_on(std::int32_t slot, const Moment& now) {
-    Message& message = messages_[static_cast<std::size_t>(slot)];
+  bool happen(const Event& event) {
+    if (event.is_message) {
+      now_ = event.time;
+      return go_on(event.id);
+    }
+    Link& link = links_[event.id];
+    link.busy = 0;
+    if (link.first == kNone) return true;
+    now_ = event.time;
+    const std::uint32_t first = link.first;
+    link.first = messages_[first].next;
+    --link.waiting;
+    return start(first, event.id, link_of(messages_[first]));
+  }
+
+  // A message is at a node: it has arrived, or requests its next link.
+  bool go_on(std::uint32_t id) {
+    Message& message = messages_[id];
     if (message.fresh && !enter(message)) {
-      arrived_.emplace_back(now.first, message.number);
-      spare_.push_back(slot);
+      arrived_.emplace_back(now_, message.number);
+      message.next = std::exchange(spare_, id);
       return true;
     }
     const auto index = static_cast<std::size_t>(message.dimension);
-    message.link = map_.dimension(index).next_link(message.node, message.position);
-    const std::int32_t number = link_of(map_.number(message.npu, index, message.link));
-    Link& link = links_[static_cast<std::size_t>(number)];
-    if (link.waiting.empty() && link.free <= now) return start(slot, number, now.first);
-    if (link.waiting.empty()) events_.push({link.free, -1, number});
-    link.waiting.push_back(slot);
-    link.largest_queue = std::max(link.largest_queue, static_cast<std::int64_t>(link.waiting.size()));
+    const std::int32_t place = link_of(message);
+    const std::uint32_t number = links_.find(map_.number(message.npu, index, place));
+    Link& link = links_[number];
+    if (!link.busy) return start(id, number, place);
+    message.next = kNone;
+    (link.first == kNone ? link.first : messages_[link.last].next) = id;
+    link.last = id;
+    ++link.waiting;
+    link.largest_queue = std::max<std::uint32_t>(link.largest_queue, link.waiting);
     return true;
   }
 
+  std::int32_t link_of(const Message& message) const {
+    return map_.dimension(static_cast<std::size_t>(message.dimension)).next_link(message.node, message.position);
+  }
+
+  // Let a message at an NPU enter the next dimension in which it differs from its destination; false if there is none.
   bool enter(Message& message) const {
     for (auto index = static_cast<std::size_t>(message.dimension + 1); index < map_.count(); ++index) {
       const std::int32_t node = map_.coordinate(message.npu, index), position = map_.coordinate(message.destination, index);
       if (node != position) {
-        message.dimension = static_cast<std::int32_t>(index);
+        message.dimension = static_cast<std::int16_t>(index);
         message.node = node;
         message.position = position;
         return true;
@@ -167,60 +183,56 @@ class Fifo {
     return false;
   }
 
-  bool start(std::int32_t slot, std::int32_t number, std::int64_t now) {
-    Message& message = messages_[static_cast<std::size_t>(slot)];
-    Link& link = links_[static_cast<std::size_t>(number)];
+  // Put a message on a link: the one numbered `number`, which is link `place` of its group.
+  bool start(std::uint32_t id, std::uint32_t number, std::int32_t place) {
+    Message& message = messages_[id];
+    Link& link = links_[number];
     const DimensionLinks& dimension = map_.dimension(static_cast<std::size_t>(message.dimension));
-    const double own = dimension.bandwidth_of(message.link);
+    const double own = dimension.bandwidth_of(place);
     message.bandwidth = cut_through_ ? std::min(message.bandwidth, own) : own;
     const double transfer_ns = static_cast<double>(message.bytes) / message.bandwidth;
     const double router_ns = message.node >= dimension.size ? dimension.router_latency_ns : 0;
     double interfaces_ns = message.fresh ? dimension.nic_latency_ns : 0;
-    move(message, dimension);
+    move(message, dimension, place);
     if (message.fresh) interfaces_ns += dimension.nic_latency_ns;
     // Its head goes on before the rest, unless all of it must have arrived.
     const bool whole = !cut_through_ || message.npu == message.destination;
-    const double hop = delay_ps(rounding_, dimension.latency_of(message.link), whole ? transfer_ns : 0, interfaces_ns, router_ns);
+    const double hop = delay_ps(rounding_, dimension.latency_of(place), whole ? transfer_ns : 0, interfaces_ns, router_ns);
     const double transfer = delay_ps(rounding_, 0, transfer_ns);
-    if (!(std::max(hop, transfer) < longest_ps) || static_cast<std::int64_t>(hop) > ASTRA_NEVER - 1 - now ||
-        static_cast<std::int64_t>(transfer) > ASTRA_NEVER - 1 - now) {
+    if (!(std::max(hop, transfer) < longest_ps) || static_cast<std::int64_t>(hop) > ASTRA_NEVER - 1 - now_ ||
+        static_cast<std::int64_t>(transfer) > ASTRA_NEVER - 1 - now_) {
       error_ = "a message of " + std::to_string(message.bytes) + " bytes takes longer than can be simulated";
       return false;
     }
-    events_.push({{now + static_cast<std::int64_t>(hop), order_}, slot, -1});
-    link.free = {now + static_cast<std::int64_t>(transfer), order_ + 1};
-    order_ += 2;
+    events_.push(now_ + static_cast<std::int64_t>(hop), id, true);
+    events_.push(now_ + static_cast<std::int64_t>(transfer), number, false);
+    link.busy = 1;
     ++link.messages;
     link.bytes += message.bytes;
     link.busy_ps += static_cast<std::int64_t>(transfer);
     return true;
   }
 
-  void move(Message& message, const DimensionLinks& dimension) const {
+  void move(Message& message, const DimensionLinks& dimension, std::int32_t place) const {
     const auto index = static_cast<std::size_t>(message.dimension);
-    message.node = dimension.target(message.link);
+    message.node = dimension.target(place);
     message.fresh = message.node == message.position;
-    if (message.fresh) message.npu += (message.position - map_.coordinate(message.npu, index)) * map_.stride(index);
-  }
-
-  std::int32_t link_of(std::int64_t number) {
-    const auto [found, added] = link_numbers_.try_emplace(number, static_cast<std::int32_t>(links_.size()));
-    if (added) links_.emplace_back().number = number;
-    return found->second;
+    if (message.fresh) {
+      const std::int64_t steps = message.position - map_.coordinate(message.npu, index);
+      message.npu += static_cast<std::int32_t>(steps * map_.stride(index));
+    }
   }
 
   LinkMap map_;
   Rounding rounding_;
   bool cut_through_;
   std::int64_t now_ = 0;
-  std::uint64_t order_ = 0;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::deque<Message> messages_;
-  std::vector<std::int32_t> spare_;
-  std::unordered_map<std::int64_t, std::int32_t> link_numbers_;
-  std::deque<Link> links_;
+  RadixQueue<Event> events_;
+  Records<Message> messages_;
+  std::uint32_t spare_ = kNone;  // the first message that is free
+  Links links_;
   std::deque<std::pair<std::int64_t, std::uint64_t>> arrived_;
-  std::vector<std::uint64_t> delivered_;
+  std::vector<astra_delivery> delivered_;
   std::string error_;
 };
 

@@ -70,10 +70,19 @@ class LinkMap {
   std::int64_t stride(std::size_t index) const { return strides_[index]; }
 
   std::int32_t coordinate(std::int64_t npu, std::size_t index) const {
+    if (dimensions_.size() == 1) return static_cast<std::int32_t>(npu);
     return static_cast<std::int32_t>(npu / strides_[index] % dimensions_[index].size);
   }
 
+  // The dimension of a link.
+  std::size_t dimension_of(std::int64_t number) const {
+    std::size_t index = dimensions_.size() - 1;
+    while (first_link_[index] > number) --index;
+    return index;
+  }
+
   std::int64_t number(std::int64_t npu, std::size_t index, std::int32_t link) const {
+    if (dimensions_.size() == 1) return link;
     const std::int64_t stride = strides_[index], group = npu % stride + npu / (stride * dimensions_[index].size) * stride;
     return first_link_[index] + group * dimensions_[index].links + link;
   }

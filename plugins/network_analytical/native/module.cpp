@@ -84,11 +84,11 @@ Rounding rounding_of(int number) {
   return static_cast<Rounding>(number);
 }
 
-// A capsule that owns a network.
-template <typename Owner>
-nb::capsule capsule_of(std::unique_ptr<Owner> network) {
-  nb::capsule capsule(&network->table, ASTRA_NETWORK_CAPSULE,
-                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<astra_network*>(pointer)->state); });
+// A capsule that owns a network, which has a table.
+template <typename Table, typename Owner>
+nb::capsule capsule_of(std::unique_ptr<Owner> network, const char* name) {
+  nb::capsule capsule(&network->table, name,
+                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<Table*>(pointer)->state); });
   network.release();
   return capsule;
 }
@@ -107,27 +107,26 @@ nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest)
     dimensions.push_back({size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale});
   }
   auto network = std::make_unique<Network>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
-  return capsule_of(std::move(network));
+  return capsule_of<astra_network>(std::move(network), ASTRA_NETWORK_CAPSULE);
 }
 
 // A network in which messages wait for each other.
 struct FifoNetwork {
   explicit FifoNetwork(Fifo made) : fifo(std::move(made)) {
-    table.version = ASTRA_NETWORK_VERSION;
+    table.version = ASTRA_NETWORK_VERSION_2;
     table.size = sizeof(table);
     table.state = this;
-    table.inject = [](void* self, std::int64_t time, const astra_message* messages, std::size_t count) {
+    table.inject = [](void* self, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
       return static_cast<FifoNetwork*>(self)->fifo.inject(time, messages, count);
     };
-    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-      return static_cast<FifoNetwork*>(self)->fifo.advance(until, time, numbers, count);
+    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
+      return static_cast<FifoNetwork*>(self)->fifo.advance(until, time, deliveries, count);
     };
-    table.next_event = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.next_event(); };
     table.error = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.error(); };
   }
 
   Fifo fifo;
-  astra_network table{};
+  astra_network_v2 table{};
 };
 
 using Numbers = std::vector<std::int32_t>;
@@ -144,13 +143,24 @@ nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_th
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
   }
-  return capsule_of(std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through)));
+  auto network = std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through));
+  return capsule_of<astra_network_v2>(std::move(network), ASTRA_NETWORK_CAPSULE_V2);
+}
+
+const Fifo& fifo_of(const nb::capsule& capsule) {
+  return static_cast<FifoNetwork*>(static_cast<astra_network_v2*>(capsule.data())->state)->fifo;
 }
 
 // When the last thing happened, and the figures of all links that carried something.
 std::pair<std::int64_t, std::vector<Fifo::Figures>> fifo_figures(const nb::capsule& capsule) {
-  const Fifo& fifo = static_cast<FifoNetwork*>(static_cast<astra_network*>(capsule.data())->state)->fifo;
+  const Fifo& fifo = fifo_of(capsule);
   return {fifo.now(), fifo.figures()};
+}
+
+// When the last thing happened, and what the links of each dimension carried.
+std::pair<std::int64_t, std::vector<Fifo::Totals>> fifo_totals(const nb::capsule& capsule) {
+  const Fifo& fifo = fifo_of(capsule);
+  return {fifo.now(), fifo.totals()};
 }
 
 }  // namespace
@@ -165,4 +175,7 @@ NB_MODULE(_core, module) {
   module.def(
       "fifo_figures", &fifo_figures, nb::arg("capsule"),
       "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
+  module.def("fifo_totals", &fifo_totals, nb::arg("capsule"),
+             "Of a table made by fifo_table: when the last thing happened (ps), and bytes, busy ps and largest queue of the links of each "
+             "dimension.");
 }

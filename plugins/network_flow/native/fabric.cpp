@@ -15,7 +15,9 @@ void check(const Group& group) {
     return std::min(link.source, link.target) >= 0 && std::max(link.source, link.target) < group.nodes && link.bandwidth > 0 &&
            link.latency_ns >= 0 && link.cost >= 1;
   });
-  if (!sized || !linked) throw std::invalid_argument("links or switches that do not fit a dimension");
+  const bool turned =
+      group.turns.empty() || (count_of(group.turns) == group.size && *std::min_element(group.turns.begin(), group.turns.end()) >= 0);
+  if (!sized || !linked || !turned) throw std::invalid_argument("links or switches that do not fit a dimension");
 }
 
 }  // namespace

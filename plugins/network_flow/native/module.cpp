@@ -97,12 +97,12 @@ Rules rules_of(const nb::dict& table) {
   return rules;
 }
 
-using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double, int>>>;
+using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double, int>>, std::vector<int>>;
 
 nb::capsule function_table(const std::vector<Row>& rows, const nb::dict& rules) {
   std::vector<Group> groups;
-  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links] : rows) {
-    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}};
+  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links, turns] : rows) {
+    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}, turns};
     for (const auto& [source, target, bandwidth, latency, cost] : links) group.links.push_back({source, target, bandwidth, latency, cost});
     groups.push_back(std::move(group));
   }

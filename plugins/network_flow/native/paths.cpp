@@ -43,6 +43,11 @@ Paths::Paths(const Group& group, const Rules& rules)
     at(leaving_, at(group.links, link).source).push_back(link);
     at(entering_, at(group.links, link).target).push_back(link);
   }
+  if (group.turns.empty() || routing_ != Routing::destination) return;
+  std::vector<std::pair<int, int>> ends, turns;
+  for (const GroupLink& link : group.links) ends.emplace_back(link.source, link.target);
+  for (int position = 0; position < group.size; ++position) turns.emplace_back(position, at(group.turns, position));
+  turns_.emplace(index(group.nodes), ends, turns);
 }
 
 bool Paths::find(int from, int to, int source, int destination, Way& way) {
@@ -101,6 +106,12 @@ void Paths::nearer(int node, const Distances& distance, std::vector<int>& links)
   }
 }
 
+std::size_t Paths::in_turn(int node, int to, std::vector<int>& links) const {
+  auto target = [&](int link) { return at(group_.links, link).target; };
+  std::stable_sort(links.begin(), links.end(), [&](int a, int b) { return target(a) < target(b); });
+  return turns_->choose(node, index(at(group_.turns, to)), target(links.front()), target(links.back()), links.size());
+}
+
 double Paths::latency_over(int link) const {
   const GroupLink& crossed = at(group_.links, link);
   const bool switched = group_.is_switch(crossed.target);
@@ -115,7 +126,9 @@ void Paths::walk(int from, int to, const Distances& distance, int source, int de
     nearer(node, distance, links);
     std::uint64_t choice = 0;
     if (links.size() > 1 && routing_ == Routing::hash) choice = mixed(pair ^ (unsigned_of(node) << 32)) % links.size();
-    if (links.size() > 1 && routing_ == Routing::destination) {
+    if (links.size() > 1 && turns_) {
+      choice = in_turn(node, to, links);
+    } else if (links.size() > 1 && routing_ == Routing::destination) {
       choice = digits % links.size();
       digits /= links.size();
     }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <astra_sim/shortest_ways.hpp>
+#include <astra_sim/turns.hpp>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +43,8 @@ class Paths {
   void spread(int from, const Distances& distance, Way& way) const;
   // The links that lead from a node to nodes that are nearer.
   void nearer(int node, const Distances& distance, std::vector<int>& links) const;
+  // Which of several links, in the order of their targets, a message to a position takes by its turn.
+  std::size_t in_turn(int node, int to, std::vector<int>& links) const;
   // The latency of a link, and of the switch that it leads to.
   double latency_over(int link) const;
 
@@ -50,6 +54,7 @@ class Paths {
   Routing routing_;
   Forwarding npus_forward_;
   std::uint64_t seed_;
+  std::optional<astra::Turns> turns_;
   std::vector<std::vector<int>> leaving_, entering_;  // links of each node
   std::unordered_map<std::int64_t, Distances> known_;
   std::size_t held_ = 0;  // distances that are known

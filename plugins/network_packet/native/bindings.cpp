@@ -275,6 +275,7 @@ NB_MODULE(_core, m) {
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
       .def("set_dividers", &Shape::set_dividers)
       .def("fold", &Shape::fold, "dimension"_a, "channels"_a)
+      .def("take_turns", &Shape::take_turns, "dimension"_a, "turns"_a)
       .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)

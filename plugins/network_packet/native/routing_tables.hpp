@@ -21,6 +21,9 @@ class RoutingTables {
 
   // A dimension that is folded: see Shape.
   void fold(int d, std::vector<int> channels);
+  // A dimension whose positions take turns at equal ways, by these numbers: see astra_sim/turns.hpp.
+  void take_turns(int d, std::vector<int> turns);
+  bool takes_turns(int d) const { return index(d) < turns_.size() && !at(turns_, d).empty(); }
   bool is_folded() const { return !folded_.empty(); }
   bool is_folded(int d) const { return is_folded() && !at(folded_, d).empty(); }
   int folded_channel(int d, int r, int offset) const { return at(at(folded_, d), r * at(sizes, d) + offset); }
@@ -79,6 +82,10 @@ class RoutingTables {
   void make_addresses();
   void make_tables();
   void make_folded_table(int d);
+  // For every router and position of a dimension, the place of the way that it takes, with kSeveral where there are others: by digits of
+  // the position, or of its turn.
+  std::vector<std::uint16_t> ways_by_position(int d) const;
+  std::vector<std::uint16_t> ways_by_turn(int d) const;
   // One table over all dimensions, where the network is small.
   void make_hops();
   // By router and position of a dimension, the cost of the shortest way.
@@ -112,6 +119,7 @@ class RoutingTables {
   std::vector<int> classes_;                       // of virtual channels, by dimension
   std::vector<int> coordinate_;                    // [router * dimensions + dimension]
   std::vector<std::vector<int>> folded_;           // [dimension][router * size + offset]: a channel; empty where not folded
+  std::vector<std::vector<int>> turns_;            // [dimension][position]; empty where positions take no turns
   std::vector<int> position_;                      // [address * dimensions + dimension]
   std::vector<int> node_at_;                       // by address
   std::vector<std::uint16_t> hop_;                 // [router * addresses + address]: what look_up says; empty on large networks

@@ -69,6 +69,8 @@ class Shape {
   // Routers of one position in dimension `d` stand for those of all. By router and offset of a destination in the dimension, [router * size
   // + offset]: the channel, or -1 where translates of the packet do not all take its translates. Before `make_routes`.
   void fold(int d, std::vector<int> channels) { routes.fold(d, std::move(channels)); }
+  // By dimension and position, the numbers by which positions take turns at equal ways; none where they take none. Before `make_routes`.
+  void take_turns(int d, std::vector<int> turns) { routes.take_turns(d, std::move(turns)); }
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();

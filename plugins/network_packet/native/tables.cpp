@@ -1,6 +1,7 @@
 // Routing tables: by dimension, where a router sends a packet for a position of the dimension.
 
 #include <algorithm>
+#include <astra_sim/turns.hpp>
 #include <functional>
 #include <queue>
 #include <stdexcept>
@@ -24,6 +25,11 @@ void RoutingTables::make() {
 void RoutingTables::fold(int d, std::vector<int> channels) {
   folded_.resize(sizes.size());
   at(folded_, d) = std::move(channels);
+}
+
+void RoutingTables::take_turns(int d, std::vector<int> turns) {
+  turns_.resize(sizes.size());
+  at(turns_, d) = std::move(turns);
 }
 
 // Of a folded network: all numbers of the platform, the first dimension first; nodes are those without offsets, in order.
@@ -96,24 +102,58 @@ void RoutingTables::make_tables() {
     }
     measure_distances(d);
     check_ways(d);
-    const int size = at(sizes, d);
-    const std::vector<int> height = heights(d);
-    const std::vector<std::size_t> stride = strides(d, height);
-    std::vector<std::uint16_t> next(router.size() * index(size), kNoWay);
-    std::vector<std::size_t> shortest;
-    for (int r = 0; r < routers(); ++r) {
-      for (int wanted = 0; wanted < size; ++wanted) {
-        shortest.clear();
-        each_shortest(d, r, wanted, [&](std::size_t place) { shortest.push_back(place); });
-        if (shortest.empty()) continue;
-        const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
-        const std::size_t choice = index(wanted) / at(stride, at(height, r)) % shortest.size();
-        at(next, r * size + wanted) = narrow<std::uint16_t>(shortest[choice]) | several;
-      }
-    }
+    std::vector<std::uint16_t> next = takes_turns(d) ? ways_by_turn(d) : ways_by_position(d);
     balance(d, next);
     table_.push_back(std::move(next));
   }
+}
+
+std::vector<std::uint16_t> RoutingTables::ways_by_position(int d) const {
+  const int size = at(sizes, d);
+  const std::vector<int> height = heights(d);
+  const std::vector<std::size_t> stride = strides(d, height);
+  std::vector<std::uint16_t> next(router.size() * index(size), kNoWay);
+  std::vector<std::size_t> shortest;
+  for (int r = 0; r < routers(); ++r) {
+    for (int wanted = 0; wanted < size; ++wanted) {
+      shortest.clear();
+      each_shortest(d, r, wanted, [&](std::size_t place) { shortest.push_back(place); });
+      if (shortest.empty()) continue;
+      const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
+      const std::size_t choice = index(wanted) / at(stride, at(height, r)) % shortest.size();
+      at(next, r * size + wanted) = narrow<std::uint16_t>(shortest[choice]) | several;
+    }
+  }
+  return next;
+}
+
+std::vector<std::uint16_t> RoutingTables::ways_by_turn(int d) const {
+  const int size = at(sizes, d);
+  const std::vector<int>& turns = at(turns_, d);
+  std::vector<std::pair<int, int>> links, positions;
+  for (const ChannelSpec& spec : channel) {
+    if (spec.dimension == d) links.emplace_back(spec.source, spec.sink);
+  }
+  for (int r = 0; r < routers(); ++r) {
+    const int here = at(at(router, r).coordinates, d);
+    if (here >= 0) positions.emplace_back(r, at(turns, here));
+  }
+  const astra::Turns turn(router.size(), links, positions);
+  std::vector<std::uint16_t> next(router.size() * index(size), kNoWay);
+  std::vector<std::size_t> shortest;
+  for (int r = 0; r < routers(); ++r) {
+    auto sink = [&](std::size_t place) { return at(channel, at(at(router, r).outputs, place)).sink; };
+    for (int wanted = 0; wanted < size; ++wanted) {
+      shortest.clear();
+      each_shortest(d, r, wanted, [&](std::size_t place) { shortest.push_back(place); });
+      if (shortest.empty()) continue;
+      std::stable_sort(shortest.begin(), shortest.end(), [&](std::size_t a, std::size_t b) { return sink(a) < sink(b); });
+      const std::uint16_t several = shortest.size() > 1 ? kSeveral : 0;
+      const std::size_t choice = turn.choose(r, index(at(turns, wanted)), sink(shortest.front()), sink(shortest.back()), shortest.size());
+      at(next, r * size + wanted) = narrow<std::uint16_t>(shortest[choice]) | several;
+    }
+  }
+  return next;
 }
 
 // From all routers that have the wanted coordinate backwards over the links of the dimension, the nearest first (Dijkstra).

@@ -37,6 +37,7 @@ class Endpoints {
 
   // A packet has come to an NPU.
   void take(PacketId id) { packets_[id].kind == Kind::data ? receive(id) : answer(id); }
+  static constexpr std::uint32_t kMostTimeouts = 1000;  // of a message in a row
   // A message has waited for an acknowledgement as long as it may. Returns false where that has happened too often.
   bool timeout(FlowId flow);
 
@@ -44,8 +45,6 @@ class Endpoints {
   std::vector<Delivery> delivered;
 
  private:
-  static constexpr std::uint32_t kMostTimeouts = 1000;  // of a message in a row
-
   enum class Answer : std::uint8_t { nothing, ack, nack };
 
   void receive(PacketId id);

@@ -76,6 +76,41 @@ class Circle {
 
 constexpr std::size_t kMostLines = 10;
 
+std::string microseconds(std::int64_t ns) {
+  std::string text = std::to_string(static_cast<double>(ns) / 1000);  // with six digits behind the point
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+// Of a message under way, one that has no timeouts left; null where there is none.
+const Flow* given_up(const Network& network) {
+  for (FlowId id = 0; id < network.flows().room(); ++id) {
+    const Flow& flow = network.flows()[id];
+    if (flow.under_way && flow.timeouts >= Endpoints::kMostTimeouts) return &flow;
+  }
+  return nullptr;
+}
+
+std::string why_waiting(const Network& network) {
+  const Monitor& monitor = network.monitor();
+  const std::string lost = std::to_string(monitor.drops) + " dropped by switches, " + std::to_string(monitor.losses) + " lost on links";
+  const Flow* const flow = given_up(network);
+  if (flow == nullptr) {
+    const bool never = network.settings().retransmission == 0;
+    return ", and messages wait for packets or acknowledgements that were lost (" + lost + ")" +
+           (never ? "; rto_us = 0 means that they are not sent again" : "");
+  }
+  const std::int64_t timeout = network.settings().retransmission / network.settings().ticks_per_ns;
+  const std::int64_t trip = network.routes().round_trip_ns(flow->source, flow->destination);
+  std::string text = ": " + std::to_string(Endpoints::kMostTimeouts) + " timeouts in a row brought no acknowledgement (" + lost + ")";
+  if (trip > timeout) {
+    text += "; a packet from NPU " + std::to_string(flow->source) + " to NPU " + std::to_string(flow->destination) +
+            " and its acknowledgement take " + microseconds(trip) + " us and rto_us is " + microseconds(timeout) + ", expected more";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string why_stuck(const Network& network) {
@@ -88,10 +123,7 @@ std::string why_stuck(const Network& network) {
     }
     return text;
   }
-  std::string text = "nothing moves after " + time + ", and messages wait for packets or acknowledgements that were lost (" +
-                     std::to_string(network.monitor().drops) + " dropped by switches, " + std::to_string(network.monitor().losses) +
-                     " lost on links)";
-  if (network.settings().retransmission == 0) text += "; rto_us = 0 means that they are not sent again";
+  std::string text = "nothing moves after " + time + why_waiting(network);
   std::size_t lines = 0;
   for (FlowId id = 0; id < network.flows().room(); ++id) {
     const Flow& flow = network.flows()[id];

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -145,6 +145,9 @@ def _components(components: dict[str, str | None], assignments: Sequence[str]) -
     experiment.use("workload", ExecutionGraph((), (), ()), plugins)
     for assignment in assignments:
         experiment.set(assignment)
+    wired = experiment.sections.get("platform")
+    if isinstance(wired, Mapping) and len(wired) > 1:  # how collectives see the NPUs does not matter: flows run on all that are wired
+        experiment.sections["platform"] = {key: value for key, value in wired.items() if key != "logical_dims"}
     built = build(experiment, plugins)
     return built.network, built.platform
 

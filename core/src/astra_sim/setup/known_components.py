@@ -11,7 +11,7 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-chakra": {
         "workload": "chakra",
         "collective": "chakra, one_chakra",
-        "command": "convert",
+        "command": "convert, trace check, trace link, trace repair, trace scale, trace stats",
     },
     "astra-sim-collectives": {
         "collective": "direct, double_binary_tree, halving_doubling, in_network, msccl, one_direct, one_halving_doubling, one_ring, ring",

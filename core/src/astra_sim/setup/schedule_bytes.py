@@ -38,7 +38,7 @@ def check_bytes(schedule: Schedule, request: Request) -> None:
         return
     request = performed(schedule, request)
     cut = cut_of(schedule)
-    for rank, program in enumerate(schedule.programs):
+    for rank, program in schedule.first_places():
         who = "every rank" if schedule.is_shared else f"rank {rank}"
         if _compare_messages(program, request, cut, who):
             _check_totals(program, request, cut, who)
@@ -63,7 +63,7 @@ def cut_of(schedule: Schedule) -> int:
     if schedule.is_shared:
         return 1
     highest = -1
-    for program in schedule.programs:
+    for _, program in schedule.first_places():
         for step in program.steps:
             for repetition in range(step.times) if callable(step.pieces) else (0,):
                 highest = max(highest, _highest(_known(step.pieces_of(repetition))))

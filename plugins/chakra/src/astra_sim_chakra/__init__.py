@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from astra_sim_chakra.feeder import Feeder
     from astra_sim_chakra.ranks import RankTraces, load_ranks
-    from astra_sim_chakra.reader import load_trace, parse_trace
+    from astra_sim_chakra.reader import parse_trace
     from astra_sim_chakra.schema import CollectiveType, NodeType
     from astra_sim_chakra.trace import Metadata, Node, Trace
+    from astra_sim_chakra.trace_files import load_trace
     from astra_sim_chakra.writer import trace_of, write_nodes, write_trace
 
 _MODULES = {
     "feeder": ("Feeder",),
     "ranks": ("RankTraces", "load_ranks"),
-    "reader": ("load_trace", "parse_trace"),
+    "reader": ("parse_trace",),
     "schema": ("CollectiveType", "NodeType"),
     "trace": ("Metadata", "Node", "Trace"),
+    "trace_files": ("load_trace",),
     "writer": ("trace_of", "write_nodes", "write_trace"),
 }
 """Modules are imported at the first use of one of their names: the hooks are in this package too, and `astra --help` needs no protobuf."""

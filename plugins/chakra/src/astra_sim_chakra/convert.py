@@ -11,19 +11,24 @@ import attrs
 import click
 import tomli
 from astra_sim import InputError
-from astra_sim.commands import Experiment, Progress, build, load_experiment, quiet_option, shared_plugins
-from astra_sim.files import FileSet, parse_json, parse_toml, read_text
+from astra_sim.commands import Experiment, Progress, Screen, build, load_experiment, quiet_option, read_groups, shared_plugins
+from astra_sim.files import FileSet, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml
 
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
 from astra_sim_chakra.graph_nodes import graph_nodes
-from astra_sim_chakra.pytorch import convert_pytorch
-from astra_sim_chakra.ranks import find_ranks, load_ranks, rank_path
-from astra_sim_chakra.reader import load_trace
+from astra_sim_chakra.pytorch.commands import replay_lines
+from astra_sim_chakra.pytorch.converting import convert as convert_linked
+from astra_sim_chakra.pytorch.host import host_of, read_host
+from astra_sim_chakra.pytorch.kineto import read_kineto
+from astra_sim_chakra.pytorch.linking import link
+from astra_sim_chakra.pytorch.replay import replay
+from astra_sim_chakra.ranks import extension_of, find_ranks, load_ranks, rank_path
 from astra_sim_chakra.text_workload import to_text
-from astra_sim_chakra.trace_json import from_json, to_json
+from astra_sim_chakra.trace_files import load_trace
+from astra_sim_chakra.trace_json import from_json, is_trace, parse_document, to_json
 from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
 
 SOURCES = ("text", "toml", "json", "chakra", "flexflow", "pytorch")
@@ -65,7 +70,7 @@ class Request:
     "--time-unit", type=click.Choice(tuple(NS)), help="Unit of the times in a FlexFlow graph; s, as MLCommons' converter reads them."
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
-@click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace; 0.")
+@click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace.  [default: what Kineto recorded, else 0]")
 @quiet_option
 def convert(
     source: str,
@@ -88,6 +93,7 @@ def convert(
     astra convert traces/vgg16.et vgg16.toml
     astra convert traces/vgg16.0.et vgg16.json
     astra convert taskgraph.dot traces/mlp.et
+    astra convert linked.json traces/bert.et --from pytorch
     astra convert et.json traces/bert.et --from pytorch --kineto kineto.json --rank 3
 
     The traces of all ranks are named by their prefix: traces/vgg16.et means traces/vgg16.0.et, traces/vgg16.1.et, ..., unless a
@@ -115,7 +121,7 @@ def _format_of_source(source: str) -> str:
     extension = os.path.splitext(source)[1].lower()
     if extension in _EXTENSIONS:
         return _EXTENSIONS[extension]
-    if not os.path.exists(source) and find_ranks(source):
+    if not os.path.exists(source) and find_ranks(source, extension_of(source)):
         return "chakra"
     if not os.path.exists(source):
         raise InputError(f"{source}: there is no such file, and no {rank_path(source, 0)}")
@@ -145,7 +151,7 @@ def _check(request: Request) -> None:
     to_chakra = request.target_format == "chakra"
     unrolled = to_chakra and request.source_format in ("text", "toml", "json")
     uses = {
-        "--gzip": (request.compress, to_chakra and request.source_format != "pytorch"),
+        "--gzip": (request.compress, to_chakra),
         "--set": (request.assignments, unrolled),
         "--time-unit": (request.time_unit, request.source_format == "flexflow"),
         "--kineto": (request.kineto, request.source_format == "pytorch"),
@@ -181,14 +187,17 @@ def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _from_json(request: Request, files: FileSet) -> Iterable[str]:
-    document = parse_json(read_text(request.source), request.source)
-    if isinstance(document, dict) and "nodes" in document:
-        if "schema" in document:
+    document = parse_document(read_text(request.source), request.source)
+    if is_trace(document):
+        if "schema" in document and "nodes" in document:
             raise InputError(f"{request.source}: this is an execution trace of PyTorch; --from pytorch converts it")
         trace = from_json(document, request.source)
-        if request.target_format != "chakra":
+        if request.target_format in ("text", "toml"):
             raise _impossible(request, "a trace")
-        write_trace(request.target, trace, compress=request.compress, files=files)
+        if request.target_format == "json":
+            _write_text(files, request.target, to_json(trace))
+        else:
+            write_trace(request.target, trace, compress=request.compress, files=files)
         return []
     table = document.get("workload") if isinstance(document, dict) else None
     if not isinstance(table, dict):
@@ -257,15 +266,17 @@ def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
     prefix = _prefix(request.source)
     if request.target_format in ("text", "toml"):
         path = request.source if single else rank_path(prefix, 0)
+        if not single and extension_of(prefix) != _TRACE:
+            raise _impossible(request, "a trace in JSON")
         return _write_workload(embedded_workload(path), request, files)
     if single:
         return _write_trace(request.source, request.target, request, files)
-    ranks = load_ranks(prefix).ranks
+    traces = load_ranks(prefix)
     stem, extension = os.path.splitext(request.target)
-    for rank in range(ranks):
+    for rank in range(traces.ranks):
         target = f"{stem}.{rank}{extension}" if request.target_format == "json" else rank_path(_prefix(request.target), rank)
-        _write_trace(rank_path(prefix, rank), target, request, files)
-    return [f"{ranks} ranks"]
+        _write_trace(traces.path(rank), target, request, files)
+    return [f"{traces.ranks} ranks"]
 
 
 def _write_trace(source: str, target: str, request: Request, files: FileSet) -> Iterable[str]:
@@ -293,13 +304,34 @@ def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
 def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
-    rank = request.rank or 0
-    target = rank_path(_prefix(request.target), rank)
-    with files.temporary(target) as temporary:
-        convert_pytorch(request.source, request.kineto, rank, temporary)
-        trace = load_trace(temporary)
-    left_out = f", {trace.left_out} control dependencies on nodes that mlc-chakra left out" if trace.left_out else ""
-    return [f"{len(trace)} nodes{left_out}: {target}"]
+    host = read_host(request.source)
+    if request.kineto is not None:
+        host = host_of(link(host, read_kineto(request.kineto), request.rank).table, request.source)
+    converted = convert_linked(host)
+    rank = request.rank if request.rank is not None else converted.rank
+    prefix = _prefix(request.target)
+    target = rank_path(prefix, rank)
+    trace = trace_of(converted.nodes, name=target)
+    write_trace(target, trace, compress=request.compress, files=files)
+    lines = [f"{len(trace)} nodes: {target}", *replay_lines(replay(converted), Screen())]
+    if converted.left_out:
+        lines.append(f"left out: {converted.left_out} nodes of the execution trace that have no time")
+    if converted.incomplete:
+        lines.append(f"{converted.incomplete} kernels communicate what PyTorch did not record in full (astra trace check names them)")
+    if converted.groups:
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(_joined(prefix, converted.groups)) + "\n"])
+        lines.append(f"{len(converted.groups)} process groups: {prefix}.groups.json")
+    return lines
+
+
+def _joined(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
+    """Process groups with those that are there already, from other ranks. Raises InputError where a name means other ranks there."""
+    path = f"{prefix}.groups.json"
+    before = read_groups(path) if os.path.exists(path) else {}
+    for name, ranks in groups.items():
+        if name in before and before[name] != ranks:
+            raise InputError(f"{path}: process group {name!r} is {before[name]}, and {ranks} in this trace; expected traces of one run")
+    return before | groups
 
 
 # -- Helpers -----------------------------------------------------------------------------------------------------------

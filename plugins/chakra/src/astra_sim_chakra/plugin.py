@@ -14,7 +14,19 @@ def astra_commands() -> list[Provider]:
             "convert",
             "Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.",
             "astra_sim_chakra.convert:convert",
-        )
+        ),
+        *(
+            Provider(f"trace {name}", summary, f"astra_sim_chakra.doctor.commands:{name}_command")
+            for name, summary in (
+                ("check", "Say what is wrong with traces, and what that breaks."),
+                ("repair", "Mend in traces what can be mended without guessing."),
+                ("scale", "Make the traces of more ranks, where ranks are alike."),
+                ("stats", "Print what traces hold, and what a run takes at least."),
+            )
+        ),
+        Provider(
+            "trace link", "Join an execution trace of PyTorch and a trace of Kineto.", "astra_sim_chakra.pytorch.commands:link_command"
+        ),
     ]
 
 
@@ -54,5 +66,13 @@ def astra_formats() -> list[FileFormat]:
             recognises="astra_sim_chakra.workload:recognises",
             read="astra_sim_chakra.workload:read_prefix",
             first_file=".0.et",
-        )
+        ),
+        FileFormat(
+            "chakra_json",
+            "The same as JSON, PREFIX.0.json, PREFIX.1.json, ..., of astra or of chakra_jsonizer, by their prefix",
+            kinds=("workload",),
+            recognises="astra_sim_chakra.workload:recognises",
+            read="astra_sim_chakra.workload:read_prefix",
+            first_file=".0.json",
+        ),
     ]

@@ -153,7 +153,7 @@ class Reader:
         except Broken as broken:
             raise Broken(f"{self._label(row)}: {broken}") from None
         if self._keep:
-            self._others += _others(node)
+            self._others += other_fields(node)
             columns["other_end"].append(len(self._others))
 
     def _attribute(self, row: int, name: str, attribute: Any) -> None:
@@ -276,7 +276,7 @@ def node_label(id_: int, name: str) -> str:
     return f"node {id_} '{''.join(max(letter, ' ') for letter in name)}'"
 
 
-def _others(node: Any) -> bytes:
+def other_fields(node: Any) -> bytes:
     """The fields of a node without a column, encoded. Removes the other fields from the message."""
     for name in _FIELDS_WITH_COLUMNS:
         node.ClearField(name)

@@ -1,4 +1,4 @@
-"""The traces of all ranks, `<prefix>.<rank>.et`. Ranks that do the same share one program."""
+"""The traces of all ranks, `<prefix>.<rank>.et` or `.json`. Ranks that do the same share one program."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import attrs
 from astra_sim import InputError
 from astra_sim.rows import Column
 
-from astra_sim_chakra.reader import load_trace
 from astra_sim_chakra.trace import Trace
+from astra_sim_chakra.trace_files import JSON, load_trace
+
+PROTOBUF = ".et"
 
 
 @attrs.frozen(eq=False)
@@ -30,48 +32,59 @@ class RankTraces:
     programs: tuple[Trace, ...]
     program_of: tuple[int, ...]
     groups_of: tuple[tuple[str, ...], ...]
+    extension: str = PROTOBUF
+
+    def path(self, rank: int) -> str:
+        """The file of a rank."""
+        return rank_path(self.prefix, rank, self.extension)
 
     def trace(self, rank: int) -> Trace:
         """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
         program = self.programs[self.program_of[rank]]
         src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
         absolute = program.with_peers(src, dst, relative=False)
-        return attrs.evolve(absolute, path=rank_path(self.prefix, rank), groups=self.groups_of[rank])
+        return attrs.evolve(absolute, path=self.path(rank), groups=self.groups_of[rank])
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
         return [rank for rank, found in enumerate(self.program_of) if found == program]
 
 
-def rank_path(prefix: str, rank: int) -> str:
+def rank_path(prefix: str, rank: int, extension: str = PROTOBUF) -> str:
     """The file of a rank."""
-    return f"{prefix}.{rank}.et"
+    return f"{prefix}.{rank}{extension}"
+
+
+def extension_of(prefix: str) -> str:
+    """What the files of ranks end in: `.json` if there are such files, and none that end in `.et`. Raises InputError as `find_ranks`."""
+    return JSON if not find_ranks(prefix) and find_ranks(prefix, JSON) else PROTOBUF
 
 
 def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both") -> RankTraces:
-    """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on.
+    """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on; if there are none, `<prefix>.<rank>.json`.
 
     `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError
     like `load_trace`, and if a file is missing, there are too many, or a peer is not a rank.
     """
     prefix = os.fspath(prefix)
-    present = find_ranks(prefix)
+    extension = extension_of(prefix)
+    present = find_ranks(prefix, extension)
     count = (max(present) + 1 if present else 0) if ranks is None else ranks
     if not present:
         raise InputError(f"{prefix}: there are no traces; expected {rank_path(prefix, 0)} and so on, one for each rank")
     for rank in range(count):
         if rank not in present:
-            raise InputError(
-                f"{rank_path(prefix, rank)} is missing; expected ranks 0 to {count - 1}, and {max(present)} is the last there is"
-            )
+            fewer = f" (with platform.logical_dims={max(present) + 1} other NPUs are idle)" if rank == max(present) + 1 else ""
+            last = f"expected ranks 0 to {count - 1}, and {max(present)} is the last there is{fewer}"
+            raise InputError(f"{rank_path(prefix, rank, extension)} is missing; {last}")
     if max(present) >= count:
-        raise InputError(f"{rank_path(prefix, max(present))}: there are traces for {max(present) + 1} ranks; expected {count}")
+        raise InputError(f"{rank_path(prefix, max(present), extension)}: there are traces for {max(present) + 1} ranks; expected {count}")
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []
     program_of, groups_of = [], []
     for rank in range(count):
-        path = rank_path(prefix, rank)
+        path = rank_path(prefix, rank, extension)
         of_bytes = _file_digest(path)
         trace = by_bytes.get(of_bytes)
         if trace is None:
@@ -89,13 +102,13 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
             by_bytes[of_bytes] = trace
         program_of.append(places[key])
         groups_of.append(trace.groups)
-    return RankTraces(prefix, count, tuple(programs), tuple(program_of), tuple(groups_of))
+    return RankTraces(prefix, count, tuple(programs), tuple(program_of), tuple(groups_of), extension)
 
 
-def find_ranks(prefix: str) -> set[int]:
+def find_ranks(prefix: str, extension: str = PROTOBUF) -> set[int]:
     """The ranks for which there is a file. Raises InputError if the folder cannot be read."""
     folder, name = os.path.split(prefix)
-    pattern = re.compile(re.escape(name) + r"\.(0|[1-9][0-9]{0,8})\.et")
+    pattern = re.compile(re.escape(name) + r"\.(0|[1-9][0-9]{0,8})" + re.escape(extension))
     try:
         return {int(match[1]) for match in map(pattern.fullmatch, os.listdir(folder or ".")) if match}
     except OSError as error:

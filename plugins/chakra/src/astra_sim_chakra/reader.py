@@ -1,10 +1,9 @@
-"""Loads a Chakra execution trace from a file, gzipped or not: a GlobalMetadata, then nodes, each with its length in front."""
+"""Reads a Chakra execution trace in protobuf, gzipped or not: a GlobalMetadata, then nodes, each with its length in front."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -26,22 +25,16 @@ _GZIP = b"\x1f\x8b"
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
 
 
-def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
-    """The trace in a file.
-
-    `keep`: keep fields and attributes without a column, so that they can be written again. `dependencies`: "both", or
-    "data" to ignore control dependencies. `compiled`: use the compiled reader (None: where it is installed).
-    Raises InputError, naming the file, the node and what was expected.
-    """
-    name = os.fspath(path)
-    with open_trace(name) as stream:
-        return _read(stream, name, keep, dependencies, compiled)
+def read_trace(path: str, *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
+    """The trace in a file of protobuf, with the options of `load_trace`. Raises InputError, naming file, node and what was expected."""
+    with open_trace(path) as stream:
+        return _read(stream, path, keep, dependencies, compiled)
 
 
-def parse_trace(data: bytes, name: str, *, keep: bool = False, compiled: bool | None = None) -> Trace:
+def parse_trace(data: bytes, name: str, *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
     """The trace in the bytes of a file; `name` is the name of the file in messages. Raises InputError."""
     with _translated(name):
-        return _read(_unpacked(io.BytesIO(data)), name, keep, "both", compiled)
+        return _read(_unpacked(io.BytesIO(data)), name, keep, dependencies, compiled)
 
 
 @contextmanager
@@ -59,6 +52,11 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     data = stream.read(size)
     if len(data) < size:
         raise Broken(f"byte 0: the file ends in the middle of a message, of which it has {offset + len(data)} bytes")
+    return metadata_of(data), offset + size
+
+
+def metadata_of(data: bytes) -> Metadata:
+    """The metadata in the first message of a trace. Raises Broken."""
     try:
         message = parsed(GlobalMetadata, data)
         metadata = Metadata(message.version, tuple(map(attribute_of, message.attr)))
@@ -68,7 +66,7 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     schema = metadata.get("schema")
     if isinstance(schema, str) and "-chakra." in schema:
         _check_version("schema", schema.partition("-chakra.")[2])
-    return metadata, offset + size
+    return metadata
 
 
 def has_compiled() -> bool:

@@ -18,7 +18,7 @@ from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_chakra.program import program_columns
-from astra_sim_chakra.ranks import load_ranks, rank_path
+from astra_sim_chakra.ranks import load_ranks
 from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Trace, given
@@ -36,7 +36,7 @@ _COLLECTIVES = {
 class ChakraOptions:
     """Options of a workload of traces."""
 
-    prefix: str = option(help="the trace of rank N is the file PREFIX.N.et", path="path")
+    prefix: str = option(help="the trace of rank N is the file PREFIX.N.et, or PREFIX.N.json", path="path")
     dependencies: str = option(
         "both",
         choices=DEPENDENCIES,
@@ -53,7 +53,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
     programs = []
     for (number, groups), members in alike.items():
-        operations = _Builder(traces.programs[number], rank_path(options.prefix, members[0]), groups, members, context).operations()
+        operations = _Builder(traces.programs[number], traces.path(members[0]), groups, members, context).operations()
         programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
     return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))

@@ -31,8 +31,8 @@ _ONLY_NAME = "Hierarchical"
 
 
 def recognises(text: str) -> bool:
-    """Whether a text is a JSON object, or begins like one and mentions dimensions."""
-    others = '"all-reduce-implementation"', '"memory-type"', '"logical-dims"'
+    """Whether a text begins like a JSON object, and has no key of another format."""
+    others = '"all-reduce-implementation"', '"memory-type"', '"logical-', '"instances"'
     return text.lstrip().startswith("{") and not any(key in text for key in others)
 
 

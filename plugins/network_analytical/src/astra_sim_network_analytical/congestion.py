@@ -21,7 +21,7 @@ from astra_sim.network import EventNetwork, LinkLoad, Message
 from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
 
-from astra_sim_network_analytical.link_figures import LinkFigures, loads, statistics
+from astra_sim_network_analytical.link_figures import DimensionFigures, LinkFigures, listed, loads, statistics, totals
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
@@ -109,7 +109,9 @@ class FifoNetwork(EventNetwork):
 
     def statistics(self) -> dict[str, object]:
         """Figures of dimensions and links."""
-        return statistics(self._map, self._figures(), self._now, self._options.link_figures)
+        figures = self._figures()
+        of_links = {"links": listed(self._map, figures)} if self._options.link_figures else {}
+        return {**statistics(self._map, totals(self._map, figures), self._now), **of_links}
 
     def links(self) -> list[LinkLoad]:
         """The load of every link that carried something."""
@@ -218,8 +220,9 @@ class CompiledFifoNetwork(TableNetwork):
 
     def statistics(self) -> dict[str, object]:
         """Figures of dimensions and links."""
-        until, figures = self._figures()
-        return statistics(self._map, figures, until, self._options.link_figures)
+        until, sums = self._core.fifo_totals(self.function_table())
+        of_links = {"links": listed(self._map, self._figures()[1])} if self._options.link_figures else {}
+        return {**statistics(self._map, [DimensionFigures(*each) for each in sums], until), **of_links}
 
     def links(self) -> list[LinkLoad]:
         """The load of every link that carried something."""

@@ -32,36 +32,54 @@ def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> l
     return made
 
 
-def statistics(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int, every_link: bool) -> dict[str, object]:
-    """The figures of the dimensions, and with `every_link` of every link that carried something. `until_ps`: the time of the last event.
+class DimensionFigures(NamedTuple):
+    """The load of all links of a dimension: bytes, nanoseconds in which they were busy, and the most messages that waited at one."""
+
+    bytes: int = 0
+    busy_ns: float = 0.0
+    largest_queue: int = 0
+
+
+def totals(link_map: LinkMap, figures: Sequence[LinkFigures]) -> list[DimensionFigures]:
+    """The load of each dimension, from that of its links in the order of their numbers."""
+    found = [DimensionFigures()] * len(link_map.dimensions)
+    for link in figures:
+        dimension = link_map.place(link.number)[0]
+        total = found[dimension]
+        found[dimension] = DimensionFigures(
+            total.bytes + link.bytes, total.busy_ns + link.busy_ps / PS_PER_NS, max(total.largest_queue, link.largest_queue)
+        )
+    return found
+
+
+def statistics(link_map: LinkMap, figures: Sequence[DimensionFigures], until_ps: int) -> dict[str, object]:
+    """The figures of the dimensions. `until_ps`: the time of the last event.
 
     Utilisation is the share of this time in which a link was busy, over all links of a dimension.
     """
-    totals: list[dict[str, float]] = [
-        {"links": links.real_links() * (link_map.platform.npus // links.size), "bytes": 0, "busy_ns": 0.0, "largest_queue": 0}
-        for links in link_map.dimensions
-    ]
-    listed = []
+    dimensions = []
+    for links, total in zip(link_map.dimensions, figures, strict=True):
+        count = links.real_links() * (link_map.platform.npus // links.size)
+        time = count * until_ps / PS_PER_NS
+        dimensions.append({"links": count, **total._asdict(), "utilisation": total.busy_ns / time if time else 0.0})
+    return {"dimensions": dimensions}
+
+
+def listed(link_map: LinkMap, figures: Sequence[LinkFigures]) -> list[dict[str, object]]:
+    """The figures of every link that carried something, as the result has them."""
+    rows: list[dict[str, object]] = []
     for link in figures:
         dimension, group, number = link_map.place(link.number)
-        total = totals[dimension]
-        total["bytes"] += link.bytes
-        total["busy_ns"] += link.busy_ps / PS_PER_NS
-        total["largest_queue"] = max(total["largest_queue"], link.largest_queue)
-        if every_link:
-            links = link_map.dimensions[dimension]
-            listed.append(
-                {
-                    "dimension": dimension,
-                    "from": link_map.node_name(dimension, group, links.source(number)),
-                    "to": link_map.node_name(dimension, group, links.target(number)),
-                    "messages": link.messages,
-                    "bytes": link.bytes,
-                    "busy_ns": link.busy_ps / PS_PER_NS,
-                    "largest_queue": link.largest_queue,
-                }
-            )
-    for total in totals:
-        time = total["links"] * until_ps / PS_PER_NS
-        total["utilisation"] = total["busy_ns"] / time if time else 0.0
-    return {"dimensions": totals, **({"links": listed} if every_link else {})}
+        links = link_map.dimensions[dimension]
+        rows.append(
+            {
+                "dimension": dimension,
+                "from": link_map.node_name(dimension, group, links.source(number)),
+                "to": link_map.node_name(dimension, group, links.target(number)),
+                "messages": link.messages,
+                "bytes": link.bytes,
+                "busy_ns": link.busy_ps / PS_PER_NS,
+                "largest_queue": link.largest_queue,
+            }
+        )
+    return rows

@@ -13,6 +13,7 @@ from astra_sim import InputError
 from astra_sim.fabric import FabricLink, wires_of
 from astra_sim.platform import Dimension, Platform
 from astra_sim.shortest_paths import shortest_paths
+from astra_sim.turns import turns_of
 
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
@@ -140,9 +141,8 @@ def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> Dim
     """The links that a topology lists. A dimension of one NPU may have none."""
     size = dimension.size
     nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
-    spreads = getattr(dimension.topology, "spreads", False)
     ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
-    table, _ = shortest_paths(nodes, size, ends, where, spreads, costs)
+    table, _ = shortest_paths(nodes, size, ends, where, turns_of(dimension.topology), costs)
     return DimensionLinks(
         TABLE,
         size,

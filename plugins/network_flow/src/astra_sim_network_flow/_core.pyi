@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 def function_table(
-    groups: Sequence[tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]]]], rules: Mapping[str, Any]
+    groups: Sequence[tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]], Sequence[int]]],
+    rules: Mapping[str, Any],
 ) -> object: ...
 def inject(capsule: object, time: int, messages: Sequence[tuple[int, ...]]) -> None: ...
 def advance(capsule: object, until: int | None) -> tuple[int, list[int]] | None: ...

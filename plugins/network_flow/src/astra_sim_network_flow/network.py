@@ -13,13 +13,16 @@ from astra_sim.errors import AstraError
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import Message
 from astra_sim.platform import Platform
+from astra_sim.turns import turns_of
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_network_flow import _core
 from astra_sim_network_flow.options import FlowOptions
 
-Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]]]
-"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), and links by position (bytes/ns, ns, cost)."""
+Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]], list[int]]
+"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), links by position (bytes/ns, ns, cost), and
+the turns of positions (none where they take none).
+"""
 
 
 class FlowNetwork(TableNetwork):
@@ -99,7 +102,8 @@ class FlowNetwork(TableNetwork):
 
         listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns, link.cost) for link in own]
         latencies = list(fabric.switch_latency_ns[first - fabric.npus : last + 1 - fabric.npus])
-        return size, size + len(latencies), max((link.nic_latency_ns for link in own), default=0.0), latencies, listed
+        turns = list(turns_of(self._wired.dimensions[dimension].topology) or ())
+        return size, size + len(latencies), max((link.nic_latency_ns for link in own), default=0.0), latencies, listed, turns
 
     def _links(self, figures: Mapping[str, Any]) -> list[LinkLoad]:
         now_ns = figures["now_ps"] / PS_PER_NS

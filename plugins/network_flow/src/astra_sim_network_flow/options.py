@@ -53,8 +53,8 @@ class FlowOptions:
     routing: str = option(
         "hash",
         choices=("hash", "destination", "first", "split"),
-        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination (d-mod-k); over "
-        "the first link; or split: equal parts over all of them (packet spraying)",
+        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination, or of its "
+        "turn (d-mod-k); over the first link; or split: equal parts over all of them (packet spraying)",
     )
     npus_forward: str = option(
         "if_needed",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from astra_sim import InputError
 from astra_sim.fabric import Wire
 from astra_sim.platform import Dimension, Platform
+from astra_sim.turns import turns_of
 
 from astra_sim_network_packet import folding
 from astra_sim_network_packet._core import FoldedNetwork, Network, Shape, VnetChoice
@@ -149,6 +150,10 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
                 )
     shape.set_dividers(dividers)
     folds.apply(shape)
+    for d, dimension in enumerate(dimensions):
+        turns = turns_of(dimension.topology)
+        if turns is not None:
+            shape.take_turns(d, turns)
     try:
         shape.make_routes()
     except ValueError as error:

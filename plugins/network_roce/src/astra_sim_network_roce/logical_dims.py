@@ -12,8 +12,8 @@ _KEY = "logical-dims"
 
 
 def recognises(text: str) -> bool:
-    """Whether a text begins like a JSON object and names the key."""
-    return text.lstrip().startswith("{") and f'"{_KEY}"' in text
+    """Whether a text begins like a JSON object and names the key, or one that begins like it."""
+    return text.lstrip().startswith("{") and '"logical-' in text
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:

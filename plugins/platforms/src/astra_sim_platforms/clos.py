@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -68,7 +68,6 @@ class Clos:
     uplink_width: float = 1.0
     uplink_length: float = 1.0
     name: str = "clos"
-    spreads: bool = attrs.field(default=True, init=False)
 
     @property
     def leaves(self) -> int:
@@ -91,6 +90,13 @@ class Clos:
         rail, within = divmod(within, self.shared)
         on_rail = server * (self.server // self.rails) + turn * self.shared + within
         return on_rail // self.leaf_npus * self.rails + rail
+
+    def turns(self) -> Sequence[int]:
+        """NPUs take turns at equal ways leaf by leaf, on whatever rails they are."""
+        turns = [0] * self.size
+        for turn, npu in enumerate(sorted(range(self.size), key=self.leaf)):
+            turns[npu] = turn
+        return turns
 
     def hops(self, source: int, destination: int) -> int:
         """Two at a leaf, four over a spine or within a pod, six over a core."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 from astra_sim import InputError, option
@@ -36,7 +36,6 @@ class DragonflyPlus:
     global_links: int
     global_length: float
     name: str = attrs.field(default="dragonfly_plus", init=False)
-    spreads: bool = attrs.field(default=True, init=False)
 
     @property
     def size(self) -> int:
@@ -47,6 +46,10 @@ class DragonflyPlus:
     def links_between(self) -> int:
         """The links between two groups."""
         return self.spines * self.global_links // max(1, self.groups - 1)
+
+    def turns(self) -> Sequence[int]:
+        """NPUs take turns at equal ways in their order, which is that of their switches."""
+        return range(self.size)
 
     def hops(self, source: int, destination: int) -> int:
         """Two at a leaf, four within a group, five between groups."""

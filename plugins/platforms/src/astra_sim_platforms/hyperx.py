@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 from astra_sim import InputError, option
@@ -32,7 +32,6 @@ class HyperX:
     npus: int
     width: float
     name: str = attrs.field(default="hyperx", init=False)
-    spreads: bool = attrs.field(default=True, init=False)
 
     @property
     def size(self) -> int:
@@ -43,6 +42,10 @@ class HyperX:
     def ports(self) -> int:
         """The ports of a switch."""
         return self.npus + sum(size - 1 for size in self.sizes)
+
+    def turns(self) -> Sequence[int]:
+        """NPUs take turns at equal ways in their order, which is that of their switches."""
+        return range(self.size)
 
     def hops(self, source: int, destination: int) -> int:
         """Two, and one for each dimension in which the switches differ."""

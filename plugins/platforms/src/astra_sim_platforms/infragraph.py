@@ -34,6 +34,7 @@ class InfraGraphOptions:
     bandwidth_gb_per_s: float | None = option(
         None, above=0, help="bandwidth and direction of links of which the file says none", unit="10^9 bytes/s"
     )
+    link_bandwidths: tuple[str, ...] = option((), help="the same for links of one name, each NAME:BANDWIDTH", unit="10^9 bytes/s")
     latency_ns: float = option(0.0, minimum=0, help="latency of links of which the file says none", unit="ns")
     lanes: int = option(16, minimum=1, maximum=64, help="lanes of links whose bandwidth is in transfers per second (PCIe)")
 
@@ -163,12 +164,23 @@ def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
         found = ", ".join(sorted(set(expanded.types.values()))) or "none"
         raise InputError(f"{expanded.where}: {len(npus)} components of type xpu (types: {found}); expected at least 2, which are the NPUs")
     numbers = {name: number for number, name in enumerate(npus)}
-    edges = []
-    for (one, other), link in expanded.edges.items():
+    edges: list[GraphLink] = []
+
+    def join(one: str, other: str, bandwidth: float, latency: float) -> None:
         a, b = (numbers.setdefault(name, len(numbers)) for name in (one, other))
-        bandwidth = _bandwidth(link, options)
+        edges.extend((GraphLink(a, b, bandwidth, latency), GraphLink(b, a, bandwidth, latency)))
+
+    bandwidths = _Bandwidths(expanded, options)
+    widest = bandwidths.widest()
+    for (one, other), link in expanded.edges.items():
+        bandwidth = bandwidths.of(link)
         latency = options.latency_ns if link.latency_ns is None else link.latency_ns
-        edges += [GraphLink(a, b, bandwidth, latency), GraphLink(b, a, bandwidth, latency)]
+        # An NPU is behind a port of its slower links, so that of equal ways that over its fastest is shorter: NVLink, and not PCIe.
+        ends = [f"{name} port of {far}" if bandwidth < widest.get(name, 0.0) else name for name, far in ((one, other), (other, one))]
+        for name, end in zip((one, other), ends, strict=True):
+            if end != name:
+                join(name, end, bandwidth, 0.0)
+        join(ends[0], ends[1], bandwidth, latency)
     alone = next((name for name in npus if all(numbers[name] != edge.source for edge in edges)), None) if len(npus) < 4096 else None
     if alone is not None:
         raise InputError(f"{expanded.where}: no edge joins {alone} to anything; expected a way between all NPUs")
@@ -176,12 +188,50 @@ def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
     return Graph(len(npus), tuple(edges), tuple(distances[: len(npus) ** 2]), name="infragraph")
 
 
-def _bandwidth(link: Link, options: InfraGraphOptions) -> float:
-    """Bytes/ns in one direction."""
-    if link.bandwidth is not None:
-        return link.bandwidth
-    if link.transfers is not None:
-        return options.lanes * lane_bytes_per_ns(link.transfers)
-    if options.bandwidth_gb_per_s is None:
-        raise InputError(f"{link.where}: it has no physical bandwidth; expected one, or bandwidth_gb_per_s for links without one")
-    return options.bandwidth_gb_per_s
+class _Bandwidths:
+    """Bytes/ns of links in one direction. Raises InputError where options name none that needs it."""
+
+    def __init__(self, expanded: _Expansion, options: InfraGraphOptions) -> None:
+        self._expanded = expanded
+        self._options = options
+        used = expanded.edges.values()
+        self._open = sorted({link.name for link in used if link.bandwidth is None and link.transfers is None})
+        self._named = dict(self._entry(entry) for entry in options.link_bandwidths)
+
+    def of(self, link: Link) -> float:
+        """That of the file, or of the options."""
+        if link.bandwidth is not None:
+            return link.bandwidth
+        if link.transfers is not None:
+            return self._options.lanes * lane_bytes_per_ns(link.transfers)
+        bandwidth = self._named.get(link.name, self._options.bandwidth_gb_per_s)
+        if bandwidth is None:
+            raise InputError(
+                f"{link.where}: it has no physical bandwidth; expected one, or bandwidth_gb_per_s for links without one, or "
+                f"link_bandwidths such as {','.join(f'{name}:50' for name in self._open)}"
+            )
+        return bandwidth
+
+    def widest(self) -> dict[str, float]:
+        """Of each NPU, the bandwidth of its fastest link."""
+        found: dict[str, float] = {}
+        for ends, link in self._expanded.edges.items():
+            for name in ends:
+                if self._expanded.types[name].lower() in _NPU_TYPES:
+                    found[name] = max(found.get(name, 0.0), self.of(link))
+        return found
+
+    def _entry(self, entry: str) -> tuple[str, float]:
+        name, _, figure = entry.rpartition(":")
+        try:
+            bandwidth = float(figure)
+        except ValueError:
+            bandwidth = 0.0
+        if not name or not 0 < bandwidth < 1e12:
+            raise InputError(f"link_bandwidths has {entry!r:.80}; expected NAME:BANDWIDTH, a link and 10^9 bytes/s above 0")
+        if name not in self._open:
+            raise InputError(
+                f"link_bandwidths has {name!r:.80}; expected links of which {self._expanded.where} has no bandwidth: "
+                f"{', '.join(self._open) or 'it has that of all'}"
+            )
+        return name, bandwidth

@@ -33,6 +33,7 @@ class Link(NamedTuple):
     """A kind of link: bandwidth in bytes/ns, of which `transfers` says instead how many giga-transfers/s of a lane; latency in ns."""
 
     where: str
+    name: str
     bandwidth: float | None
     transfers: float | None
     latency_ns: float | None
@@ -97,7 +98,7 @@ def read_infrastructure(text: str, path: str) -> Infrastructure:
     """What a file holds. Raises InputError naming file, element, value and what is expected."""
     table = _Table(_parsed(text, path), path, "infrastructure")
     devices = {name: _device(each) for name, each in table.named("devices", "device")}
-    links = {name: _link(each) for name, each in table.named("links", "link")}
+    links = {name: _link(each, name) for name, each in table.named("links", "link")}
     instances = {
         name: Instance(each.where, each.text("device"), each.whole("count")) for name, each in table.named("instances", "instance")
     }
@@ -118,7 +119,7 @@ def _parsed(text: str, path: str) -> Any:
 
 def _device(table: _Table) -> Device:
     components = {name: _component(each, name) for name, each in table.named("components", "component")}
-    links = {name: _link(each) for name, each in table.named("links", "link")}
+    links = {name: _link(each, name) for name, each in table.named("links", "link")}
     return Device(table.where, components, links, [_edge(each, "device") for each in table.tables("edges", "edge")])
 
 
@@ -126,13 +127,13 @@ def _component(table: _Table, name: str) -> Component:
     kind = table.text("choice")
     if kind not in TYPES:
         raise InputError(f"{table.where}: choice is {kind!r:.80}; expected {', '.join(TYPES)}")
-    if kind == "custom":
+    if kind == "custom" and table.entries.get("custom") is not None:  # the package writes components of no type, too
         custom = _Table(table.entries.get("custom"), f"{table.where}: custom", None)
         kind = custom.text("type")
     return Component(table.where, table.whole("count"), kind)
 
 
-def _link(table: _Table) -> Link:
+def _link(table: _Table, name: str) -> Link:
     physical = table.entries.get("physical")
     bandwidth = transfers = latency = None
     if physical is not None:
@@ -143,7 +144,7 @@ def _link(table: _Table) -> Link:
         if parts.entries.get("latency") is not None:
             unit, value = _figure(parts, "latency", tuple(_NS), above=False)
             latency = value * _NS[unit]
-    return Link(table.where, bandwidth, transfers, latency)
+    return Link(table.where, name, bandwidth, transfers, latency)
 
 
 def _figure(parts: _Table, key: str, units: tuple[str, ...], above: bool) -> tuple[str, float]:

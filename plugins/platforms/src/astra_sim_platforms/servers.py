@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -57,7 +57,6 @@ class Servers:
     nic: Links
     uplink: Links
     name: str = attrs.field(default="rail_optimized", init=False)
-    spreads: bool = attrs.field(default=True, init=False)
 
     @property
     def size(self) -> int:
@@ -69,6 +68,10 @@ class Servers:
         """The NICs that are nodes."""
         meet = self.scale_out.server > self.scale_out.rails and self.scale_out.leaf_npus > 1
         return self.size // self.scale_out.shared if meet else 0
+
+    def turns(self) -> Sequence[int]:
+        """Those of the Clos fabric."""
+        return self.scale_out.turns()
 
     def hops(self, source: int, destination: int) -> int:
         """Two within a server, else those of the Clos fabric, and two more where NICs are nodes."""

@@ -38,12 +38,6 @@ class Wiring:
     into: Sequence[float]
 
     @property
-    def is_switched(self) -> bool:
-        """Whether NPUs do not hang on each other, but on switches alone."""
-        npus = len(self.class_of)
-        return all(max(link.source, link.target) >= npus for link in self.links)
-
-    @property
     def work(self) -> int:
         """How much there is to look at: classes times links."""
         return len(self.members) * len(self.links)

@@ -114,7 +114,7 @@ def time_ns(forecast: Forecast, request: Request, step_ns: float) -> float:
 def _reason(spec: str, forecasts: Sequence[Forecast], request: Request, step_ns: float) -> str:
     """The times that were compared, the chosen one first; why there was nothing to compare."""
     if request.collective is Collective.ALL_TO_ALL:
-        return "switches join the NPUs" if forecasts[0].at_once else "NPUs join each other"
+        return "straight to each other"
     if len(forecasts) == 1:
         return f"{request.ranks} ranks are no power of two"
     ordered = sorted(forecasts, key=lambda each: each.spec != spec)
@@ -145,7 +145,8 @@ def forecasts_of(platform: Platform, dimension: int, all_to_all: bool) -> tuple[
         return ()
     n = platform.dimensions[dimension].size
     if all_to_all:
-        return tuple(_all_to_all(wiring, groups, n))
+        # Straight to each other: from neighbour to neighbour data cross as many links, wait at each, and are no fewer messages.
+        return (Forecast(names.ALL_AT_ONCE, n - 1, 0.0, at_once=True),)
     return tuple(_reduce_scatter(wiring, groups, n))
 
 
@@ -158,14 +159,6 @@ def _reduce_scatter(wiring: Wiring, groups: Sequence[Sequence[int]], n: int) -> 
         yield Forecast(names.POWERS_OF_TWO, len(bits), sum(load / (2 << bit) for bit, load in enumerate(loads)))
     if _has_spare_links(wiring) and n * n * len(groups) <= 1 << 20:
         yield Forecast(names.ALL_AT_ONCE, n - 1, wiring.ns_per_byte(_every_pair(groups)) / n, at_once=True)
-
-
-def _all_to_all(wiring: Wiring, groups: Sequence[Sequence[int]], n: int) -> Iterator[Forecast]:
-    """Straight to each other where switches join the NPUs; from neighbour to neighbour where the NPUs themselves do."""
-    if wiring.is_switched:
-        yield Forecast(names.ALL_AT_ONCE, n - 1, 0.0, at_once=True)
-    else:
-        yield Forecast(names.ANY_NUMBER, n - 1, 0.0)
 
 
 def _has_spare_links(wiring: Wiring) -> bool:

@@ -67,7 +67,7 @@ class CompiledEngine:
         self._has_table = False
         self._endpoint_ps = endpoint_ps
         self._queues = Queues()
-        self._schedules = Schedules(network, memory_ps, bus is not None)
+        self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
         self._issuers: list[Issue] = []
 
     @property
@@ -147,10 +147,10 @@ class CompiledEngine:
 
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
-        rows, has_delays = self._schedules.add(programs, groups)
+        rows, program_of, has_delays = self._schedules.add(programs, groups)
         if not has_delays:
             self._use_table()
-        return self._machine.add_schedule(rows, groups)
+        return self._machine.add_schedule(rows, program_of, groups)
 
     def _use_table(self) -> None:
         """Let the machine speak to the network through its function table, if there is one."""

@@ -46,8 +46,11 @@ class Schedules:
     Where a network gives every rank of all groups the same route to a peer, its delays go into the rows, and no message asks for its own.
     """
 
-    def __init__(self, network: RouteDelayNetwork | EventNetwork | None, memory_ps: Callable[[int], int] | None, has_bus: bool) -> None:
+    def __init__(
+        self, network: RouteDelayNetwork | EventNetwork | None, memory_ps: Callable[[int], int] | None, has_bus: bool, rendezvous: bool
+    ) -> None:
         self._network = network
+        self._rendezvous = rendezvous
         self._memory_ps = memory_ps
         self._has_bus = has_bus
         self._groups: list[Groups] = []
@@ -59,15 +62,22 @@ class Schedules:
         """Take groups; they get the next number."""
         self._groups.append(groups)
 
-    def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], bool]:
-        """Take a schedule, which gets the next number; returns its programs' rows, and whether they hold every delay.
+    def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], list[int], bool]:
+        """Take a schedule, which gets the next number; returns the rows of its different programs, and whether they hold every delay.
+
+        Between the two the place of each rank's program among them; none where all have one, or each its own.
 
         Raises InputError where a message is too large, RunError where a time is.
         """
         self._schedules.append((programs, groups))
         delay = self._delays(programs, groups)
         ranks = len(self._groups[groups].members[0])
-        return [self._rows(program, ranks, delay or _unknown) for program in programs], delay is not None
+        different = {id(program): program for program in programs}
+        rows = [self._rows(program, ranks, delay or _unknown) for program in different.values()]
+        if len(different) == len(programs):
+            return rows, [], delay is not None
+        places = {number: place for place, number in enumerate(different)}
+        return rows, [places[id(program)] for program in programs], delay is not None
 
     def rank(self, schedule: int, place: int) -> tuple[int, Sequence[int], LoweredProgram]:
         """The rank at a place among a schedule's groups, the members of its group, and its program."""
@@ -82,7 +92,11 @@ class Schedules:
         if self._groups[groups].dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
             return None
         routes: dict[Peer, Route] = {}
-        for peer in {peer for action in programs[0].actions for peer in (action.send_to, action.receive_from) if peer is not None}:
+        peers = {action.send_to for action in programs[0].actions}
+        if self._rendezvous:
+            peers |= {action.receive_from for action in programs[0].actions}
+        for peer in peers - {None}:
+            assert peer is not None
             route = self._common_route(network, groups, peer)
             if route is None:
                 return None
@@ -110,15 +124,18 @@ class Schedules:
         """A program as the machine takes it."""
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []
-        delays: dict[tuple[Peer, int], int] = {}
+        delays: dict[tuple[Peer | None, int], int] = {}
         for action in program.actions:
             to, source, size = action.send_to, action.receive_from, action.bytes
             if size > MAX_PICOSECONDS:
                 raise InputError(f"a message of {in_figures(size)} bytes; at most {MAX_PICOSECONDS} can be simulated")
-            for peer, amount in ((to, size), (source, CONTROL_BYTES)):
-                if peer is not None and (peer, amount) not in delays:
+            for peer in (to, source):
+                if peer not in peers:
                     peers[peer] = peer_numbers(peer, ranks)
-                    delays[peer, amount] = delay(peer, amount)
+            if to is not None and (to, size) not in delays:
+                delays[to, size] = delay(to, size)
+            if self._rendezvous and source is not None and (source, CONTROL_BYTES) not in delays:
+                delays[source, CONTROL_BYTES] = delay(source, CONTROL_BYTES)
             rows += (
                 action.after,
                 action.after_arrivals,
@@ -127,8 +144,8 @@ class Schedules:
                 *peers[source],
                 action.own_receipt,
                 size,
-                _UNKNOWN if to is None else delays[to, size],
-                _UNKNOWN if source is None else delays[source, CONTROL_BYTES],
+                delays.get((to, size), _UNKNOWN),
+                delays.get((source, CONTROL_BYTES), _UNKNOWN) if self._rendezvous else _UNKNOWN,
             )
         reduce = self._memory_ps or (lambda size: 0)
         times = {size: reduce(size) if size else 0 for size in set(program.memory_bytes)}

@@ -1,0 +1,1 @@
+"""What is wrong with traces, what can be mended, what they hold, and the same for more ranks: `astra trace`."""

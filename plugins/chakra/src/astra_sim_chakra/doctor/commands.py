@@ -1,0 +1,331 @@
+"""`astra trace check|repair|stats|scale`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import attrs
+import click
+from astra_sim import InputError
+from astra_sim.commands import Column, Progress, Screen, Table, quiet_option, table_options
+from astra_sim.files import FileSet
+
+from astra_sim_chakra.doctor.checking import Checked, check
+from astra_sim_chakra.doctor.figures import Figures, figures
+from astra_sim_chakra.doctor.findings import Finding, Severity, spans
+from astra_sim_chakra.doctor.opened import Opened, open_traces
+from astra_sim_chakra.doctor.repairing import Repair, repair
+from astra_sim_chakra.doctor.scaling import Scaling
+from astra_sim_chakra.embedded import NODES, WORKLOAD
+from astra_sim_chakra.messages import delimited
+from astra_sim_chakra.ranks import load_ranks, rank_path
+from astra_sim_chakra.trace import Metadata
+from astra_sim_chakra.writer import encode_node, encode_nodes, write_encoded
+
+_LINES = 8
+"""Findings of one kind that are printed without --all."""
+_SHOWN_RANKS = 16
+"""Rows of a table of ranks or groups that are printed without --all."""
+
+_trace = click.argument("trace", type=click.Path())
+_groups = click.option("--groups", metavar="FILE", type=click.Path(), help="Ranks of each process group.  [default: PREFIX.groups.json]")
+_platform = click.option("--platform", metavar="S", help="Platform of the traces, which says what involved_dim is about.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+_output = click.option("-o", "--output", metavar="DIR", required=True, type=click.Path(file_okay=False), help="Folder to write to.")
+_every = click.option("--all", "every", is_flag=True, help="Print all findings.")
+
+
+@click.command("trace check")
+@_trace
+@_groups
+@_platform
+@_every
+@_json
+@quiet_option
+def check_command(trace: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool) -> None:
+    """Say what is wrong with the traces of all ranks, and what that breaks in a run; exit status 1 where a run would fail.
+
+    \b
+    astra trace check traces/gpt3
+    astra trace check traces/gpt3 --json
+
+    TRACE is the prefix of the traces of all ranks (PREFIX.0.et, PREFIX.1.et, ..., or .json), or one file, which is looked at by itself.
+    """
+    checked = _checked(trace, groups, platform, quiet or as_json)
+    if as_json:
+        click.echo(json.dumps(_table(checked)))
+    elif not quiet:
+        _print_findings(checked, Screen(every))
+    _stop_on_errors(checked)
+
+
+@click.command("trace repair")
+@_trace
+@_output
+@click.option("--times", type=click.Choice(("ns", "us")), default="us", show_default=True, help="What durations of compute are in.")
+@_groups
+@_platform
+@_every
+@_json
+@quiet_option
+def repair_command(
+    trace: str, output: str, times: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool
+) -> None:
+    """Mend in the traces of all ranks what can be mended without guessing, into another folder; exit status 1 where errors are left.
+
+    \b
+    astra trace repair traces/gpt3 --output mended
+    astra trace repair traces/vgg16 --times ns --output mended
+
+    What was done is said, and so is what is left. --times ns divides all durations of compute by 1000; where the text in a trace of
+    Chakra's text converter proves that they are nanoseconds, this is done without asking.
+    """
+    opened = open_traces(trace, groups, platform)
+    before = check(opened)
+    _refuse_in_place(opened, output)
+    repairs = {rank: repair(each, times == "ns") for rank, each in opened.traces.items()}
+    prefix = os.path.join(output, os.path.basename(opened.prefix))
+    unread = [rank for rank, each in before.examined.items() if any(f.kind in _LOSSY for f in each.findings)]
+    with FileSet() as files:
+        files.make_folder(output)
+        for rank, repaired in repairs.items():
+            if rank not in unread:
+                metadata = opened.traces[rank].metadata
+                write_encoded(rank_path(prefix, rank), [encode_nodes(repaired.nodes)], metadata, files=files)
+        if opened.groups_file is not None:
+            files.write(f"{prefix}.groups.json", [json.dumps({name: list(ranks) for name, ranks in opened.groups.items()}) + "\n"])
+    after = check(_repaired(opened, repairs, unread))
+    if as_json:
+        done = {str(rank): repaired.done for rank, repaired in repairs.items() if repaired.done and rank not in unread}
+        written = [rank_path(prefix, rank) for rank in repairs if rank not in unread]
+        click.echo(json.dumps({"done": done, "written": written, "not_written": unread, "left": _table(after)}))
+    elif not quiet:
+        _print_repairs(repairs, unread, prefix, Screen(every))
+        _print_findings(after, Screen(every))
+    _stop_on_errors(after)
+
+
+_LOSSY = ("unreadable", "damaged_node", "bad_value")
+"""Findings where something of the file could not be read: such a file is not written again, for that would lose it."""
+
+
+@click.command("trace stats")
+@_trace
+@_groups
+@_platform
+@table_options
+@_json
+@quiet_option
+def stats_command(trace: str, groups: str | None, platform: str | None, every: bool, units: str | None, as_json: bool, quiet: bool) -> None:
+    """Print what the traces of all ranks hold by kind, process group and rank, and what a run takes at least.
+
+    \b
+    astra trace stats traces/gpt3
+
+    The longest chain of compute through all ranks takes communication for nothing: no network makes a run shorter than it.
+    """
+    checked = _checked(trace, groups, platform, quiet or as_json)
+    found = figures(checked)
+    if as_json:
+        click.echo(json.dumps(found.table()))
+    elif not quiet:
+        _print_figures(found, Screen(every, units))
+
+
+@click.command("trace scale")
+@_trace
+@click.option("--npus", type=click.IntRange(1), required=True, help="How many ranks to make.")
+@_output
+@click.option("--copies", is_flag=True, help="Copies of all ranks side by side, where ranks are not alike.")
+@click.option("--grow", metavar="GROUP", multiple=True, help="With --copies: a process group that joins the copies. Repeatable.")
+@click.option("--keep-shards", is_flag=True, help="All-gathers that grow keep the bytes of each rank, not those of the whole.")
+@_groups
+@click.option("--gzip", "compress", is_flag=True, help="Compress the traces that are written.")
+@_json
+@quiet_option
+def scale_command(
+    trace: str,
+    npus: int,
+    output: str,
+    copies: bool,
+    grow: tuple[str, ...],
+    keep_shards: bool,
+    groups: str | None,
+    compress: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make the traces of more ranks, where ranks are alike.
+
+    \b
+    astra trace scale traces/ddp --npus 64 --output scaled
+    astra trace scale traces/pipeline --npus 64 --copies --grow 3 --output scaled
+
+    Each rank does as much as before. Collectives of all ranks grow, and so do process groups that reach over all at a distance (0, 4 of 8);
+    those of neighbours (0-3 of 8) stay as they are, and there are more of them. All-reduce, reduce-scatter and all-to-all keep their
+    bytes, which are those of a rank's whole buffer; an all-gather that grows has the same whole, so each rank brings less.
+    """
+    opened = open_traces(trace, groups)
+    if opened.single:
+        raise InputError(f"{trace} is one rank of several; expected the prefix of all, such as {opened.prefix}")
+    traces = load_ranks(opened.prefix, keep=True)
+    scaling = Scaling(traces, npus, opened.groups, copies=copies, grow=grow, keep_shards=keep_shards)
+    prefix = os.path.join(output, os.path.basename(opened.prefix))
+    _refuse_in_place(opened, output)
+    with Progress(enabled=not quiet and not as_json) as progress, FileSet() as files:
+        progress.stage("writing traces", simulates=False)
+        files.make_folder(output)
+        for rank in range(npus):
+            metadata = _without_workload(traces.programs[traces.program_of[rank % traces.ranks]].metadata)
+            encoded = map(delimited, map(encode_node, scaling.nodes(rank)))
+            write_encoded(rank_path(prefix, rank), encoded, metadata, compress=compress, files=files)
+        if scaling.result.groups:
+            files.write(f"{prefix}.groups.json", [json.dumps(scaling.result.groups) + "\n"])
+    notes = [f"{npus} ranks of {traces.ranks}: {rank_path(prefix, 0)} to {rank_path(prefix, npus - 1)}", *scaling.result.notes]
+    if scaling.result.groups:
+        notes.append(f"{len(scaling.result.groups)} process groups: {prefix}.groups.json")
+    if as_json:
+        click.echo(json.dumps({"ranks": npus, "from": traces.ranks, "prefix": prefix, "groups": scaling.result.groups, "notes": notes}))
+    elif not quiet:
+        for note in notes:
+            Screen().text(note)
+
+
+# -- What several commands need ----------------------------------------------------------------------------------------
+
+
+def _checked(trace: str, groups: str | None, platform: str | None, quiet: bool) -> Checked:
+    with Progress(enabled=not quiet) as progress:
+        progress.stage("reading traces", simulates=False)
+        return check(open_traces(trace, groups, platform))
+
+
+def _table(checked: Checked) -> dict[str, object]:
+    counts = {str(severity): sum(f.severity == severity for f in checked.findings) for severity in Severity}
+    nodes = sum(len(each.trace.nodes) for each in checked.examined.values())
+    findings = [finding.table() for finding in checked.findings]
+    return {"trace": checked.opened.name, "ranks": checked.opened.ranks, "nodes": nodes, "counts": counts, "findings": findings}
+
+
+def _stop_on_errors(checked: Checked) -> None:
+    if any(finding.severity == Severity.ERROR for finding in checked.findings):
+        sys.exit(1)
+
+
+def _refuse_in_place(opened: Opened, output: str) -> None:
+    folder = os.path.realpath(os.path.dirname(opened.prefix) or ".")
+    if os.path.realpath(output) == folder:
+        raise InputError(f"--output {output} is the folder of the traces; expected another one, for they are not changed in place")
+
+
+def _repaired(opened: Opened, repairs: dict[int, Repair], unread: Sequence[int]) -> Opened:
+    traces = {
+        rank: each if rank in unread else attrs.evolve(each, nodes=repairs[rank].nodes, findings=()) for rank, each in opened.traces.items()
+    }
+    return attrs.evolve(opened, traces=traces)
+
+
+def _without_workload(metadata: Metadata) -> Metadata:
+    """The metadata without the workload that astra convert keeps there: the nodes are no longer those of that workload."""
+    return attrs.evolve(metadata, attributes=tuple(each for each in metadata.attributes if each.name not in (WORKLOAD, NODES)))
+
+
+# -- What is printed ---------------------------------------------------------------------------------------------------
+
+
+def _print_findings(checked: Checked, screen: Screen) -> None:
+    by_kind: dict[str, list[Finding]] = {}
+    for finding in checked.findings:
+        by_kind.setdefault(finding.kind, []).append(finding)
+    for kind, findings in by_kind.items():
+        screen.text(f"{findings[0].severity}: {kind}. {findings[0].breaks}", further="  ", prose=True)
+        for finding in findings if screen.every else findings[:_LINES]:
+            where = f"{spans(finding.ranks)}: " if finding.ranks else ""
+            screen.text(f"{where}{finding.text}", indent="  ", further="    ", prose=True)
+        if len(findings) > _LINES and not screen.every:
+            screen.text(f"and {len(findings) - _LINES} more (--all)", indent="  ")
+        screen.text("")
+    nodes = sum(len(each.trace.nodes) for each in checked.examined.values())
+    ranks = f"{len(checked.examined)} rank{'s' if len(checked.examined) > 1 else ''}"
+    counts = ", ".join(_counted(sum(f.severity == severity for f in checked.findings), str(severity)) for severity in Severity)
+    alone = " (one file: nothing was compared between ranks)" if checked.opened.single else ""
+    screen.text(f"{ranks}, {nodes} nodes: {counts}{alone}", prose=True)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+
+
+def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: str, screen: Screen) -> None:
+    by_what: dict[str, dict[int, int]] = {}
+    for rank, repaired in repairs.items():
+        for what, count in repaired.done.items() if rank not in unread else ():
+            by_what.setdefault(what, {})[rank] = count
+    for what, counts in by_what.items():
+        screen.text(f"done: {sum(counts.values())} times on {spans(tuple(counts))}: {what}", further="  ", prose=True)
+    if not by_what:
+        screen.text("done: nothing; what is wrong cannot be mended without guessing, or nothing is", further="  ", prose=True)
+    if unread:
+        screen.text(f"not written: {spans(unread)}, of which something could not be read and would be lost", further="  ", prose=True)
+    written = [rank for rank in repairs if rank not in unread]
+    if written:
+        screen.text(f"written: {rank_path(prefix, written[0])} to {rank_path(prefix, written[-1])}", further="  ", prose=True)
+    screen.text("")
+
+
+def _print_figures(found: Figures, screen: Screen) -> None:
+    time = screen.time_unit(max((kind.duration_ns for kind in found.kinds), default=0))
+    of_kinds = (Column("operations", "word"), Column("nodes"), Column("bytes"), Column(f"recorded time\n({time.name})"))
+    sizes = (Column("least\nbytes", rank=1), Column("median\nbytes", rank=1), Column("most\nbytes", rank=1))
+    rows = []
+    for kind in found.kinds:
+        size = kind.table()["size"]
+        spread = [str(size[key]) for key in ("least", "median", "most")] if size else ["", "", ""]
+        rows.append([kind.kind, str(kind.nodes), "" if kind.bytes is None else str(kind.bytes), time.number(kind.duration_ns), *spread])
+    screen.table(Table((*of_kinds, *sizes), rows, "Operations of all ranks"))
+    if found.groups:
+        rows = [[each.group, spans(each.ranks), str(each.collectives), str(each.bytes)] for each in found.groups]
+        of_groups = (Column("group", "name"), Column("ranks", "text"), Column("collectives"), Column("bytes\nof a rank"))
+        screen.text("")
+        screen.table(Table(of_groups, _few(rows, screen), "Collectives by group", _note(rows, screen)))
+    of_ranks = (
+        Column("rank"),
+        Column("nodes"),
+        Column(f"compute\n({time.name})"),
+        Column(f"on the CPU\n({time.name})", rank=1),
+        Column("bytes of\ncollectives"),
+        Column("bytes\nsent", rank=1),
+        Column("bytes\nreceived", rank=1),
+        Column(f"longest chain\n({time.name})"),
+    )
+    rows = [
+        [
+            str(rank.rank),
+            str(rank.nodes),
+            time.number(rank.compute_ns),
+            time.number(rank.cpu_ns),
+            *map(str, (rank.collective_bytes, rank.sent_bytes, rank.received_bytes)),
+            time.number(rank.chain_ns),
+        ]
+        for rank in found.ranks
+    ]
+    screen.text("")
+    screen.table(Table(of_ranks, _few(rows, screen), "Ranks", _note(rows, screen)))
+    screen.text("")
+    busiest = max((rank.compute_ns for rank in found.ranks), default=0)
+    if found.chain_ns is None:
+        screen.text("There is no longest chain: ranks wait for each other in a circle (astra trace check).", prose=True)
+    else:
+        text = f"A run takes at least {time(found.chain_ns)}, the longest chain of compute through all ranks ({len(found.chain)} nodes)"
+        screen.text(f"{text}; the busiest accelerator computes for {time(busiest)}.", prose=True)
+
+
+def _few(rows: list[list[str]], screen: Screen) -> list[list[str]]:
+    return rows if screen.every else rows[:_SHOWN_RANKS]
+
+
+def _note(rows: list[list[str]], screen: Screen) -> str:
+    return f"and {len(rows) - _SHOWN_RANKS} more (--all)" if len(rows) > _SHOWN_RANKS and not screen.every else ""

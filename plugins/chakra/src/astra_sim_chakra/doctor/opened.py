@@ -1,0 +1,106 @@
+"""What a user calls TRACE: the traces of all ranks by their prefix, or one file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.commands import Experiment, build_platform, check_groups, read_groups, shared_plugins
+
+from astra_sim_chakra.doctor.findings import Finding
+from astra_sim_chakra.doctor.loose import LooseTrace, read_loosely
+from astra_sim_chakra.ranks import PROTOBUF, extension_of, find_ranks, rank_path
+from astra_sim_chakra.trace_files import JSON
+
+_ONE_FILE = re.compile(r"(.*)\.(0|[1-9][0-9]{0,8})\.(et|json)")
+
+
+@attrs.frozen(eq=False)
+class Opened:
+    """The traces of ranks as their files have them. `ranks` is how many there should be; of a `single` file, nobody knows."""
+
+    name: str
+    prefix: str
+    extension: str
+    traces: Mapping[int, LooseTrace]
+    ranks: int
+    single: bool = False
+    groups: Mapping[str, tuple[int, ...]] = {}
+    groups_file: str | None = None
+    sizes: Sequence[int] | None = None
+
+    @property
+    def missing(self) -> list[Finding]:
+        """The ranks for which there is no file."""
+        missing = [rank for rank in range(self.ranks) if rank not in self.traces] if not self.single else []
+        there = f"there are {len(self.traces)} files, up to rank {max(self.traces)}"
+        return [Finding("missing_rank", f"{rank_path(self.prefix, rank, self.extension)} is missing; {there}") for rank in missing]
+
+    def members(self, group: str) -> tuple[int, ...] | None:
+        """The ranks of a process group; None where no file of groups names it."""
+        return tuple(range(self.ranks)) if group in EVERYBODY else self.groups.get(group)
+
+
+EVERYBODY = ("", "0")
+"""Names of the process group of all ranks."""
+
+
+def open_traces(name: str, groups: str | None = None, platform: str | None = None) -> Opened:
+    """Open TRACE: a prefix with or without its extension, or one file. Raises InputError where there is no such trace.
+
+    `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: what `involved_dim` is about.
+    """
+    if os.path.isfile(name):
+        matched = _ONE_FILE.fullmatch(name)
+        prefix, rank = (matched[1], int(matched[2])) if matched else (os.path.splitext(name)[0], 0)
+        extension = JSON if name.endswith(JSON) else PROTOBUF
+        paths, single = {rank: name}, True
+    else:
+        prefix = name.removesuffix(PROTOBUF).removesuffix(JSON)
+        extension = JSON if name.endswith(JSON) else extension_of(prefix)
+        paths, single = {rank: rank_path(prefix, rank, extension) for rank in sorted(find_ranks(prefix, extension))}, False
+    if not paths:
+        raise InputError(f"{name}: there is no such trace; expected a file, or a prefix with {rank_path(prefix, 0)} and so on")
+    kept: dict[bytes, LooseTrace] = {}
+    traces = {rank: _shared(path, kept) for rank, path in paths.items()}
+    file = groups or (f"{prefix}.groups.json" if os.path.exists(f"{prefix}.groups.json") and not single else None)
+    table = read_groups(file) if file is not None else {}
+    ranks = 1 + max([*paths, *_ranks_of(table)])
+    named = check_groups(table, ranks, str(file))
+    sizes = None if platform is None else _sizes(platform, ranks, single)
+    return Opened(name, prefix, extension, traces, ranks, single, named, file, sizes)
+
+
+def _ranks_of(table: Mapping[str, Any]) -> Iterator[int]:
+    """All ranks that a table of process groups names: ranks whose files are missing are found by them."""
+    for members in table.values():
+        yield from (member for member in members if type(member) is int and member < _MOST_RANKS) if isinstance(members, list) else ()
+
+
+_MOST_RANKS = 1 << 24
+
+
+def _shared(path: str, kept: dict[bytes, LooseTrace]) -> LooseTrace:
+    """The trace in a file; files with equal bytes share their nodes."""
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    if digest not in kept:
+        kept[digest] = read_loosely(path)
+    return attrs.evolve(kept[digest], path=path)
+
+
+def _sizes(spec: str, ranks: int, single: bool) -> list[int]:
+    experiment = Experiment()
+    experiment.use("platform", spec, shared_plugins(), where="--platform")
+    platform = build_platform(experiment, shared_plugins())
+    if not single and platform.npus != ranks:
+        raise InputError(f"--platform {spec} has {platform.npus} NPUs; expected {ranks}, as many as there are ranks")
+    return [dimension.size for dimension in platform.dimensions]

@@ -1,0 +1,103 @@
+"""PyTorch's execution trace: the operators of the host, as ExecutionTraceObserver writes them.
+
+Schema 1.0.2-chakra.0.0.4 to 1.1.1-chakra.1.0.0: `nodes`, each with `id`, `name`, `ctrl_deps` (the node that called it), `inputs`,
+`outputs`, and `attrs`, among them `rf_id` (the number of the call of RecordFunction) and `tid` (a number of the thread, not that of the
+system).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_chakra.pytorch.json_files import read_json
+
+GROUPS_NODE = "## process_group:init ##"
+COMMS_NODE = "record_param_comms"
+
+
+@attrs.frozen(eq=False)
+class HostNode:
+    """A node of an execution trace. `rf_id` is None where it has none; `fields` is the node as it stands in the file."""
+
+    id: int
+    name: str
+    parent: int
+    rf_id: int | None
+    tid: int
+    attributes: Mapping[str, Any]
+    fields: dict[str, Any]
+
+
+@attrs.frozen(eq=False)
+class HostTrace:
+    """An execution trace: its table without nodes, and its nodes by id."""
+
+    path: str
+    head: dict[str, Any]
+    nodes: dict[int, HostNode]
+
+    def groups(self) -> dict[str, list[int]]:
+        """The ranks of process groups by name, as PyTorch recorded them; an empty list is all ranks."""
+        found: dict[str, list[int]] = {}
+        for node in self.nodes.values():
+            if node.name == GROUPS_NODE:
+                found |= dict(_groups(node.fields.get("inputs")))
+        return found
+
+
+def read_host(path: str) -> HostTrace:
+    """The execution trace in a file. Raises InputError."""
+    return host_of(read_json(path), path)
+
+
+def host_of(table: dict[str, Any], path: str) -> HostTrace:
+    """The execution trace in a table. Raises InputError naming the node."""
+    if not isinstance(table.get("nodes"), list):
+        kineto = "; this is a trace of Kineto" if "traceEvents" in table else ""
+        raise InputError(f"{path}: expected an execution trace of PyTorch, a table with nodes{kineto}")
+    nodes: dict[int, HostNode] = {}
+    for number, fields in enumerate(table["nodes"]):
+        node = _node(fields, f"{path}: node number {number}")
+        if node.id in nodes:
+            raise InputError(f"{path}: node number {number}: its id {node.id} is that of an earlier node")
+        nodes[node.id] = node
+    if not nodes:
+        raise InputError(f"{path}: the execution trace has no nodes; it was begun and never recorded")
+    return HostTrace(path, {key: value for key, value in table.items() if key != "nodes"}, nodes)
+
+
+def _node(fields: Any, where: str) -> HostNode:
+    if not isinstance(fields, dict) or type(fields.get("id")) is not int or not isinstance(fields.get("name"), str):
+        raise InputError(f"{where}: expected a table with id, a whole number, and name")
+    listed = fields.get("attrs", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) and "name" in each and "value" in each for each in listed):
+        raise InputError(f"{where}: attrs is {str(listed)[:80]!r}; expected a list of tables with name and value")
+    attributes = {each["name"]: each["value"] for each in listed}
+    parent = fields.get("ctrl_deps", fields.get("parent", 0))  # the name before schema 1.0.2
+    if type(parent) is not int:
+        raise InputError(f"{where}: ctrl_deps is {str(parent)[:80]!r}; expected the id of the node that called this one")
+    rf_id = attributes.get("rf_id", fields.get("rf_id")) or None
+    tid = attributes.get("tid", fields.get("tid")) or 0
+    if type(tid) is not int or not isinstance(rf_id, (int, type(None))):
+        raise InputError(f"{where}: rf_id is {rf_id!r} and tid is {tid!r}; expected whole numbers")
+    return HostNode(fields["id"], fields["name"], parent, rf_id, tid, attributes, fields)
+
+
+def _groups(inputs: Any) -> Iterator[tuple[str, list[int]]]:
+    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs or []
+    text = values[0] if values and isinstance(values[0], str) else "[]"
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = []
+    for group in listed if isinstance(listed, list) else ():
+        name, ranks = group.get("pg_name"), group.get("ranks", [])
+        if isinstance(ranks, dict):  # rank by rank of the group, before PyTorch 2.2
+            ranks = [int(rank) for rank in ranks]
+        if isinstance(name, str) and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
+            yield name, ranks

@@ -1,0 +1,113 @@
+"""Kineto's trace: when operators, calls of the CUDA runtime and kernels ran, as `export_chrome_trace` of PyTorch's profiler writes it.
+
+Events of phase X have `cat`, `name`, `pid`, `tid`, `ts` and `dur` in microseconds, and `args`: `Record function id` of operators,
+`correlation` of a call and what it launched, `External id` of an operator and what it launched, `stream` and `device` of what ran on a
+GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_chakra.pytorch.json_files import read_json
+
+OPERATORS = ("cpu_op", "user_annotation")
+CALLS = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+SYNC = "cuda_sync"
+_PROFILER_STEP = "ProfilerStep"
+
+
+@attrs.frozen(eq=False)
+class Event:
+    """Something that took some time: begin and end in ns."""
+
+    category: str
+    name: str
+    tid: int | str
+    begin: int
+    end: int
+    args: Mapping[str, Any]
+
+    def number(self, *names: str) -> int | None:
+        """The first of these arguments that is a whole number of at least 0."""
+        return next((value for value in map(self.args.get, names) if type(value) is int and value >= 0), None)
+
+    @property
+    def external_id(self) -> int | None:
+        """The id of the operator that it belongs to; None where it only repeats the correlation, as in 2023."""
+        found = self.number("External id", "external id")
+        return None if found == self.number("correlation") else found
+
+    @property
+    def stream(self) -> tuple[int, int]:
+        """Device and stream of what runs on a GPU."""
+        tid = self.tid if type(self.tid) is int else 0
+        stream = self.number("stream")
+        return self.number("device") or 0, tid if stream is None else stream
+
+
+@attrs.frozen(eq=False)
+class Kineto:
+    """The events of a trace, each kind by its begin, and what PyTorch says of its processes."""
+
+    path: str
+    operators: list[Event]
+    calls: list[Event]
+    kernels: list[Event]
+    syncs: list[Event]
+    distributed: Mapping[str, Any]
+
+    def groups(self) -> dict[str, list[int]]:
+        """The ranks of process groups by name; an empty list is all ranks."""
+        configured = self.distributed.get("pg_config", [])
+        listed: Iterable[Any] = configured.values() if isinstance(configured, dict) else configured
+        found = {}
+        for group in listed:
+            name, ranks = (group.get("pg_name"), group.get("ranks")) if isinstance(group, dict) else (None, None)
+            if isinstance(name, str) and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
+                found[name] = ranks
+        return found
+
+
+def read_kineto(path: str) -> Kineto:
+    """The trace in a file. Raises InputError naming the event."""
+    table = read_json(path)
+    if not isinstance(table.get("traceEvents"), list):
+        host = "; this is an execution trace" if "nodes" in table else ""
+        raise InputError(f"{path}: expected a trace of Kineto, a table with traceEvents{host}")
+    kinds: dict[str, list[Event]] = {}
+    for number, event in enumerate(table["traceEvents"]):
+        if isinstance(event, dict) and event.get("ph") == "X" and _NAMES.get(str(event.get("cat", "")).lower()):
+            made = _event(event, f"{path}: event number {number}")
+            if not made.name.startswith(_PROFILER_STEP):
+                kinds.setdefault(_NAMES[made.category], []).append(made)
+    for events in kinds.values():
+        events.sort(key=lambda event: (event.begin, -event.end))
+    distributed = table.get("distributedInfo", {})
+    operators, calls, kernels, syncs = (kinds.get(kind, []) for kind in ("operators", "calls", "kernels", "syncs"))
+    return Kineto(path, operators, calls, kernels, syncs, distributed if isinstance(distributed, dict) else {})
+
+
+_NAMES = {
+    **dict.fromkeys(OPERATORS, "operators"),
+    **dict.fromkeys(CALLS, "calls"),
+    **dict.fromkeys(ON_GPU, "kernels"),
+    SYNC: "syncs",
+}
+
+
+def _event(event: dict[str, Any], where: str) -> Event:
+    begin, length = event.get("ts"), event.get("dur", 0)
+    for name, value in (("ts", begin), ("dur", length)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e18 < value < 1e18:
+            raise InputError(f"{where}: {name} is {value!r}; expected microseconds")
+    args = event.get("args", {})
+    if not isinstance(args, dict) or not isinstance(event.get("tid"), (int, str)):
+        raise InputError(f"{where}: tid is {event.get('tid')!r} and args {str(args)[:40]!r}; expected a thread and a table")
+    first = round(begin * 1000)  # type: ignore[operator]
+    return Event(str(event["cat"]).lower(), str(event.get("name", "")), event["tid"], first, first + max(0, round(length * 1000)), args)

@@ -1,0 +1,242 @@
+"""Joins an execution trace and a trace of Kineto of the same run: what was called, and when it ran, on the host and on the GPU.
+
+Operators are matched by the number of their call (`rf_id`, `Record function id`; `External id` in 2023), else by their order among
+operators of the same name on the same thread. Threads are those whose operators were matched. What ran on a GPU belongs to the call with
+its `correlation`, and to the operator with its `External id`, else to the innermost one around the call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_chakra.pytorch.communication import communication_of
+from astra_sim_chakra.pytorch.host import COMMS_NODE, HostNode, HostTrace
+from astra_sim_chakra.pytorch.kineto import Event, Kineto
+from astra_sim_chakra.pytorch.streams import Waits, waits_of
+
+LINKED = "astra_link"
+"""The key of a linked file that holds its rank, ranks, and process groups."""
+_VOTERS = 200
+"""Operators of which the distance between External ids and numbers of calls is found: those with the rarest names."""
+
+
+@attrs.define
+class Counts:
+    """How much was matched."""
+
+    host_nodes: int = 0
+    operators: int = 0
+    by_call: int = 0
+    by_external_id: int = 0
+    by_order: int = 0
+    only_host: int = 0
+    only_kineto: int = 0
+    kernels: int = 0
+    by_correlation: int = 0
+    without_call: int = 0
+    with_operator: int = 0
+    communications: int = 0
+    incomplete: int = 0
+    stream_waits: int = 0
+    stream_waits_by_time: int = 0
+    host_waits: int = 0
+
+
+@attrs.frozen(eq=False)
+class Linked:
+    """A linked trace as the table of its file, and how much was matched."""
+
+    table: dict[str, Any]
+    counts: Counts
+
+
+def link(host: HostTrace, kineto: Kineto, rank: int | None = None) -> Linked:
+    """Join two traces. Raises InputError where nothing belongs together, or nobody says the rank."""
+    return _Linker(host, kineto, rank).linked()
+
+
+class _Linker:
+    def __init__(self, host: HostTrace, kineto: Kineto, rank: int | None) -> None:
+        self._host, self._kineto = host, kineto
+        recorded = kineto.distributed.get("rank")
+        self._rank = rank if rank is not None else recorded if type(recorded) is int else 0
+        self._counts = Counts(host_nodes=len(host.nodes), operators=len(kineto.operators), kernels=len(kineto.kernels))
+        self._event_of: dict[int, Event] = {}
+        self._node_of: dict[int, HostNode] = {}  # by the identity of the event
+        self._next = max(host.nodes) + 1
+        self._ids: dict[int, int] = {}  # of events, by their identity
+        self._caller: dict[int, HostNode] = {}  # by the identity of the event
+        self._external: dict[int, Event] = {}
+
+    def linked(self) -> Linked:
+        """Match operators, then what they launched."""
+        self._match_operators()
+        self._find_callers()
+        calls = {number: event for event in self._kineto.calls if (number := event.number("correlation"))}
+        self._counts.by_correlation = sum(event.number("correlation") in calls for event in self._kineto.kernels)
+        self._counts.without_call = len(self._kineto.kernels) - self._counts.by_correlation
+        waits = waits_of(self._kineto, calls)
+        self._counts.stream_waits, self._counts.stream_waits_by_time, self._counts.host_waits = waits.told, waits.by_time, waits.of_host
+        groups = {**self._host.groups(), **self._kineto.groups()}
+        nodes = [self._host_table(node) for node in self._host.nodes.values()]
+        nodes += [self._event_table(event, waits) for event in self._kineto.operators if id(event) not in self._node_of]
+        nodes += [self._event_table(event, waits) for event in self._kineto.calls]
+        nodes += [self._kernel_table(kernel, calls, waits, groups) for kernel in self._kineto.kernels]
+        world = self._kineto.distributed.get("world_size")
+        about = {"rank": self._rank, "ranks": world if type(world) is int else None, "process_groups": groups}
+        return Linked({**self._host.head, LINKED: about, "nodes": nodes}, self._counts)
+
+    # -- Operators -----------------------------------------------------------------------------------------------------
+
+    def _match_operators(self) -> None:
+        by_call: dict[int, Event] = {}
+        for event in self._kineto.operators:
+            number = event.number("Record function id")
+            if number:
+                by_call.setdefault(number, event)
+        for node in self._host.nodes.values():
+            found = by_call.get(node.rf_id) if node.rf_id is not None else None
+            if found is not None and found.name == node.name:
+                self._join(node, found)
+        self._counts.by_call = len(self._event_of)
+        if not self._event_of:
+            self._match_by_external_id()
+        self._counts.by_external_id = len(self._event_of) - self._counts.by_call
+        self._match_by_order()
+        self._counts.by_order = len(self._event_of) - self._counts.by_call - self._counts.by_external_id
+        self._counts.only_host = sum(node.id not in self._event_of and not _is_frame(node) for node in self._host.nodes.values())
+        self._counts.only_kineto = len(self._kineto.operators) - len(self._event_of)
+        if not self._event_of:
+            raise InputError(
+                f"{self._host.path} and {self._kineto.path}: no operator of one is in the other; expected two traces of the same run, "
+                "recorded at the same time"
+            )
+
+    def _match_by_external_id(self) -> None:
+        """Before Kineto had the numbers of calls, its External ids were those numbers, but for one distance in all of a trace."""
+        events = {number: event for event in self._kineto.operators if (number := event.external_id) is not None}
+        by_name: dict[str, list[int]] = {}
+        for number, event in events.items():
+            by_name.setdefault(event.name, []).append(number)
+        nodes = [node for node in self._host.nodes.values() if node.rf_id is not None and node.name in by_name]
+        rare = sorted(nodes, key=lambda node: len(by_name[node.name]))[:_VOTERS]
+        votes = Counter(number - (node.rf_id or 0) for node in rare for number in by_name[node.name])
+        distance = votes.most_common(1)[0][0] if votes else 0
+        for node in nodes:
+            found = events.get((node.rf_id or 0) + distance)
+            if found is not None and found.name == node.name:
+                self._join(node, found)
+
+    def _match_by_order(self) -> None:
+        """The k-th operator of a name on a thread is the k-th of that name that is not matched, where both have as many."""
+        threads: dict[int, Counter[int | str]] = {}
+        for number, event in self._event_of.items():
+            threads.setdefault(self._host.nodes[number].tid, Counter())[event.tid] += 1
+        thread_of = {tid: counted.most_common(1)[0][0] for tid, counted in threads.items()}
+        tids = {node.tid for node in self._host.nodes.values() if not _is_frame(node)}
+        if not thread_of and len(tids) == len({event.tid for event in self._kineto.operators}) == 1:
+            thread_of = {tids.pop(): self._kineto.operators[0].tid}
+        left: dict[tuple[int | str, str], tuple[list[HostNode], list[Event]]] = {}
+        for node in sorted(self._host.nodes.values(), key=lambda node: node.id):
+            if node.id not in self._event_of and node.tid in thread_of:
+                left.setdefault((thread_of[node.tid], node.name), ([], []))[0].append(node)
+        for event in self._kineto.operators:
+            if id(event) not in self._node_of and (event.tid, event.name) in left:
+                left[event.tid, event.name][1].append(event)
+        for nodes, events in left.values():
+            if len(nodes) == len(events):
+                for node, event in zip(nodes, events, strict=True):
+                    self._join(node, event)
+
+    def _join(self, node: HostNode, event: Event) -> None:
+        if id(event) not in self._node_of:
+            self._event_of[node.id] = event
+            self._node_of[id(event)] = node
+            self._ids[id(event)] = node.id
+
+    # -- Calls and kernels ---------------------------------------------------------------------------------------------
+
+    def _calls(self) -> dict[int, Event]:
+        """The calls of the runtime by their correlation."""
+        return {number: event for event in self._kineto.calls if (number := event.number("correlation"))}
+
+    def _operator_of(self, kernel: Event, calls: dict[int, Event]) -> HostNode | None:
+        """The operator that launched a kernel: of its External id, else the innermost around the call."""
+        call = calls.get(kernel.number("correlation") or 0)
+        for each in (kernel, call):
+            event = self._external.get(each.external_id or 0) if each is not None else None
+            if event is not None and id(event) in self._node_of:
+                return self._node_of[id(event)]
+        return self._caller.get(id(call)) if call is not None else None
+
+    def _find_callers(self) -> None:
+        """For each operator and call the innermost operator around it that was matched; operators by External id."""
+        self._external = {number: event for event in self._kineto.operators if (number := event.external_id)}
+        threads: dict[int | str, list[Event]] = {}
+        for event in [*self._kineto.operators, *self._kineto.calls]:
+            threads.setdefault(event.tid, []).append(event)
+        for events in threads.values():
+            events.sort(key=lambda event: (event.begin, -event.end))
+            stack: list[Event] = []
+            for event in events:
+                while stack and stack[-1].end < event.end:
+                    stack.pop()
+                if stack:
+                    self._caller[id(event)] = self._node_of[id(stack[-1])]
+                if id(event) in self._node_of:
+                    stack.append(event)
+
+    # -- Tables --------------------------------------------------------------------------------------------------------
+
+    def _id(self, event: Event) -> int:
+        if id(event) not in self._ids:
+            self._ids[id(event)] = self._next
+            self._next += 1
+        return self._ids[id(event)]
+
+    def _host_table(self, node: HostNode) -> dict[str, Any]:
+        event = self._event_of.get(node.id)
+        return node.fields if event is None else {**node.fields, **_times(event), "thread": event.tid}
+
+    def _event_table(self, event: Event, waits: Waits) -> dict[str, Any]:
+        caller = self._caller.get(id(event))
+        own = {"id": self._id(event), "name": event.name, "ctrl_deps": caller.id if caller is not None else 1, "cat": event.category}
+        return {**own, **_times(event), "thread": event.tid, **self._waiting(event, waits)}
+
+    def _waiting(self, event: Event, waits: Waits) -> dict[str, list[int]]:
+        kernels = waits.of.get(id(event))
+        return {"wait_for": [self._id(kernel) for kernel in kernels]} if kernels else {}
+
+    def _kernel_table(self, kernel: Event, calls: dict[int, Event], waits: Waits, groups: dict[str, list[int]]) -> dict[str, Any]:
+        node, call = self._operator_of(kernel, calls), calls.get(kernel.number("correlation") or 0)
+        self._counts.with_operator += node is not None
+        record = node
+        while record is not None and record.name != COMMS_NODE:
+            record = self._host.nodes.get(record.parent) if record.parent != record.id else None
+        does = communication_of(kernel.name, kernel.args, record)
+        device, stream = kernel.stream
+        table = {"id": self._id(kernel), "name": kernel.name, "ctrl_deps": node.id if node is not None else 1, **_times(kernel)}
+        table |= {"cat": kernel.category, "stream": stream, "device": device}
+        if call is not None:
+            table["launch"] = self._id(call)
+        table |= self._waiting(kernel, waits)
+        if does is not None:
+            self._counts.communications += 1
+            self._counts.incomplete += not does.is_complete
+            table["communication"] = does.table()
+            if does.group is not None and does.group_ranks:
+                groups.setdefault(does.group, list(does.group_ranks))
+        return table
+
+
+def _times(event: Event) -> dict[str, float]:
+    return {"ts": event.begin / 1000, "inclusive_dur": (event.end - event.begin) / 1000}
+
+
+def _is_frame(node: HostNode) -> bool:
+    """Whether a node stands for a process, a thread, or process groups, and never ran."""
+    return node.name.startswith(("[pytorch|profiler|", "## process_group:init"))
