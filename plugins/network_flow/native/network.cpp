@@ -82,8 +82,17 @@ void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int
     now_ = at_time;
   }
   const double latency = rules_.latency_factor * routes_.path(source, destination).latency_ns * kPsPerNs;
-  sent_.push({later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination});
+  const Sent sent{later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination};
+  if (in_order_.empty() || sent.time >= in_order_.back().time) {
+    in_order_.push_back(sent);
+  } else {
+    sent_.push(sent);
+  }
 }
+
+bool Network::next_is_in_order() const { return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front()); }
+
+void Network::take_next() { next_is_in_order() ? in_order_.pop_front() : sent_.pop(); }
 
 bool Network::advance(std::int64_t until) {
   arrived.clear();
@@ -96,7 +105,7 @@ bool Network::advance(std::int64_t until) {
     arrived.push_back(delivered_.front().second);
     delivered_.pop_front();
   }
-  std::sort(arrived.begin(), arrived.end());
+  if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
   return true;
 }
 
@@ -107,8 +116,8 @@ std::int64_t Network::next_event() {
 }
 
 std::int64_t Network::next_time() const {
-  if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
-  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.top().time;
+  if (completions_.empty() && none_sent()) return ASTRA_NEVER;
+  const std::int64_t begin = none_sent() ? ASTRA_NEVER : next_sent().time;
   const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
   return std::min({begin, end, due_});
 }
@@ -119,9 +128,9 @@ bool Network::step(std::int64_t until) {
   if (next == ASTRA_NEVER || next > until) return false;
   now_ = next;
   while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
-  while (!sent_.empty() && sent_.top().time == now_) {
-    begin(sent_.top());
-    sent_.pop();
+  while (!none_sent() && next_sent().time == now_) {
+    begin(next_sent());
+    take_next();
   }
   return true;
 }

@@ -70,6 +70,11 @@ class Network {
     std::int64_t rate = 0;
   };
 
+  // The message whose latency is over next; there is one. It leaves with `take_next`.
+  const Sent& next_sent() const { return next_is_in_order() ? in_order_.front() : sent_.top(); }
+  bool next_is_in_order() const;
+  void take_next();
+  bool none_sent() const { return in_order_.empty() && sent_.empty(); }
   // Lets happen what comes next, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
@@ -87,6 +92,9 @@ class Network {
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
   bool weighted_;  // whether flows, or the links of a flow, may have different weights
+  // Messages whose latency is not over: those that were sent in the order in which it is over, as all are where routes have the same
+  // latency, and the others.
+  std::deque<Sent> in_order_;
   std::priority_queue<Sent, std::vector<Sent>, std::greater<>> sent_;
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;

@@ -28,19 +28,21 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
   if (spare_flows_.empty()) {
     spare_flows_.push_back(count_of(flows_));
     flows_.emplace_back();
+    level_.emplace_back();
   }
   const int number = spare_flows_.back();
   spare_flows_.pop_back();
   const int first = take_shares(count_of(links));
   Flow& flow = at(flows_, number);
-  flow = {weight, bound, 0, kHighest, first, count_of(links), false};
+  flow = {weight, bound, 0, first, count_of(links)};
+  at(level_, number) = kHighest;
   // Its level will not be below that at which all flows of one of its links together fill it.
   double level = real(bound) / real(weight);
   for (int i = 0; i < flow.count; ++i) {
     Link& link = at(links_, links[index(i)].first);
-    at(shares_, first + i) = {number, links[index(i)].first, count_of(link.share), links[index(i)].second, 0};
+    at(shares_, first + i) = {links[index(i)].first, count_of(link.share), links[index(i)].second, 0};
     link.share.push_back(first + i);
-    link.level.push_back(kHighest);
+    link.flow.push_back(number);
     link.highest = kHighest;
     link.weight += links[index(i)].second;
     level = std::min(level, real(link.capacity) / real(link.weight));
@@ -52,7 +54,7 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
 
 void Sharing::remove(int flow) {
   Flow& gone = at(flows_, flow);
-  lowest_ = std::min(lowest_, gone.level * (1 - kNear));
+  lowest_ = std::min(lowest_, at(level_, flow) * (1 - kNear));
   for (const Share& share : shares(flow)) leave(share);
   spare_shares_[gone.count].push_back(gone.first);
   gone.count = 0;
@@ -81,10 +83,10 @@ void Sharing::leave(const Share& share) {
   link.free += share.used;
   link.weight -= share.weight;
   at(link.share, share.place) = link.share.back();
-  at(link.level, share.place) = link.level.back();
+  at(link.flow, share.place) = link.flow.back();
   at(shares_, link.share.back()).place = share.place;
   link.share.pop_back();
-  link.level.pop_back();
+  link.flow.pop_back();
   if (!link.share.empty()) touched_.push_back(share.link);
 }
 
@@ -111,11 +113,11 @@ void Sharing::gather() {
     Link& link = at(links_, gathered_[next]);
     if (link.highest < lowest_) continue;
     link.highest = 0;
-    for (int place = 0; place < count_of(link.level); ++place) {
-      const double level = at(link.level, place);
+    for (const int flow : link.flow) {
+      const double level = at(level_, flow);
       if (level < lowest_) {
         link.highest = std::max(link.highest, level);
-      } else if (const int flow = at(shares_, at(link.share, place)).flow; !at(flows_, flow).open) {
+      } else {
         open(flow);
       }
     }
@@ -130,8 +132,8 @@ void Sharing::reach(int number) {
 }
 
 void Sharing::open(int number) {
-  Flow& flow = at(flows_, number);
-  flow.open = true;
+  const Flow& flow = at(flows_, number);
+  at(level_, number) = kOpen;
   opened_.push_back(number);
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
     Share& share = at(shares_, i);
@@ -145,23 +147,22 @@ void Sharing::open(int number) {
 }
 
 void Sharing::fill() {
-  heap_.clear();
+  full_.clear();
+  next_full_ = 0;
   for (int number : gathered_) {
     const Link& link = at(links_, number);
-    if (link.open != 0) heap_.emplace_back(real(link.free) / real(link.open), number);
+    if (link.open != 0) full_.emplace_back(real(link.free) / real(link.open), number);
   }
   for (int number : opened_) {
     const Flow& flow = at(flows_, number);
-    if (flow.bound != kNoBound) heap_.emplace_back(real(flow.bound) / real(flow.weight), ~number);
+    if (flow.bound != kNoBound) full_.emplace_back(real(flow.bound) / real(flow.weight), ~number);
   }
-  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    const auto [level, what] = heap_.back();
-    heap_.pop_back();
+  if (!std::is_sorted(full_.begin(), full_.end())) std::sort(full_.begin(), full_.end());
+  while (next_full_ < full_.size() || !heap_.empty()) {
+    const auto [level, what] = take_lowest();
     if (what < 0) {
       const Flow& flow = at(flows_, ~what);
-      if (flow.open) fix(~what, level, flow.bound, flow.weight);
+      if (is_open(~what)) fix(~what, level, flow.bound, flow.weight);
       continue;
     }
     Link& link = at(links_, what);
@@ -176,6 +177,14 @@ void Sharing::fill() {
   }
 }
 
+Sharing::Full Sharing::take_lowest() {
+  if (heap_.empty() || (next_full_ < full_.size() && full_[next_full_] < heap_.front())) return full_[next_full_++];
+  std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+  const Full lowest = heap_.back();
+  heap_.pop_back();
+  return lowest;
+}
+
 void Sharing::push(double level, int what) {
   heap_.emplace_back(level, what);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
@@ -184,16 +193,15 @@ void Sharing::push(double level, int what) {
 void Sharing::fix_all(Link& link, double level) {
   const std::int64_t free = link.free;
   const Wide open = link.open;
-  for (int flow : link.opened) {
-    if (at(flows_, flow).open) fix(flow, level, free, open);
+  for (const int flow : link.opened) {
+    if (is_open(flow)) fix(flow, level, free, open);
   }
 }
 
 // The flow gets its part, by weight, of what `weight` gets together.
 void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
   Flow& flow = at(flows_, number);
-  flow.open = false;
-  flow.level = level;
+  at(level_, number) = level;
   flow.rate = std::max<std::int64_t>(1, part(rate, flow.weight, weight));
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
     Share& share = at(shares_, i);
@@ -202,7 +210,6 @@ void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
     link.free -= share.used;
     link.open -= share.weight;
     link.highest = std::max(link.highest, level);
-    at(link.level, share.place) = level;
   }
 }
 

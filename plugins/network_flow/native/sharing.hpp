@@ -21,7 +21,6 @@ namespace astra::flow {
 
 // A link that a flow uses: its weight there, how much of the link it has, and its place among the shares of the link.
 struct Share {
-  int flow = 0;
   int link = 0;
   int place = 0;
   std::int64_t weight = 0;
@@ -57,9 +56,7 @@ class Sharing {
  private:
   struct Flow {
     std::int64_t weight = 1, bound = kNoBound, rate = 0;
-    double level = 0;
     int first = 0, count = 0;  // its shares
-    bool open = false;         // its rate is being computed
   };
 
   struct Link {
@@ -67,27 +64,33 @@ class Sharing {
     Wide weight = 0, open = 0;  // of all flows, and of those that are open
     double highest = 0;         // no flow on it has a higher level
     bool gathered = false;
-    // Its shares, and the levels of their flows, at the same places. New flows have the highest level.
+    // Its shares, and their flows, at the same places.
     std::vector<int> share;
-    std::vector<double> level;
+    std::vector<int> flow;
     std::vector<int> opened;  // flows on it that are looked at
   };
 
   // What is full at a level: a link, or (~number) a flow that has reached its bound.
   using Full = std::pair<double, int>;
 
+  static constexpr double kOpen = -1;  // below all levels
+
+  bool is_open(int flow) const { return level_[index(flow)] == kOpen; }
   int take_shares(int count);
   void leave(const Share& share);
   void gather();
   void reach(int link);
   void open(int flow);
   void fill();
+  // The lowest of what waits to be full, taken out; there is some.
+  Full take_lowest();
   void push(double level, int what);
   void fix_all(Link& link, double level);
   void fix(int flow, double level, std::int64_t rate, Wide weight);
 
   std::vector<Link> links_;
   std::vector<Flow> flows_;
+  std::vector<double> level_;  // of each flow: new ones have the highest, and those that are open kOpen
   std::vector<Share> shares_;
   std::unordered_map<int, std::vector<int>> spare_shares_;  // by how many
   std::vector<int> spare_flows_;
@@ -95,7 +98,9 @@ class Sharing {
   double lowest_;              // no level below it changes
   std::vector<int> gathered_;  // links that are looked at
   std::vector<int> opened_;    // flows that are looked at
-  std::vector<Full> heap_;
+  std::vector<Full> full_;     // in order, at which levels links would be full if no flow were fixed elsewhere,
+  std::size_t next_full_ = 0;  // the next of them,
+  std::vector<Full> heap_;     // and those that come later than was thought
 };
 
 }  // namespace astra::flow

@@ -79,6 +79,7 @@ void Endpoints::answer(PacketId id) {
     if (packet.kind == Kind::nack) flow.next_byte = flow.acknowledged;
     congestion_.acknowledged(packet.flow, id);
   }
+  nics_.update(packet.flow);
   discard(id);
   nics_.serve(nic);
 }
@@ -113,6 +114,7 @@ bool Endpoints::timeout(FlowId id) {
     flow.timer = true;
     flows_.hold(id);
     events_.at(next, What::timeout, id);
+    nics_.update(id);
     nics_.serve(flow.nic);
   }
   flows_.drop(id);

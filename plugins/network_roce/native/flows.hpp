@@ -28,6 +28,7 @@ struct alignas(64) Flow {
   std::int64_t last_rate = 0;
   std::uint32_t last_bytes = 0;
   LinkId nic = kNone;
+  std::uint32_t place = 0;  // among the queue pairs of that interface
   std::uint64_t packets = 0;
 
   // The receiver.

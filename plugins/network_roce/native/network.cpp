@@ -122,9 +122,17 @@ void Network::happen(const Event& event) {
     case What::nothing:
       return;
     default:
-      if (flows_[event.subject].under_way) congestion_->timer(event.subject, event.what);
+      ring(event.subject, event.what);
       flows_.drop(event.subject);
   }
+}
+
+void Network::ring(FlowId id, What timer) {
+  const Flow& flow = flows_[id];
+  if (!flow.under_way) return;
+  const std::int64_t rate = flow.rate;
+  congestion_->timer(id, timer);
+  if (flow.rate != rate) nics_.update(id);
 }
 
 void Network::arrive(LinkId link) {

@@ -83,6 +83,8 @@ class Network : public Interruptible<1U << 14> {
   void post(const Start& start);
   void happen(const Event& event);
   void arrive(LinkId link);
+  // A timer of congestion control goes off.
+  void ring(FlowId flow, What timer);
   void take_pause(LinkId link, const Packet& packet);
   void start(std::uint32_t number);
   void fail(const Failure& failure);

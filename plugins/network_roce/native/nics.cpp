@@ -6,9 +6,14 @@ namespace astra::roce {
 
 void Nics::add(FlowId flow) {
   flows_.hold(flow);
-  const LinkId nic = flows_[flow].nic;
-  nics_[nic].pairs.push_back(flow);
-  serve(nic);
+  Flow& added = flows_[flow];
+  added.place = nics_[added.nic].pairs.add(flow, added.queue, state_of(added));
+  serve(added.nic);
+}
+
+void Nics::update(FlowId id) {
+  const Flow& flow = flows_[id];
+  nics_[flow.nic].pairs.set(flow.place, state_of(flow));
 }
 
 void Nics::acknowledge(LinkId nic, PacketId id) {
@@ -30,7 +35,9 @@ void Nics::serve(LinkId link) {
     const std::uint32_t place = choose(nic);
     if (place == kNone) return sleep(link);
     nic.last = place;
-    wires_.send(link, packet_of(nic.pairs[place]));
+    const FlowId id = nic.pairs.flow(place);
+    wires_.send(link, packet_of(id));
+    nic.pairs.set(place, state_of(flows_[id]));
   }
   if (has_work(link)) wires_.tell_when_free(link);
 }
@@ -54,61 +61,41 @@ void Nics::change_rate(FlowId id, std::int64_t rate) {
 
 void Nics::fail(LinkId link, std::vector<FlowId>& pairs, std::vector<PacketId>& acks) {
   Nic& nic = nics_[link];
-  pairs.swap(nic.pairs);
-  nic.pairs.clear();
+  pairs = nic.pairs.take_all();
   while (!nic.acks.empty()) acks.push_back(nic.acks.pop(packets_));
 }
 
-bool Nics::is_blocked(const Nic& nic, const Flow& flow) const {
-  if (flow.left() == 0 || (nic.paused >> flow.queue & 1) != 0) return true;
-  if (flow.window == 0) return false;
+QueuePairs::State Nics::state_of(const Flow& flow) const { return {flow.left() > 0 && has_room(flow), flow.finished(), flow.next_time}; }
+
+bool Nics::has_room(const Flow& flow) const {
+  if (flow.window == 0) return true;
   std::int64_t window = flow.window;
-  if (settings_.variable_window) {
-    if (flow.rate != flow.line_rate) {
-      window = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<__int128>(window) * flow.rate / flow.line_rate));
-    }
+  if (settings_.variable_window && flow.rate != flow.line_rate) {
+    window = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<__int128>(window) * flow.rate / flow.line_rate));
   }
-  return flow.next_byte - flow.acknowledged >= window;
+  return flow.next_byte - flow.acknowledged < window;
 }
 
 std::uint32_t Nics::choose(Nic& nic) {
-  const auto count = static_cast<std::uint32_t>(nic.pairs.size());
-  std::uint32_t chosen = kNone;
-  std::uint32_t first_finished = kNone;
-  std::uint32_t place = nic.last % count;
-  for (std::uint32_t step = 0; step < count; ++step) {
-    if (++place == count) place = 0;
-    const Flow& flow = flows_[nic.pairs[place]];
-    if (!is_blocked(nic, flow)) {
-      if (flow.next_time > events_.now()) continue;
-      chosen = place;
-      break;
-    }
-    if (flow.finished()) first_finished = std::min(first_finished, place);
-  }
-  if (first_finished == kNone) return chosen;
-  std::uint32_t end = first_finished;
-  for (place = first_finished; place < count; ++place) {
-    const FlowId id = nic.pairs[place];
-    if (flows_[id].finished()) {
-      flows_.drop(id);
-      continue;
-    }
-    if (place == chosen) chosen = end;
-    nic.pairs[end++] = id;
-  }
-  nic.pairs.resize(end);
+  QueuePairs& pairs = nic.pairs;
+  const std::uint32_t last = nic.last % pairs.count();
+  std::uint32_t chosen = pairs.next(last, events_.now(), nic.paused);
+  const std::uint32_t finished = pairs.first_finished(last, chosen);
+  if (finished == kNone) return chosen;
+  const std::uint32_t before = chosen;
+  pairs.take_finished(
+      finished, [this](FlowId id) { flows_.drop(id); },
+      [&](FlowId id, std::uint32_t from, std::uint32_t to) {
+        flows_[id].place = to;
+        if (from == before) chosen = to;
+      });
   return chosen;
 }
 
 void Nics::sleep(LinkId link) {
   Nic& nic = nics_[link];
   if (settings_.blocked_pairs_hold && nic.wake_at != kNever) return;
-  Tick next = kNever;
-  for (const FlowId id : nic.pairs) {
-    const Flow& flow = flows_[id];
-    if (settings_.blocked_pairs_hold || !is_blocked(nic, flow)) next = std::min(next, flow.next_time);
-  }
+  const Tick next = settings_.blocked_pairs_hold ? nic.pairs.earliest() : nic.pairs.earliest_ready(nic.paused);
   if (next != kNever && next > events_.now() && next < nic.wake_at) wake_at(link, next);
 }
 
@@ -130,7 +117,7 @@ PacketId Nics::packet_of(FlowId id) {
   packet.sequence = flow.next_byte;
   packet.payload = static_cast<std::uint32_t>(std::min<std::int64_t>(settings_.payload_bytes, flow.left()));
   packet.bytes = packet.payload + settings_.header_bytes + settings_.telemetry_bytes;
-  if (packets_.is_measured()) packets_.measure(number).stamp = events_.now();
+  packet.stamp = events_.now();
   flows_.hold(id);
   if (settings_.retransmission > 0 && !flow.timer) {
     flow.timer = true;

@@ -10,6 +10,7 @@
 #include "events.hpp"
 #include "flows.hpp"
 #include "packets.hpp"
+#include "queue_pairs.hpp"
 #include "settings.hpp"
 #include "snapshot.hpp"
 #include "types.hpp"
@@ -35,6 +36,8 @@ class Nics {
   // Send what may be sent, if the port is free.
   void serve(LinkId nic);
   void woken(LinkId nic);
+  // What a message may send has changed: acknowledgements have come, its window or its rate are others.
+  void update(FlowId flow);
   // The rate of a message changes, and with it the time of its next packet.
   void change_rate(FlowId flow, std::int64_t rate);
   // Move the queue pairs and acknowledgements of an interface whose link has failed to others.
@@ -44,7 +47,7 @@ class Nics {
   // When no message is under way: those that have ended may still be in the list.
   void snapshot(LinkId link, Snapshot& snapshot) const {
     const Nic& nic = nics_[link];
-    snapshot.put(static_cast<std::int64_t>(nic.pairs.size()));
+    snapshot.put(static_cast<std::int64_t>(nic.pairs.count()));
     snapshot.put(nic.last);
     snapshot.put(nic.paused);
   }
@@ -53,7 +56,7 @@ class Nics {
  private:
   struct Nic {
     Fifo acks{};
-    std::vector<FlowId> pairs;
+    QueuePairs pairs{};
     std::uint32_t last = 0;  // the place of the pair that was served last
     Tick wake_at = kNever;
     std::uint64_t wake_order = 0;
@@ -61,8 +64,9 @@ class Nics {
   };
   static constexpr std::uint32_t kAckQueue = 3;
 
-  // Whether a window or a pause lets a message send nothing now.
-  bool is_blocked(const Nic& nic, const Flow& flow) const;
+  QueuePairs::State state_of(const Flow& flow) const;
+  // Whether the window of a message has room.
+  bool has_room(const Flow& flow) const;
   // The place of the next pair that may send; kNone where there is none. Pairs that have finished leave the list.
   std::uint32_t choose(Nic& nic);
   void sleep(LinkId nic);

@@ -103,7 +103,11 @@ class OutputQueues {
   PacketId take(Port& at, std::uint32_t queue) {
     Queue& from = at.queues[queue];
     const PacketId id = from.packets.pop(packets_);
-    if (from.packets.empty()) at.filled &= static_cast<std::uint8_t>(~(1U << queue));
+    if (from.packets.empty()) {
+      at.filled &= static_cast<std::uint8_t>(~(1U << queue));
+    } else {
+      packets_.prefetch(from.packets.first);
+    }
     at.bytes -= packets_[id].bytes;
     from.bytes -= packets_[id].bytes;
     at.packets -= 1;

@@ -12,20 +12,24 @@ namespace astra::roce {
 
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
-struct alignas(32) Packet {
+struct alignas(64) Packet {
   std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
+  Tick arrival = 0;           // on a link: when it comes to its end,
+  std::uint64_t order = 0;    // and the place of that among all of its instant
+  Tick stamp = 0;             // when the data was sent
   PacketId next = kNone;      // in its list
   FlowId flow = kNone;        // its message
   std::uint32_t bytes = 0;    // without preamble and gap
   std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
   LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
+  std::uint16_t power = 0;    // PINT: the utilisation, as a power of a base
   Kind kind : 4 = Kind::data;
   std::uint8_t queue : 4 = 0;  // of the ports that it passes
   bool marked = false;         // by a switch whose queue was long (ECN)
   std::uint8_t hops = 0;       // of telemetry
   std::uint8_t step = 0;       // switches it has come to, since its message or its acknowledgement left
 };
-static_assert(sizeof(Packet) == 32);
+static_assert(sizeof(Packet) == 64);
 
 // What a switch writes into a packet of data (INT), quantised as on the wire.
 struct Hop {
@@ -37,23 +41,13 @@ struct Hop {
 constexpr std::uint32_t kMostHops = 5;
 using Hops = std::array<Hop, kMostHops>;
 
-// What a packet carries for algorithms that measure.
-struct Measure {
-  Tick stamp = 0;           // when the data was sent
-  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
-};
-
 class Packets {
  public:
-  explicit Packets(Algorithm algorithm)
-      : has_hops_(algorithm == Algorithm::hpcc),
-        is_measured_(algorithm == Algorithm::timely || algorithm == Algorithm::pint || algorithm == Algorithm::swift) {}
+  explicit Packets(Algorithm algorithm) : has_hops_(algorithm == Algorithm::hpcc) {}
 
   Packet& operator[](PacketId id) { return packets_[id]; }
   const Packet& operator[](PacketId id) const { return packets_[id]; }
   Hops& hops(PacketId id) { return hops_[id]; }
-  bool is_measured() const { return is_measured_; }
-  Measure& measure(PacketId id) { return measures_[id]; }
 
   PacketId take() {
     ++used_;
@@ -61,17 +55,15 @@ class Packets {
       const PacketId id = free_;
       free_ = packets_[id].next;
       packets_[id] = Packet{};
-      if (is_measured_) measures_[id] = Measure{};
       return id;
     }
     packets_.emplace_back();
     if (has_hops_) hops_.emplace_back();
-    if (is_measured_) measures_.emplace_back();
     return static_cast<PacketId>(packets_.size() - 1);
   }
 
   // Bring a packet near the processor that is needed soon, but not at once.
-  void prefetch(PacketId id) const { __builtin_prefetch(&packets_[id], 1, 2); }
+  void prefetch(PacketId id) const { __builtin_prefetch(&packets_[id], 1); }
 
   void give_back(PacketId id) {
     --used_;
@@ -84,10 +76,8 @@ class Packets {
 
  private:
   bool has_hops_;
-  bool is_measured_;
   std::vector<Packet> packets_;
-  std::vector<Hops> hops_;         // of each packet, with HPCC
-  std::vector<Measure> measures_;  // of each packet, with TIMELY, PINT and Swift
+  std::vector<Hops> hops_;  // of each packet, with HPCC
   PacketId free_ = kNone;
   std::size_t used_ = 0;
 };

@@ -12,7 +12,6 @@
 #include "events.hpp"
 #include "packets.hpp"
 #include "random.hpp"
-#include "ring_buffer.hpp"
 #include "settings.hpp"
 #include "snapshot.hpp"
 #include "types.hpp"
@@ -79,38 +78,33 @@ class Wires {
 
   void send(LinkId link, PacketId id) {
     Wire& wire = wires_[link];
-    const Packet& packet = packets_[id];
+    Packet& packet = packets_[id];
     const Tick time = time_of(wire, packet.kind == Kind::data ? 0 : 1, packet.bytes);
     wire.free_at = events_.now() + time;
     wire.free_order = events_.next_order();
     wire.busy += time;
     wire.sent += packet.bytes;
-    const Flight flight{wire.free_at + wire.delay, events_.next_order(), id};
-    if (wire.flying.empty()) events_.at(flight.arrival, flight.order, What::arrival, link);
-    wire.flying.push(flight);
+    packet.arrival = wire.free_at + wire.delay;
+    packet.order = events_.next_order();
+    if (wire.flying.empty()) events_.at(packet.arrival, packet.order, What::arrival, link);
+    wire.flying.push(packets_, id);
     ++on_the_way_;
   }
 
   // The packet that arrives now. The next one on the wire takes its place among the events.
   PacketId arrive(LinkId link) {
     Wire& wire = wires_[link];
-    const PacketId id = wire.flying.front().packet;
-    wire.flying.pop();
+    const PacketId id = wire.flying.pop(packets_);
     if (!wire.flying.empty()) {
-      const Flight& next = wire.flying.front();
+      const Packet& next = packets_[wire.flying.first];
       events_.at(next.arrival, next.order, What::arrival, link);
-      packets_.prefetch(next.packet);
+      if (next.next != kNone) packets_.prefetch(next.next);
     }
     --on_the_way_;
     return id;
   }
 
  private:
-  struct Flight {
-    Tick arrival = 0;
-    std::uint64_t order = 0;
-    PacketId packet = kNone;
-  };
   // The last size of a packet, and what it takes.
   struct Usual {
     Tick time = 0;
@@ -120,7 +114,7 @@ class Wires {
     Tick free_at = -1;
     std::uint64_t free_order = 0;
     Tick delay = 0;
-    RingBuffer<Flight> flying{};
+    Fifo flying{};
     bool told = false;
     bool up = true;
     bool loses = false;
