@@ -200,13 +200,13 @@ def wheels(arguments: Sequence[str]) -> int:
     """Build the wheels."""
     match arguments:
         case [directory]:
-            build = workspace.build_wheels
+            OURS.make()
+            workspace.build_wheels(Path(directory), OURS.python)
         case [directory, "--pure"]:
-            build = workspace.build_pure_wheels
+            OURS.make()
+            workspace.build_pure_wheels(Path(directory), OURS.python)
         case _:
             raise Failure("dev.py: wheels takes the folder for the wheels, and --pure", 2)
-    OURS.make()
-    build(Path(directory), OURS.python)
     return 0
 
 
