@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import sys
@@ -40,9 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of every package of the workspace."""
-    folder = tmp_path_factory.mktemp("wheels")
-    build_wheels(folder, Path(sys.executable), isolated=False)
+    """A folder with a wheel of every package of the workspace, which processes that run tests side by side build once between them."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "all-wheels"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            building = folder.with_name("wheels-so-far")
+            build_wheels(building, Path(sys.executable), isolated=False)
+            building.rename(folder)
     return folder
 
 

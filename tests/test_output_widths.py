@@ -18,6 +18,8 @@ from astra_sim.command.cli import astra
 from astra_sim.setup.plugins import shared_plugins
 from click.testing import CliRunner
 from support import ROOT
+from support.pytorch_traces import training_step
+from support.traces import data_parallel, write_ranks
 
 WIDTHS = (60, 80, 120, 200)
 VGG16 = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
@@ -63,6 +65,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "calibrate gemm": ("calibrate", "gemm", "gemm.csv", "--device", "h100", "--output", "device.toml"),
     "calibrate attention": ("calibrate", "attention", "attention.csv", "--device", "h100", "--output", "device.toml"),
     "convert": ("convert", "blocks.toml", "blocks.et", "--platform", RING),
+    "trace check": ("trace", "check", "traces/t"),
+    "trace repair": ("trace", "repair", "traces/t", "--output", "mended"),
+    "trace stats": ("trace", "stats", "traces/t"),
+    "trace scale": ("trace", "scale", "traces/t", "--npus", "16", "--output", "scaled"),
+    "trace link": ("trace", "link", "et.0.json", "kineto.0.json"),
     "generate": ("generate", "--model", "dlrm", "--parallel", "DATA", "--npus", "8", "--batch-per-npu", "8", "--output", "dlrm.toml"),
     "generate --list": ("generate", "--list"),
     "flows": ("flows", "--platform", RING, "--network", "plugin:flow", "--pattern", "incast"),
@@ -81,6 +88,9 @@ WRITES = (
     "calibrate attention",
     "convert",
     "generate",
+    "trace repair",
+    "trace scale",
+    "trace link",
     "sweep",
     "report",
     "plot",
@@ -153,6 +163,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "search.toml").write_text(f'{search}search.minimize = "finish_ns"\n')
     (folder / "front.toml").write_text(f'{search}search.minimize = ["finish_ns", "exposed_comm_ns * 123.456"]\n')
     (folder / "budgets.toml").write_text(f'[[expect]]\nexperiment = "{VGG16}"\ncheck = "finish_ns <= 123456789"\n')
+    (folder / "traces").mkdir()
+    write_ranks(folder / "traces" / "t", data_parallel)
+    training_step(folder)
     result = astra_sim.simulate(VGG16, timelines=True)
     astra_sim.write_reports(result, folder / "out", reports=("astra1", "timeline"))
     return folder

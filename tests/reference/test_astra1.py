@@ -28,7 +28,7 @@ def test_all_figures_are_equal_except_where_the_documentation_explains(astra1_ca
 
 def test_neither_symmetry_nor_the_engine_changes_any_figure(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:
     in_python = 0
-    for case in astra1_cases:
+    for case in astra1_cases if FULL else astra1_cases[::3]:
         short = simulate(case, tmp_path)
         full = simulate(case, tmp_path, symmetry=False, engine="compiled")
         assert full.simulated_npus == full.npus

@@ -140,11 +140,11 @@ def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Tabl
             tried.append(file_format.name)
     if not text.strip():
         raise InputError(f"{path}: the file is empty")
+    if text.lstrip().startswith("{"):
+        parse_json(text, path)
     other = next((each for each in plugins.components("format").values() if kind not in each.kinds and each.is_of(text)), None)
     if other is not None:
         raise InputError(f"{path}: a {other.kinds[0]} file ({other.name}), not a {kind} file; expected --{other.kinds[0]} {path}")
-    if text.lstrip().startswith("{"):
-        parse_json(text, path)
     raise InputError(f"{path}: not a {kind} file of a known format (tried: {', '.join(['TOML (*.toml)', *tried])})")
 
 

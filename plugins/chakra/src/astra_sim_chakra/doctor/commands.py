@@ -99,8 +99,7 @@ def repair_command(
     after = check(_repaired(opened, repairs, unread))
     if as_json:
         done = {str(rank): repaired.done for rank, repaired in repairs.items() if repaired.done and rank not in unread}
-        written = [rank_path(prefix, rank) for rank in repairs if rank not in unread]
-        say_json({"done": done, "written": written, "not_written": unread, "left": _table(after)})
+        say_json({"done": done, "files": files.names, "not_written": unread, "left": _table(after)})
     elif not quiet:
         _print_repairs(repairs, unread, prefix, Screen(every))
         _print_findings(after, Screen(every))
@@ -187,7 +186,8 @@ def scale_command(
     if scaling.result.groups:
         notes.append(f"{len(scaling.result.groups)} process groups: {prefix}.groups.json")
     if as_json:
-        say_json({"ranks": npus, "from": traces.ranks, "prefix": prefix, "groups": scaling.result.groups, "notes": notes})
+        about = {"ranks": npus, "from": traces.ranks, "prefix": prefix, "groups": scaling.result.groups, "notes": notes}
+        say_json({**about, "files": files.names})
     elif not quiet:
         for note in notes:
             Screen().text(note)

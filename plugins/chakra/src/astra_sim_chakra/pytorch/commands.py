@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import attrs
 import click
@@ -42,14 +41,11 @@ def link_command(
         progress.stage("linking", simulates=False)
         linked = link(read_host(host), read_kineto(kineto), rank)
         replayed = replay(convert(host_of(linked.table, host)))
-        folder = os.path.dirname(target)
         with FileSet() as files:
-            if folder:
-                files.make_folder(folder)
             files.write(target, _pieces(linked.table))
     if as_json:
-        about = {"file": target, "rank": linked.table[LINKED]["rank"], "matched": attrs.asdict(linked.counts), "replay": replayed.table()}
-        say_json(about)
+        about = {"rank": linked.table[LINKED]["rank"], "matched": attrs.asdict(linked.counts), "replay": replayed.table()}
+        say_json({"files": files.names, **about})
     elif not quiet:
         screen = Screen(every, units)
         for line in [*_matched(linked.counts), *replay_lines(replayed, screen), f"written: {target} (rank {linked.table[LINKED]['rank']})"]:
