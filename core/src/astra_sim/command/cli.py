@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_sim._boundary import in_words
-from astra_sim.command.options import all_option, candidates, component_options, quiet_option, run_options, table_options
+from astra_sim.command.options import (
+    all_option,
+    candidates,
+    component_options,
+    json_option,
+    quiet_option,
+    run_options,
+    say_json,
+    table_options,
+)
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
@@ -167,7 +176,7 @@ def astra() -> None:
     help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
 )
 @table_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def run(
     experiment: str | None,
@@ -215,9 +224,7 @@ def run(
         if not as_json and not quiet:
             screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
-        import json
-
-        click.echo(json.dumps(result.to_dict(every), allow_nan=False))
+        say_json(result.to_dict(every))
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:

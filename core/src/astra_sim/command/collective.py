@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import click
 
 from astra_sim.api import run_components
 from astra_sim.collective_tables import MeasuredCollective, bus_factor, read_collectives
-from astra_sim.command.options import component_options, quiet_option
+from astra_sim.command.options import component_options, json_option, quiet_option, say_json
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.files import read_text
@@ -110,7 +109,7 @@ def graph_of(platform: Platform, operation: Collective, ranks: int, size: int) -
 @click.option("--ranks", type=click.IntRange(min=2), help="The first so many NPUs take part.  [default: all]")
 @click.option("--sizes", metavar="A..B[,C...]", help=f"Sizes, which double from A to B.  [default: {DEFAULT_SIZES}, or those measured]")
 @click.option("--measured", metavar="FILE", type=click.Path(), help="Output of nccl-tests, or CSV, to compare with.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def collective(
     assignments: tuple[str, ...],
@@ -156,7 +155,7 @@ def collective(
         table: dict[str, Any] = {"operation": operation.value, "ranks": ranks, "rows": [attrs.asdict(row) for row in made]}
         if found:
             table["mean_error"] = mean
-        click.echo(json.dumps(table, allow_nan=False))
+        say_json(table)
         return
     if not quiet:
         _print(operation, ranks, made, mean, bool(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -14,6 +13,7 @@ from typing import Any
 import attrs
 import click
 
+from astra_sim.command.options import json_option, say_json
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 from astra_sim.setup.entry_points import cache_folder
@@ -24,7 +24,7 @@ KERNEL = "astra-sim-core"
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def doctor(as_json: bool) -> None:
     """Say what is installed, what is missing, and what is broken; exit status 1 where something is broken.
 
@@ -34,7 +34,7 @@ def doctor(as_json: bool) -> None:
     """
     found = examine()
     if as_json:
-        click.echo(json.dumps(found))
+        say_json(found)
     else:
         _print(found)
     if found["problems"]:

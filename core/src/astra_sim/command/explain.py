@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 import click
 
 from astra_sim.api import simulate
-from astra_sim.command.options import component_options, quiet_option, run_options, table_options
+from astra_sim.command.options import component_options, json_option, quiet_option, run_options, say_json, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.explanation import Explanation
@@ -25,7 +24,7 @@ from astra_sim.report.screen import Screen
 )
 @click.option("--ranges", is_flag=True, help="Say by how much a parameter may change until another path is the longest, by more runs.")
 @table_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def explain(
     experiments: tuple[str, ...],
@@ -61,7 +60,7 @@ def explain(
             assert result.explanation is not None
             made.append(result.explanation)
     if as_json:
-        click.echo(_json(made))
+        say_json(_table(made))
     elif quiet:
         return
     elif len(made) == 1:
@@ -70,8 +69,8 @@ def explain(
         print_difference(made[0], made[1], Screen(every, units))
 
 
-def _json(made: list[Explanation]) -> str:
+def _table(made: list[Explanation]) -> dict[str, Any]:
     if len(made) == 1:
-        return json.dumps(made[0].to_dict(), allow_nan=False)
+        return made[0].to_dict()
     a, b = made
-    return json.dumps({"a": a.to_dict(), "b": b.to_dict(), "difference": difference(a, b)}, allow_nan=False)
+    return {"a": a.to_dict(), "b": b.to_dict(), "difference": difference(a, b)}

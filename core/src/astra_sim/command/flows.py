@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import click
 
-from astra_sim.command.options import component_options, quiet_option, table_options
+from astra_sim.command.options import component_options, json_option, quiet_option, say_json, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet, read_text
@@ -72,7 +72,7 @@ class FlowRow:
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of permutation and poisson.")
 @click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write flows.json, flows.csv and more.")
 @table_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def flows(
     assignments: tuple[str, ...],
@@ -128,7 +128,7 @@ def flows(
     if output is not None:
         _write(output, table, rows, network)
     if as_json:
-        click.echo(json.dumps(table, allow_nan=False))
+        say_json(table)
     elif not quiet:
         _print(rows, statistics, time.perf_counter() - began, Screen(every, units))
 

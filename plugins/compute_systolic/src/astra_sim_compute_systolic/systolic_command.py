@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold, quiet_option
+from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold, json_option, quiet_option, say_json
 
 if TYPE_CHECKING:
     from astra_sim_compute_systolic.report import LayerReport
@@ -21,7 +20,7 @@ SHOWN = 10
 @click.option("--topology", required=True, metavar="F.csv", type=click.Path(), help="SCALE-Sim topology: layers.")
 @click.option("--gemm", is_flag=True, help="Layers are matrix products (name, M, N, K), not convolutions.")
 @all_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
 @quiet_option
 def systolic(config: str, topology: str, gemm: bool, every: bool, as_json: bool, output: str | None, quiet: bool) -> None:
@@ -44,7 +43,7 @@ def systolic(config: str, topology: str, gemm: bool, every: bool, as_json: bool,
             reports.append(report_layer(layer.name, layer.shape, machine.array, machine.srams, machine.bandwidth))
         written = write_reports(reports, output) if output is not None else []
     if as_json:
-        click.echo(json.dumps({"total_cycles": _total(reports), "layers": [_row(layer) for layer in reports]}, allow_nan=False))
+        say_json({"total_cycles": _total(reports), "layers": [_row(layer) for layer in reports]})
         return
     if quiet:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +17,10 @@ from astra_sim.commands import (
     build_compute,
     build_platform,
     component_options,
+    json_option,
     load_experiment,
     quiet_option,
+    say_json,
     shared_plugins,
 )
 from astra_sim.context import Context
@@ -48,7 +49,7 @@ _ENDS_COUNT = "embedding_as_layer"
 @click.option("--capacity", metavar="GIB", type=float, help="Memory of an NPU in GiB; else that of the compute model's device.")
 @click.option("--search", "is_search", is_flag=True, help="List combinations of parallelism, ZeRO and recomputation that fit, by time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Combinations that --search lists.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def memory(
     experiment: str | None,
@@ -135,7 +136,7 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
             "fits": fits,
             "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
         }
-        click.echo(json.dumps(found, allow_nan=False))
+        say_json(found)
     elif not quiet:
         print_memory(uses, capacity, fitting)
 
@@ -173,7 +174,7 @@ def _search(case: Case, limit: int, as_json: bool, quiet: bool) -> None:
         raise errors[0]
     if as_json:
         rows = [{**candidate_json(one), "options": _options(case, one.setup)} for one in timed[:limit]]
-        click.echo(json.dumps({"capacity_bytes": case.capacity_bytes, "fitting": len(timed), "combinations": rows}, allow_nan=False))
+        say_json({"capacity_bytes": case.capacity_bytes, "fitting": len(timed), "combinations": rows})
     elif not quiet:
         print_search(timed, case.capacity_bytes, limit)
 

@@ -23,7 +23,9 @@ from astra_sim.commands import (
     all_option,
     build_platform,
     candidates,
+    json_option,
     quiet_option,
+    say_json,
     shared_plugins,
 )
 from astra_sim.files import FileSet
@@ -76,7 +78,7 @@ _BAR = 16
     "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
 )
 @all_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @quiet_option
 def traffic(
     platform: str,
@@ -113,7 +115,7 @@ def traffic(
     if output is not None:
         write(output, table, loads)
     if as_json:
-        click.echo(json.dumps(table, allow_nan=False))
+        say_json(table)
 
 
 def read_platform(spec: str) -> Platform:

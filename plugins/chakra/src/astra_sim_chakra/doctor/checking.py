@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from astra_sim_chakra.doctor.between_ranks import Matched, collectives_of, deadlock, match, whole
-from astra_sim_chakra.doctor.findings import Finding, merged
+from astra_sim_chakra.doctor.findings import Finding, Severity, merged
 from astra_sim_chakra.doctor.in_rank import Examined, examine
 from astra_sim_chakra.doctor.opened import Opened
 from astra_sim_chakra.doctor.order_in_time import held_up, open_orders
@@ -19,6 +19,16 @@ class Checked:
     examined: dict[int, Examined]
     matched: Matched
     findings: list[Finding]
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes all traces have."""
+        return sum(len(each.trace.nodes) for each in self.examined.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many findings there are of each severity."""
+        return {str(severity): sum(finding.severity == severity for finding in self.findings) for severity in Severity}
 
 
 def check(opened: Opened) -> Checked:

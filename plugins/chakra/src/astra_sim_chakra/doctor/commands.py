@@ -203,14 +203,12 @@ def _checked(trace: str, groups: str | None, platform: str | None, quiet: bool) 
 
 
 def _table(checked: Checked) -> dict[str, object]:
-    counts = {str(severity): sum(f.severity == severity for f in checked.findings) for severity in Severity}
-    nodes = sum(len(each.trace.nodes) for each in checked.examined.values())
-    findings = [finding.table() for finding in checked.findings]
-    return {"trace": checked.opened.name, "ranks": checked.opened.ranks, "nodes": nodes, "counts": counts, "findings": findings}
+    about = {"trace": checked.opened.name, "ranks": checked.opened.ranks, "nodes": checked.nodes, "counts": checked.counts}
+    return {**about, "findings": [finding.table() for finding in checked.findings]}
 
 
 def _stop_on_errors(checked: Checked) -> None:
-    if any(finding.severity == Severity.ERROR for finding in checked.findings):
+    if checked.counts[Severity.ERROR]:
         sys.exit(1)
 
 
@@ -247,11 +245,10 @@ def _print_findings(checked: Checked, screen: Screen) -> None:
         if len(findings) > _LINES and not screen.every:
             screen.text(f"and {len(findings) - _LINES} more (--all)", indent="  ")
         screen.text("")
-    nodes = sum(len(each.trace.nodes) for each in checked.examined.values())
     ranks = f"{len(checked.examined)} rank{'s' if len(checked.examined) > 1 else ''}"
-    counts = ", ".join(_counted(sum(f.severity == severity for f in checked.findings), str(severity)) for severity in Severity)
+    counts = ", ".join(_counted(count, severity) for severity, count in checked.counts.items())
     alone = " (one file: nothing was compared between ranks)" if checked.opened.single else ""
-    screen.text(f"{ranks}, {nodes} nodes: {counts}{alone}", prose=True)
+    screen.text(f"{ranks}, {checked.nodes} nodes: {counts}{alone}", prose=True)
 
 
 def _counted(count: int, what: str) -> str:
