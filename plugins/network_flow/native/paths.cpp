@@ -22,12 +22,6 @@ std::uint64_t mixed(std::uint64_t number) {
 
 std::uint64_t unsigned_of(int number) { return static_cast<std::uint64_t>(number); }
 
-int largest_cost(const std::vector<GroupLink>& links) {
-  int largest = 1;
-  for (const GroupLink& link : links) largest = std::max(largest, link.cost);
-  return largest;
-}
-
 }  // namespace
 
 Paths::Paths(const Group& group, const Rules& rules)

@@ -5,16 +5,6 @@
 
 namespace astra::tcp {
 
-namespace {
-
-int largest_cost(const std::vector<Link>& links) {
-  int largest = 1;
-  for (const Link& link : links) largest = std::max(largest, link.cost);
-  return largest;
-}
-
-}  // namespace
-
 Routes::Routes(const Plan& plan)
     : plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes), entering_(plan.nodes), tables_(plan.npus) {
   for (std::uint32_t link = 0; link < plan.links.size(); ++link) {

@@ -5,16 +5,6 @@
 
 namespace astra::roce {
 
-namespace {
-
-int largest_cost(const std::vector<LinkSpec>& links) {
-  int largest = 1;
-  for (const LinkSpec& link : links) largest = std::max(largest, link.cost);
-  return largest;
-}
-
-}  // namespace
-
 Routes::Routes(const Settings& settings, const Plan& plan)
     : settings_(settings), plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes) {
   for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);

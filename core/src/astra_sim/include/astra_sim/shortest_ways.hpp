@@ -3,12 +3,21 @@
 // `shortest_paths.py` of the kernel is the same in Python. A cost is a whole number from 1 to 255, as `Fabric` has them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace astra {
+
+// The largest `cost` of links, for which ShortestWays is made; 1 where there are none.
+template <class Links>
+int largest_cost(const Links& links) {
+  int largest = 1;
+  for (const auto& link : links) largest = std::max(largest, link.cost);
+  return largest;
+}
 
 // Searches a graph from a destination back, nearest nodes first: Dijkstra's algorithm with a bucket for each distance (Dial 1969). Where
 // all links cost the same, it goes breadth first.
