@@ -28,20 +28,17 @@ struct alignas(64) Flow {
   std::int64_t last_rate = 0;
   std::uint32_t last_bytes = 0;
   LinkId nic = kNone;
-  std::uint32_t place = 0;  // among the queue pairs of that interface
+  std::uint32_t place = 0;     // among the queue pairs of that interface
+  std::uint32_t timeouts = 0;  // since there was progress
+  Tick progress = 0;           // when the last new acknowledgement came
   std::uint64_t packets = 0;
+  std::uint64_t acks = 0;
+  std::int64_t expected = 0;  // by the receiver
+
+  Tick round_trip_ns = 0;  // the longest of all pairs, or its own
 
   // The receiver.
-  std::int64_t expected = 0;
   Tick received = -1;
-  std::uint64_t acks = 0;
-
-  // The sender again.
-  Tick progress = 0;           // when the last new acknowledgement came
-  std::uint32_t timeouts = 0;  // since then
-  Tick round_trip_ns = 0;      // the longest of all pairs, or its own
-
-  // The receiver: refusals.
   std::int64_t last_refused = -1;  // the byte of the last NACK
   Tick refuse_again = 0;
   std::uint64_t nacks = 0;

@@ -85,12 +85,15 @@ bool Network::advance(Tick until) {
 
 Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
-  while (!events_.empty() && events_.first().time <= until) {
-    if (until == kNever && !moves()) look_for_an_end(events_.first());
-    if (events_.first().what == What::start && repeats_ && repeats()) return Reached::idle;
-    samples_.upto(events_.first().time, switches_.queues());
-    happen(events_.begin());
-    if (events_.current() <= first_order_ && events_.first().what != What::start) ++older_events_;
+  while (!events_.empty() && events_.first_time() <= until) {
+    const Events::Entry event = events_.first();
+    for (const Events::Entry& next : events_.opened()) bring(next);
+    if (until == kNever && !moves()) look_for_an_end(event);
+    if (event.what == What::start && repeats_ && repeats()) return Reached::idle;
+    samples_.upto(events_.first_time(), switches_.queues());
+    events_.begin();
+    happen(event);
+    if (events_.current() <= first_order_ && event.what != What::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
@@ -103,8 +106,18 @@ Network::Reached Network::run(Tick until) {
   return Reached::end;
 }
 
-void Network::happen(const Event& event) {
-  if (event.what == What::arrival) return arrive(event.subject);
+void Network::bring(const Events::Entry& event) const {
+  if (event.what == What::arrival) {
+    packets_.prefetch(event.subject);
+    switches_.prefetch(event.link);
+  } else if (event.what == What::port_free) {
+    wires_.prefetch(event.subject);
+    wires_.leaves_npu(event.subject) ? nics_.prefetch(event.subject) : switches_.prefetch_port(event.subject);
+  }
+}
+
+void Network::happen(const Events::Entry& event) {
+  if (event.what == What::arrival) return arrive(event.link, event.subject);
   switch (event.what) {
     case What::port_free:
       wires_.told(event.subject);
@@ -135,9 +148,9 @@ void Network::ring(FlowId id, What timer) {
   if (flow.rate != rate) nics_.update(id);
 }
 
-void Network::arrive(LinkId link) {
-  const PacketId id = wires_.arrive(link);
+void Network::arrive(LinkId link, PacketId id) {
   const Packet& packet = packets_[id];
+  wires_.arrives();
   idle_timeouts_ = 0;
   if (packet.flow == kNone) {
     if (wires_.is_up(link)) take_pause(link, packet);
@@ -243,7 +256,7 @@ void Network::fail(const Failure& failure) {
   }
 }
 
-void Network::look_for_an_end(const Event& event) {
+void Network::look_for_an_end(const Events::Entry& event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
   if (event.what != What::timeout || !flows_[event.subject].under_way) return;  // messages that have ended leave theirs behind
