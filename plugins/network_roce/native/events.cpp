@@ -14,7 +14,7 @@ bool Events::look_further() {
   if (far_.empty()) return !any;
   const Event& far = far_.front();
   if (any && !later(event_of(base_, first_), far)) return false;
-  first_ = Entry{far.order, far.subject, far.what, far.link};
+  first_ = {far.order, {far.what, far.subject, far.link}};
   first_time_ = far.time;
   source_ = Source::far;
   return false;
@@ -33,10 +33,10 @@ void Events::take_out() {
   set_limit();
 }
 
-void Events::put_aside(Tick time, const Entry& entry) {
+void Events::put_aside(Tick time, Entry entry) {
   const std::int64_t bucket = time >> shift_;
   if (bucket - (now_ >> shift_) >= kBuckets) {
-    far_.push_back({time, entry.key & kOrders, entry.subject, entry.link, entry.what});
+    far_.push_back({time, entry.key & kOrders, entry.thing.subject(), entry.thing.link(), entry.thing.what()});
     std::push_heap(far_.begin(), far_.end(), later);
     return set_limit();
   }
@@ -54,8 +54,11 @@ std::vector<Event> Events::all() const {
     for (std::uint64_t bits = filled_[word]; bits != 0; bits &= bits - 1) {
       const std::uint32_t index = word * kBits + static_cast<std::uint32_t>(std::countr_zero(bits));
       const std::int64_t bucket = first + ((index - first) & (kBuckets - 1));
-      for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
-        for (std::uint32_t place = 0; place < chunks_[id].count; ++place) add(bucket, chunks_[id].entries[place]);
+      std::uint32_t left = buckets_[index].count;
+      for (std::uint32_t id = buckets_[index].head; left > 0; id = older_[id]) {
+        const std::uint32_t count = (left - 1) % kOfChunk + 1;
+        for (std::uint32_t place = 0; place < count; ++place) add(bucket, chunks_[id][place]);
+        left -= count;
       }
     }
   }
@@ -64,10 +67,11 @@ std::vector<Event> Events::all() const {
 }
 
 void Events::clear() {
-  std::fill(heads_.begin(), heads_.end(), kNone);
+  std::fill(buckets_.begin(), buckets_.end(), Bucket{});
   filled_.fill(0);
-  chunks_.clear();
-  free_ = kNone;
+  chunks_.resize(1);
+  older_.assign(1, kNone);
+  free_ = soon_ = next_chunk_ = 0;
   waiting_ = 0;
   late_.clear();
   far_.clear();

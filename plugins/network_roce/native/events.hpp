@@ -30,17 +30,30 @@ struct Event {
 };
 
 class Events {
+  static constexpr std::uint64_t kLast = ~std::uint64_t{0};
+
  public:
+  // What an event is, in a word.
+  class Thing {
+   public:
+    Thing() = default;
+    Thing(What what, std::uint32_t subject, LinkId link)
+        : bits_(std::uint64_t{link} << 36 | std::uint64_t{subject} << 4 | static_cast<std::uint64_t>(what)) {}
+    What what() const { return static_cast<What>(bits_ & 15); }
+    std::uint32_t subject() const { return static_cast<std::uint32_t>(bits_ >> 4); }
+    LinkId link() const { return static_cast<LinkId>(bits_ >> 36); }
+
+   private:
+    std::uint64_t bits_ = 0;
+  };
   // An event of a bucket.
   struct Entry {
-    std::uint64_t key;  // time in its bucket, then order
-    std::uint32_t subject;
-    What what : 4;
-    LinkId link : 28;
+    std::uint64_t key = kLast;  // time in its bucket, then order
+    Thing thing{};
   };
 
   // `usual`: how far in the future most events are, at most. `shortest_shift`: a bucket has two to the power of this ticks, or more.
-  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift), heads_(kBuckets, kNone), turn_(1, kEnd) {
+  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift), buckets_(kBuckets), chunks_(1), older_(1, kNone), turn_(1) {
     while (shift_ < kTimeBits && usual >> shift_ >= kBuckets) ++shift_;
     span_ = (std::int64_t{kBuckets} - 1) << shift_;
   }
@@ -54,21 +67,24 @@ class Events {
 
   // Whether there is nothing more to happen; else `first` is next, at `first_time`.
   bool empty() {
-    const Entry& next = turn_[place_];
+    const Entry next = turn_[place_];
     if (next.key >= limit_) return look_further();
     first_ = next;
     first_time_ = time_of(base_, next.key);
     source_ = Source::turn;
     return false;
   }
-  const Entry& first() const { return first_; }
+  Thing first() const { return first_.thing; }
   Tick first_time() const { return first_time_; }
-  // The events of a bucket that has its turn since this was asked; else none.
-  std::span<const Entry> opened() {
-    const std::size_t count = opened_;
-    opened_ = 0;
-    return {turn_.data() + place_, count};
+  // When a bucket has had its turn since this was asked: events of the next one, some of them; else none.
+  std::span<const Entry> soon() {
+    const std::uint32_t count = soon_;
+    soon_ = 0;
+    return {chunks_[next_chunk_].data(), count};
   }
+
+  // The event so many after the first, if it belongs to the same bucket; else none.
+  const Entry* ahead(std::size_t count) const { return place_ + count < end_ ? &turn_[place_ + count] : nullptr; }
 
   // The first event happens, after `empty` was asked.
   void begin() {
@@ -86,7 +102,7 @@ class Events {
   void at(Tick time, std::uint64_t order, What what, std::uint32_t subject, LinkId link = 0) {
     const std::int64_t bucket = time >> shift_;
     const auto in_bucket = static_cast<std::uint64_t>(time - (bucket << shift_));
-    const Entry entry{in_bucket << kOrderBits | order, subject, what, link};
+    const Entry entry{in_bucket << kOrderBits | order, {what, subject, link}};
     bucket > bucket_&& time - now_ < span_ ? put(bucket, entry) : put_aside(time, entry);
   }
   void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
@@ -102,20 +118,18 @@ class Events {
   static constexpr unsigned kOrderBits = 48;
   static constexpr unsigned kTimeBits = 64 - kOrderBits;
   static constexpr std::uint64_t kOrders = (std::uint64_t{1} << kOrderBits) - 1;
-  static constexpr std::uint64_t kLast = ~std::uint64_t{0};
-  static constexpr Entry kEnd{kLast, 0, What::nothing, 0};
   static constexpr std::uint32_t kBits = 64;
   static constexpr std::size_t kFew = 16;  // moves of an event, while a bucket is put in order one by one
-  static constexpr std::uint32_t kOfChunk = 3;
+  static constexpr std::uint32_t kOfChunk = 16;
 
   // Where the first event lies.
   enum class Source : std::uint8_t { turn, late, far };
 
-  // Entries of a bucket lie a few together, in a line of the processor's cache.
-  struct alignas(64) Chunk {
-    std::array<Entry, kOfChunk> entries;
-    std::uint32_t count;
-    std::uint32_t next;  // older ones
+  // Entries of a bucket lie some together, so that all are brought near the processor at once before its turn.
+  using Chunk = std::array<Entry, kOfChunk>;
+  struct Bucket {
+    std::uint32_t head = kNone;  // the newest chunk
+    std::uint32_t count = 0;     // of entries
   };
 
   static bool later(const Event& one, const Event& other) {
@@ -125,7 +139,7 @@ class Events {
   static bool comes_after(const Entry& one, const Entry& other) { return one.key > other.key; }
   static Tick time_of(Tick base, std::uint64_t key) { return base + static_cast<Tick>(key >> kOrderBits); }
   static Event event_of(Tick base, const Entry& entry) {
-    return {time_of(base, entry.key), entry.key & kOrders, entry.subject, entry.link, entry.what};
+    return {time_of(base, entry.key), entry.key & kOrders, entry.thing.subject(), entry.thing.link(), entry.thing.what()};
   }
 
   // `empty`, where the first event may not be the next of the turn.
@@ -133,36 +147,34 @@ class Events {
   // Take the first event out of its heap.
   [[gnu::noinline]] void take_out();
   // An event that does not just go into a bucket that comes later.
-  [[gnu::noinline]] void put_aside(Tick time, const Entry& entry);
+  [[gnu::noinline]] void put_aside(Tick time, Entry entry);
 
-  void put(std::int64_t bucket, const Entry& entry) {
-    const auto index = static_cast<std::uint32_t>(bucket & (kBuckets - 1));
-    std::uint32_t id = heads_[index];
-    if (id == kNone || chunks_[id].count == kOfChunk) id = add_chunk(index);
-    Chunk& chunk = chunks_[id];
-    chunk.entries[chunk.count++] = entry;
+  void put(std::int64_t number, Entry entry) {
+    const auto index = static_cast<std::uint32_t>(number & (kBuckets - 1));
+    Bucket& bucket = buckets_[index];
+    const std::uint32_t place = bucket.count++ % kOfChunk;
+    if (place == 0) add_chunk(index);
+    chunks_[bucket.head][place] = entry;
     ++waiting_;
   }
 
   // A chunk without entries becomes the first of a bucket.
-  std::uint32_t add_chunk(std::uint32_t index) {
+  void add_chunk(std::uint32_t index) {
     if (free_ == kNone) make_chunk();
     const std::uint32_t id = free_;
-    Chunk& chunk = chunks_[id];
-    free_ = chunk.next;
-    chunk.count = 0;
-    chunk.next = heads_[index];
-    heads_[index] = id;
+    free_ = older_[id];
+    older_[id] = buckets_[index].head;
+    buckets_[index].head = id;
     filled_[index / kBits] |= std::uint64_t{1} << index % kBits;
-    return id;
   }
   [[gnu::noinline]] void make_chunk() {
     free_ = static_cast<std::uint32_t>(chunks_.size());
-    chunks_.emplace_back().next = kNone;
+    chunks_.emplace_back();
+    older_.push_back(kNone);
   }
 
   // An event of the bucket whose turn it is.
-  void put_in_turn(const Entry& entry) {
+  void put_in_turn(Entry entry) {
     if (end_ - place_ > kFew && turn_[end_ - kFew].key > entry.key) {
       late_.push_back(entry);
       std::push_heap(late_.begin(), late_.end(), comes_after);
@@ -172,7 +184,7 @@ class Events {
     for (; place > place_ && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
     turn_[place] = entry;
     if (turn_.size() == end_) turn_.resize(2 * end_);
-    turn_[end_] = kEnd;
+    turn_[end_] = Entry{};
   }
 
   // The first of the events beside the turn may come before the next of the turn.
@@ -185,8 +197,8 @@ class Events {
     base_ = bucket << shift_;
   }
   void end_turn() {
-    place_ = end_ = opened_ = 0;
-    turn_[0] = kEnd;
+    place_ = end_ = 0;
+    turn_[0] = Entry{};
   }
 
   // The next bucket that is not empty has its turn: its events, in order.
@@ -194,27 +206,42 @@ class Events {
     const std::uint32_t index = next_filled(static_cast<std::uint32_t>((bucket_ + 1) & (kBuckets - 1)));
     begin_bucket(bucket_ + static_cast<std::int64_t>((index - static_cast<std::uint64_t>(bucket_)) & (kBuckets - 1)));
     filled_[index / kBits] &= ~(std::uint64_t{1} << index % kBits);
-    std::size_t count = 0;
-    std::uint32_t last = kNone;
-    for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
-      count += chunks_[id].count;
-      last = id;
-    }
-    if (turn_.size() <= count) turn_.resize(2 * count);
+    Bucket& bucket = buckets_[index];
     place_ = 0;
-    end_ = opened_ = count;
-    turn_[count] = kEnd;
+    end_ = bucket.count;
+    if (turn_.size() <= end_) turn_.resize(2 * end_);
+    turn_[end_] = Entry{};
     // What was put in last comes first.
-    for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
-      const Chunk& chunk = chunks_[id];
-      for (std::uint32_t place = chunk.count; place-- > 0;) turn_[--count] = chunk.entries[place];
+    for (std::uint32_t left = bucket.count; left > 0;) {
+      const std::uint32_t id = bucket.head;
+      const std::uint32_t count = (left - 1) % kOfChunk + 1;
+      left -= count;
+      std::copy_n(chunks_[id].begin(), count, turn_.begin() + left);
+      bucket.head = older_[id];
+      older_[id] = free_;
+      free_ = id;
     }
-    chunks_[last].next = free_;
-    free_ = heads_[index];
-    heads_[index] = kNone;
+    bucket.count = 0;
     waiting_ -= end_;
     sort_turn();
     set_limit();
+    look_ahead(index);
+  }
+
+  // Bring near the processor what buckets after this one hold.
+  void look_ahead(std::uint32_t index) {
+    if (waiting_ == 0) return;
+    const std::uint32_t next = next_filled((index + 1) % kBuckets);
+    soon_ = std::min(buckets_[next].count, kOfChunk);
+    next_chunk_ = oldest_chunk(buckets_[next]);
+    const Bucket& later = buckets_[next_filled((next + 1) % kBuckets)];
+    const Chunk& chunk = chunks_[oldest_chunk(later)];
+    for (std::uint32_t place = 0; place < std::min(later.count, kOfChunk); place += 64 / sizeof(Entry)) __builtin_prefetch(&chunk[place]);
+  }
+  std::uint32_t oldest_chunk(const Bucket& bucket) const {
+    std::uint32_t id = bucket.head;
+    for (std::uint32_t count = bucket.count; count > kOfChunk; count -= kOfChunk) id = older_[id];
+    return id;
   }
 
   void sort_turn() {
@@ -255,21 +282,23 @@ class Events {
 
   unsigned shift_;
   Tick span_;                         // events not so far from now lie in the wheel
-  std::vector<std::uint32_t> heads_;  // of each bucket the first chunk
+  std::vector<Bucket> buckets_;
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Chunk> chunks_;
-  std::uint32_t free_ = kNone;
+  std::vector<std::uint32_t> older_;  // of each chunk the next of its bucket, or of those that are free
+  std::uint32_t free_ = 0;
+  std::uint32_t soon_ = 0;  // entries of the next bucket, in one of its chunks, until they are asked for
+  std::uint32_t next_chunk_ = 0;
   std::size_t waiting_ = 0;      // events in the wheel whose bucket has not had its turn
   std::vector<Entry> turn_;      // events of the bucket whose turn it is, in order,
   std::size_t place_ = 0;        // and the next of them,
   std::size_t end_ = 0;          // up to here, where a mark stands;
-  std::size_t opened_ = 0;       // how many there were when it began, until that is asked;
   std::vector<Entry> late_;      // a heap of those that came while it had its turn, and not as the last
   std::uint64_t limit_ = kLast;  // the next of the turn is the first of all events where its key is below this
   std::int64_t bucket_ = 0;      // counted from time 0
   Tick base_ = 0;                // when it begins
   std::vector<Event> far_;       // a heap
-  Entry first_ = kEnd;
+  Entry first_{};
   Tick first_time_ = 0;
   Source source_ = Source::turn;
   Tick now_ = 0;

@@ -60,6 +60,11 @@ class Flows {
  public:
   Flow& operator[](FlowId id) { return flows_[id]; }
   const Flow& operator[](FlowId id) const { return flows_[id]; }
+  void prefetch(FlowId id) const {
+    const char* const flow = reinterpret_cast<const char*>(&flows_[id]);
+    __builtin_prefetch(flow, 1);
+    __builtin_prefetch(flow + 64, 1);
+  }
   std::size_t room() const { return flows_.size(); }
   std::size_t under_way() const { return under_way_; }
 

@@ -6,6 +6,8 @@
 namespace astra::roce {
 namespace {
 
+constexpr std::size_t kFar = 10;
+constexpr std::size_t kNear = 4;
 constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
 
 // Ticks that most events are in the future, at most: packets on a link.
@@ -83,17 +85,44 @@ bool Network::advance(Tick until) {
   }
 }
 
+inline void Network::bring(Events::Thing event) const {
+  if (event.what() == What::arrival) {
+    packets_.prefetch(event.subject());
+    switches_.prefetch(event.link());
+  } else if (event.what() == What::port_free) {
+    wires_.prefetch(event.subject());
+    wires_.leaves_npu(event.subject()) ? nics_.prefetch(event.subject()) : switches_.prefetch_port(event.subject());
+  }
+}
+
+inline void Network::bring_further(Events::Thing event) const {
+  if (event.what() == What::arrival) {
+    const Packet& packet = packets_[event.subject()];
+    if (packet.flow == kNone) return;
+    if (wires_.enters_npu(event.link())) {
+      flows_.prefetch(packet.flow);
+    } else {
+      const LinkId port = ways_.expected(packet);
+      if (port != kNone) switches_.prefetch_port(port), wires_.prefetch(port);
+    }
+  } else if (event.what() == What::port_free && wires_.leaves_npu(event.subject())) {
+    nics_.prefetch_further(event.subject());
+  }
+}
+
 Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first_time() <= until) {
-    const Events::Entry event = events_.first();
-    for (const Events::Entry& next : events_.opened()) bring(next);
+    const Events::Thing event = events_.first();
+    for (const Events::Entry& next : events_.soon()) bring(next.thing);
+    if (const Events::Entry* next = events_.ahead(kFar)) bring(next->thing);
+    if (const Events::Entry* next = events_.ahead(kNear)) bring_further(next->thing);
     if (until == kNever && !moves()) look_for_an_end(event);
-    if (event.what == What::start && repeats_ && repeats()) return Reached::idle;
+    if (event.what() == What::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first_time(), switches_.queues());
     events_.begin();
     happen(event);
-    if (events_.current() <= first_order_ && event.what != What::start) ++older_events_;
+    if (events_.current() <= first_order_ && event.what() != What::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
@@ -106,37 +135,27 @@ Network::Reached Network::run(Tick until) {
   return Reached::end;
 }
 
-void Network::bring(const Events::Entry& event) const {
-  if (event.what == What::arrival) {
-    packets_.prefetch(event.subject);
-    switches_.prefetch(event.link);
-  } else if (event.what == What::port_free) {
-    wires_.prefetch(event.subject);
-    wires_.leaves_npu(event.subject) ? nics_.prefetch(event.subject) : switches_.prefetch_port(event.subject);
-  }
-}
-
-void Network::happen(const Events::Entry& event) {
-  if (event.what == What::arrival) return arrive(event.link, event.subject);
-  switch (event.what) {
+void Network::happen(Events::Thing event) {
+  if (event.what() == What::arrival) return arrive(event.link(), event.subject());
+  switch (event.what()) {
     case What::port_free:
-      wires_.told(event.subject);
-      wires_.leaves_npu(event.subject) ? nics_.serve(event.subject) : switches_.serve(event.subject);
+      wires_.told(event.subject());
+      wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
       return;
     case What::wake:
-      return nics_.woken(event.subject);
+      return nics_.woken(event.subject());
     case What::start:
-      return start(event.subject);
+      return start(event.subject());
     case What::timeout:
-      if (!endpoints_.timeout(event.subject)) give_up();
+      if (!endpoints_.timeout(event.subject())) give_up();
       return;
     case What::failure:
-      return fail(plan_.failures[event.subject]);
+      return fail(plan_.failures[event.subject()]);
     case What::nothing:
       return;
     default:
-      ring(event.subject, event.what);
-      flows_.drop(event.subject);
+      ring(event.subject(), event.what());
+      flows_.drop(event.subject());
   }
 }
 
@@ -256,10 +275,10 @@ void Network::fail(const Failure& failure) {
   }
 }
 
-void Network::look_for_an_end(const Events::Entry& event) {
+void Network::look_for_an_end(Events::Thing event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
-  if (event.what != What::timeout || !flows_[event.subject].under_way) return;  // messages that have ended leave theirs behind
+  if (event.what() != What::timeout || !flows_[event.subject()].under_way) return;  // messages that have ended leave theirs behind
   if (++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
 }
 

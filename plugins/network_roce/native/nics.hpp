@@ -53,6 +53,7 @@ class Nics {
     snapshot.put(nic.paused);
   }
   void prefetch(LinkId nic) const { __builtin_prefetch(&nics_[nic], 1); }
+  void prefetch_further(LinkId nic) const { nics_[nic].pairs.prefetch(); }
   bool has_work(LinkId nic) const { return !nics_[nic].acks.empty() || !nics_[nic].pairs.empty(); }
 
  private:
