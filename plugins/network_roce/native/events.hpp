@@ -281,7 +281,7 @@ class Events {
   }
 
   unsigned shift_;
-  Tick span_;                         // events not so far from now lie in the wheel
+  Tick span_;  // events not so far from now lie in the wheel
   std::vector<Bucket> buckets_;
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Chunk> chunks_;

@@ -6,6 +6,7 @@
 namespace astra::roce {
 namespace {
 
+// Events before its own at which what an event needs is brought near the processor.
 constexpr std::size_t kFar = 10;
 constexpr std::size_t kNear = 4;
 constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
@@ -103,10 +104,52 @@ inline void Network::bring_further(Events::Thing event) const {
       flows_.prefetch(packet.flow);
     } else {
       const LinkId port = ways_.expected(packet);
-      if (port != kNone) switches_.prefetch_port(port), wires_.prefetch(port);
+      if (port == kNone) return;
+      switches_.prefetch_port(port);
+      wires_.prefetch(port);
     }
   } else if (event.what() == What::port_free && wires_.leaves_npu(event.subject())) {
     nics_.prefetch_further(event.subject());
+  }
+}
+
+inline void Network::arrive(LinkId link, PacketId id) {
+  const Packet& packet = packets_[id];
+  wires_.arrives();
+  idle_timeouts_ = 0;
+  if (packet.flow == kNone) {
+    if (wires_.is_up(link)) take_pause(link, packet);
+    return packets_.give_back(id);
+  }
+  if (wires_.loses(link) && (!wires_.is_up(link) || random_.share() < wires_.error_rate(link))) {
+    ++monitor_.losses;
+    flows_.drop(packet.flow);
+    return packets_.give_back(id);
+  }
+  wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
+}
+
+inline void Network::happen(Events::Thing event) {
+  if (event.what() == What::arrival) return arrive(event.link(), event.subject());
+  switch (event.what()) {
+    case What::port_free:
+      wires_.told(event.subject());
+      wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
+      return;
+    case What::wake:
+      return nics_.woken(event.subject());
+    case What::start:
+      return start(event.subject());
+    case What::timeout:
+      if (!endpoints_.timeout(event.subject())) give_up();
+      return;
+    case What::failure:
+      return fail(plan_.failures[event.subject()]);
+    case What::nothing:
+      return;
+    default:
+      ring(event.subject(), event.what());
+      flows_.drop(event.subject());
   }
 }
 
@@ -135,52 +178,12 @@ Network::Reached Network::run(Tick until) {
   return Reached::end;
 }
 
-void Network::happen(Events::Thing event) {
-  if (event.what() == What::arrival) return arrive(event.link(), event.subject());
-  switch (event.what()) {
-    case What::port_free:
-      wires_.told(event.subject());
-      wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
-      return;
-    case What::wake:
-      return nics_.woken(event.subject());
-    case What::start:
-      return start(event.subject());
-    case What::timeout:
-      if (!endpoints_.timeout(event.subject())) give_up();
-      return;
-    case What::failure:
-      return fail(plan_.failures[event.subject()]);
-    case What::nothing:
-      return;
-    default:
-      ring(event.subject(), event.what());
-      flows_.drop(event.subject());
-  }
-}
-
 void Network::ring(FlowId id, What timer) {
   const Flow& flow = flows_[id];
   if (!flow.under_way) return;
   const std::int64_t rate = flow.rate;
   congestion_->timer(id, timer);
   if (flow.rate != rate) nics_.update(id);
-}
-
-void Network::arrive(LinkId link, PacketId id) {
-  const Packet& packet = packets_[id];
-  wires_.arrives();
-  idle_timeouts_ = 0;
-  if (packet.flow == kNone) {
-    if (wires_.is_up(link)) take_pause(link, packet);
-    return packets_.give_back(id);
-  }
-  if (wires_.loses(link) && (!wires_.is_up(link) || random_.share() < wires_.error_rate(link))) {
-    ++monitor_.losses;
-    flows_.drop(packet.flow);
-    return packets_.give_back(id);
-  }
-  wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
 void Network::take_pause(LinkId link, const Packet& packet) {

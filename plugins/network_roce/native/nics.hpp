@@ -116,7 +116,9 @@ inline void Nics::serve(LinkId link) {
   if (has_work(link)) wires_.tell_when_free(link);
 }
 
-inline QueuePairs::State Nics::state_of(const Flow& flow) const { return {flow.left() > 0 && has_room(flow), flow.finished(), flow.next_time}; }
+inline QueuePairs::State Nics::state_of(const Flow& flow) const {
+  return {flow.left() > 0 && has_room(flow), flow.finished(), flow.next_time};
+}
 
 inline bool Nics::has_room(const Flow& flow) const {
   if (flow.window == 0) return true;

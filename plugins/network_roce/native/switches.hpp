@@ -87,22 +87,23 @@ class Switches {
 inline void Switches::take(LinkId link, PacketId id) {
   Packet& packet = packets_[id];
   const std::uint32_t queue = packet.queue;
+  const std::uint32_t bytes = packet.bytes;
   const LinkId port = ways_.choose(link, packet);
   if (port == kNone) {
     ++monitor_.losses;
     return drop(id);
   }
-  if (!buffers_.admit(link, queue, packet.bytes)) {
+  if (!buffers_.admit(link, queue, bytes)) {
     ++monitor_.drops;
     return drop(id);
   }
-  if (settings_.pauses && buffers_.must_pause(link, queue)) tell_peer(link, queue, Kind::pause);
+  if (settings_.pauses && buffers_.must_pause(link, queue)) tell_peer(link, queue, Kind::pause);  // may move all packets in memory
   if (!wires_.is_free(port)) {
     queues_.push(port, queue, id);
     return wires_.tell_when_free(port);
   }
   if (queues_.would_be_next(port, queue)) {
-    queues_.pass(port, queue, packet.bytes);
+    queues_.pass(port, queue, bytes);
     return send(port, id);
   }
   queues_.push(port, queue, id);

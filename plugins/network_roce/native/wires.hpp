@@ -1,7 +1,7 @@
 // Links, one way each: the port that sends on it. A packet on the wire is an event, its arrival.
 //
-// A transmission takes first the place at which the port is free in the order of events, then that of the arrival. The first is an event only
-// where somebody waits for it.
+// A transmission schedules first that the port is free, then the arrival. The first is an event only where somebody waits for it; its
+// place in the order is kept in any case.
 #pragma once
 
 #include <array>
@@ -26,9 +26,11 @@ class Wires {
     for (const LinkSpec& link : plan.links) {
       wires_.emplace_back().delay = link.delay;
       rates_.push_back({link.rate, link.error_rate});
-      const bool npus[] = {link.source < plan.npus, link.target < plan.npus};
-      traits_.push_back(static_cast<std::uint8_t>(kUp | (link.error_rate > 0 ? kLoses : 0) | (npus[0] ? kLeavesNpu : 0) |
-                                                  (npus[1] ? kEntersNpu : 0)));
+      unsigned traits = kUp;
+      if (link.error_rate > 0) traits |= kLoses;
+      if (link.source < plan.npus) traits |= kLeavesNpu;
+      if (link.target < plan.npus) traits |= kEntersNpu;
+      traits_.push_back(static_cast<std::uint8_t>(traits));
     }
   }
 
@@ -126,7 +128,7 @@ class Wires {
   Packets& packets_;
   std::vector<Wire> wires_;
   std::vector<Rate> rates_;
-  std::vector<std::uint8_t> traits_;
+  std::vector<std::uint8_t> traits_;  // of each link, side by side, since every packet asks for them
   std::uint64_t on_the_way_ = 0;
 };
 
