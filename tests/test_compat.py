@@ -298,6 +298,70 @@ def test_the_program_of_ns3_runs_on_the_network_roce(programs: Path, astra2: Pat
     assert run(program, *FILES_2, *more, "--nothing=1", folder=astra2).status == 1
 
 
+HTSIM = """\
+Nodes 4
+Tiers 2
+Podsize 4
+Tier 0
+Downlink_speed_Gbps 400
+Downlink_Latency_ns 500
+Radix_Down 2
+Radix_Up 2
+Tier 1
+Downlink_speed_Gbps 400
+Downlink_Latency_ns 500
+Radix_Down 2
+"""
+
+
+def test_the_program_of_htsim_runs_on_the_network_flow(programs: Path, astra2: Path) -> None:
+    (astra2 / "tree.topo").write_text(HTSIM)
+    program = programs / "AstraSim_HTSim"
+    ended = run(program, *FILES_2, "--htsim_opts", "-topo", "tree.topo", "-o", "out.dat", "UNCOUPLED", folder=astra2)
+    assert ended.status == 0
+    assert ended.output.startswith("--htsim_opts -topo tree.topo -o out.dat UNCOUPLED\n[")
+    finished = re.findall(r"sys\[\d\] finished, (\d+) cycles", ended.output)
+    assert len(finished) == 4
+    says = "AstraSim_HTSim: warning: -o out.dat has no effect", "AstraSim_HTSim: warning: UNCOUPLED has no effect"
+    assert all(words in ended.errors for words in says)
+    twice = re.sub("400", "200", HTSIM)
+    (astra2 / "tree.topo").write_text(twice)
+    slower = run(program, *FILES_2, "--htsim_opts", "-topo", "tree.topo", folder=astra2)
+    # A ring all-reduce of 1 MiB on four NPUs: 1.5 MiB on each link, which take so much longer.
+    longer = int(re.findall(r"finished, (\d+) cycles", slower.output)[0]) - int(finished[0])
+    assert longer == pytest.approx(1.5 * (1 << 20) * (1 / 25 - 1 / 50), rel=1e-3)
+
+
+@pytest.mark.parametrize(("npus", "links"), [(2, 6), (16, 6), (54, 6)])
+def test_without_a_file_the_program_of_htsim_makes_a_fat_tree(npus: int, links: int, programs: Path, astra2: Path) -> None:
+    (astra2 / "n.yml").write_text(f"topology: [ Ring ]\nnpus_count: [ {npus} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    node = Node(id=0, name="send", type=NodeType.COMM_SEND_NODE, is_cpu_op=False, comm_size=12500, comm_src=0, comm_dst=npus - 1)
+    receive = Node(id=0, name="receive", type=NodeType.COMM_RECV_NODE, is_cpu_op=False, comm_size=12500, comm_src=0, comm_dst=npus - 1)
+    idle = Node(id=0, name="compute", type=NodeType.COMP_NODE, duration_ns=1, is_cpu_op=False)
+    for rank in range(npus):
+        write_nodes(astra2 / f"pair.{rank}.et", [{0: node, npus - 1: receive}.get(rank, idle)])
+    ended = run(programs / "AstraSim_HTSim", "--workload-configuration=pair", *FILES_2[1:], "--htsim_opts", "-nodes", str(npus), folder=astra2)
+    finish = max(int(cycles) for cycles in re.findall(r"finished, (\d+) cycles", ended.output))
+    assert finish == pytest.approx(links * 1000 + 1000, abs=30)  # over six links of 1 us, and 12500 bytes at 12.5 bytes/ns
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "says"),
+    [
+        (("-topo", "nothing.topo"), 1, "--htsim_opts -topo is nothing.topo; there is no such file"),
+        (("-topo",), 255, "-topo after --htsim_opts has no value"),
+        (("-nodes", "8"), 1, "-nodes is 8; expected 4, the NPUs of --network-configuration"),
+        (("-nodes", "x"), 255, "-nodes after --htsim_opts is 'x'; expected a whole number"),
+        (("-speed", "8"), 255, "'-speed' after --htsim_opts; expected -topo FILE"),
+        ((), 1, "--network-configuration has 4 NPUs; expected K^3 / 4 for an even K (2, 16, 54, 128, ...), or -topo FILE"),
+    ],
+)
+def test_what_is_wrong_in_options_of_htsim_is_named(more: tuple[str, ...], status: int, says: str, programs: Path, astra2: Path) -> None:
+    ended = run(programs / "AstraSim_HTSim", *FILES_2, "--htsim_opts", *more, folder=astra2)
+    assert ended.status == status
+    assert says in ended.errors
+
+
 def test_the_generator_takes_its_options_and_any_python_starts_it(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "layers.csv").write_text("Layer,m,n,k\nfirst,1024,128,512\n")
     (tmp_path / "array.cfg").write_text(ARRAY)

@@ -56,6 +56,7 @@ PROGRAMS: Mapping[str, Program] = {
         2,
     ),
     "gem5.opt": Program("ASTRA-sim 1.0 in gem5, network Garnet", "astra_sim_compat.astra1:garnet", 2),
+    "AstraSim_HTSim": Program("ASTRA-sim 2.x, HTSim back end", "astra_sim_compat.htsim:htsim", _WRONG_OPTIONS),
     **{
         f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
         for profile in _NS3_PROFILES
