@@ -340,7 +340,9 @@ def test_without_a_file_the_program_of_htsim_makes_a_fat_tree(npus: int, links: 
     idle = Node(id=0, name="compute", type=NodeType.COMP_NODE, duration_ns=1, is_cpu_op=False)
     for rank in range(npus):
         write_nodes(astra2 / f"pair.{rank}.et", [{0: node, npus - 1: receive}.get(rank, idle)])
-    ended = run(programs / "AstraSim_HTSim", "--workload-configuration=pair", *FILES_2[1:], "--htsim_opts", "-nodes", str(npus), folder=astra2)
+    ended = run(
+        programs / "AstraSim_HTSim", "--workload-configuration=pair", *FILES_2[1:], "--htsim_opts", "-nodes", str(npus), folder=astra2
+    )
     finish = max(int(cycles) for cycles in re.findall(r"finished, (\d+) cycles", ended.output))
     assert finish == pytest.approx(links * 1000 + 1000, abs=30)  # over six links of 1 us, and 12500 bytes at 12.5 bytes/ns
 

@@ -13,7 +13,7 @@ from astra_sim.commands import Experiment, build_platform, shared_plugins
 from astra_sim.errors import warn
 
 from astra_sim_compat import astra2
-from astra_sim_compat.arguments import Arguments, UsageError, existing_file
+from astra_sim_compat.arguments import UsageError, existing_file
 from astra_sim_compat.logs import log_in
 
 _REST = "--htsim_opts"
@@ -58,7 +58,9 @@ def _of_htsim(given: Sequence[str]) -> tuple[str | None, int | None]:
             value = next(words, "") if word == "COUPLED_EPSILON" else ""
             warn(f"{word} has no effect: a message is one flow")
         elif word not in ("-topo", "-nodes", "-o", "-sub"):
-            raise UsageError(f"{word!r:.80} after {_REST}; expected -topo FILE, -nodes N, -o FILE, -sub N, or one of {', '.join(_COUPLINGS)}")
+            raise UsageError(
+                f"{word!r:.80} after {_REST}; expected -topo FILE, -nodes N, -o FILE, -sub N, or one of {', '.join(_COUPLINGS)}"
+            )
         elif not (value := next(words, "")):
             raise UsageError(f"{word} after {_REST} has no value")
         elif word == "-topo":
@@ -73,7 +75,7 @@ def _of_htsim(given: Sequence[str]) -> tuple[str | None, int | None]:
 
 
 def _fat_tree(npus: int) -> dict[str, Any]:
-    """The fat tree of three tiers that HTSim makes of so many nodes: switches of K ports for K^3 / 4. Raises InputError where there is none."""
+    """The fat tree of three tiers that HTSim makes of so many nodes, K^3 / 4 with switches of K ports. Raises InputError."""
     ports = next(ports for ports in itertools.count(2) if ports**3 // 4 >= npus)
     if ports % 2 or ports**3 // 4 != npus:
         raise InputError(f"--network-configuration has {npus} NPUs; expected K^3 / 4 for an even K (2, 16, 54, 128, ...), or -topo FILE")

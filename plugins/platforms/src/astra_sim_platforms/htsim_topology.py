@@ -52,7 +52,7 @@ class Tier(NamedTuple):
 
 @attrs.frozen
 class FatTree(Graph):
-    """NPUs, then the switches of the lowest tier, of the next, and of the highest; `leaf` and `pod` are the NPUs of a switch and of a pod."""
+    """NPUs, then the switches of the lowest tier, of the next, and of the highest. `leaf` is how many NPUs a switch has, `pod` a pod."""
 
     leaf: int = 1
     pod: int = 1
@@ -116,7 +116,7 @@ def _tables(text: str, path: str) -> tuple[dict[str, int], dict[int, dict[str, i
     """What stands above the tiers, and in each of them."""
     header: dict[str, int] = {}
     tables: dict[int, dict[str, int]] = {}
-    table, known = header, (*_HEADER, "tier")
+    table, known = header, [*_HEADER, "tier"]
     for number, (key, *values) in _lines(text):
         where, key = f"{path}:{number}", key.lower()
         if key not in known:
@@ -128,7 +128,7 @@ def _tables(text: str, path: str) -> tuple[dict[str, int], dict[int, dict[str, i
             if value in tables:
                 raise InputError(f"{where}: tier {value} again; expected each tier once")
             table = tables[value] = {}
-            known = (*_TIER, *_QUEUES, "tier")
+            known = [*_TIER, *_QUEUES, "tier"]
             continue
         if key in table:
             raise InputError(f"{where}: {key} again; expected it once")
