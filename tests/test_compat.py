@@ -13,13 +13,14 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim_chakra import Node, NodeType, write_nodes
+from astra_sim_chakra import Node, NodeType, load_trace, write_nodes
 from astra_sim_compat.install import install as command
 from astra_sim_compat.programs import PROGRAMS
 from astra_sim_compat.shared_tables import filled
 from click.testing import CliRunner
 from support import ROOT
 from support.compat import Ended, install, run
+from support.pytorch_traces import training_step
 
 SYSTEM_1 = """\
 scheduling-policy: LIFO
@@ -375,6 +376,61 @@ def test_the_generator_takes_its_options_and_any_python_starts_it(programs: Path
     assert (heading, count) == ("DATA", "1")
     assert layer.split()[0] == "first"
     assert layer.split()[9:] == ["ALLREDUCE", "131072", "100", "DATA"]
+
+
+# -- Tools of Chakra ---------------------------------------------------------------------------------------------------
+
+
+def test_the_converter_of_chakra_takes_text(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.txt").write_text(WORKLOAD_1)
+    ended = run(programs / "chakra_converter", "Text", "--input=w.txt", "--output=t", "--num-npus=4", "--num-passes=2", folder=tmp_path)
+    assert ended == Ended(0, "", "")
+    traces = [load_trace(tmp_path / f"t.{rank}.et") for rank in range(4)]
+    collectives = [node for node in traces[3].nodes() if node.type == NodeType.COMM_COLL_NODE]
+    assert sorted(node.comm_size for node in collectives) == [524288, 524288, 1048576, 1048576]
+    assert {node.involved_dim for node in collectives} == {None}  # so that it runs on platforms of any number of dimensions
+    assert not (tmp_path / "t.4.et").exists()
+    shown = run(programs / "chakra_jsonizer", "--input_filename=t.3.et", "--output_filename=t.json", folder=tmp_path)
+    assert shown == Ended(0, "", "")
+    assert list(load_trace(tmp_path / "t.json").nodes()) == list(traces[3].nodes())
+
+
+def test_the_linker_and_the_converter_of_chakra_take_traces_of_pytorch(programs: Path, tmp_path: Path) -> None:
+    host, kineto = training_step(tmp_path)
+    files = f"--chakra-host-trace={host}", f"--chakra-device-trace={kineto}", "--output-file=hdt.json"
+    linked = run(programs / "chakra_trace_link", "--rank=0", *files, folder=tmp_path)
+    assert linked.status == 0
+    assert "operators matched" in linked.output
+    for name, written in (("et.0.et", "et.0.et"), ("plain", "plain.0.et")):
+        ended = run(programs / "chakra_converter", "PyTorch", "--input=hdt.json", f"--output={name}", "--simulate", folder=tmp_path)
+        assert (ended.status, ended.output) == (0, "")
+        trace = load_trace(tmp_path / written)
+        assert [node.comm_size for node in trace.nodes() if node.type == NodeType.COMM_COLL_NODE] == [4096]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("chakra_converter",), 2, "the following arguments are required: kind"),
+        (("chakra_converter", "FlexFlow", "--input=w"), 2, "invalid choice: 'FlexFlow' (choose from"),
+        (("chakra_converter", "Text", "--input=w"), 2, "the following arguments are required: --output, --num-npus, --num-passes"),
+        (("chakra_converter", "Text", "--input=w", "--output=t", "--num-npus=0", "--num-passes=1"), 2, "--num-npus is 0; expected"),
+        (("chakra_converter", "Text", "--input=w", "--output=t", "--num-npus=2", "--num-passes=1"), 1, "--input is w; there is no"),
+        (("chakra_trace_link", "--chakra-host-trace=h", "--chakra-device-trace=d", "--output-file=o"), 1, "is h; there is no such file"),
+        (("chakra_jsonizer", "--input_filename=w", "--output_filename=t"), 1, "--input_filename is w; there is no such file"),
+        (("chakra_jsonizer", "--input_filename=w", "--output_filename=t", "--output=3"), 2, "unrecognised option '--output=3'"),
+    ],
+)
+def test_what_is_wrong_in_options_of_tools_of_chakra_is_named(
+    words: tuple[str, ...], status: int, says: str, programs: Path, tmp_path: Path
+) -> None:
+    ended = run(programs / words[0], *words[1:], folder=tmp_path)
+    assert (ended.status, ended.output) == (status, "")
+    assert ended.errors.startswith(f"{words[0]}: error: ")
+    assert says in ended.errors
+
+
+# -- Installation ------------------------------------------------------------------------------------------------------
 
 
 def test_a_checkout_gets_programs_where_its_scripts_look(tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ PROGRAMS: Mapping[str, Program] = {
         f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
         for profile in _NS3_PROFILES
     },
+    "chakra_converter": Program("converter of Chakra", "astra_sim_compat.chakra_tools:converter", 2),
+    "chakra_trace_link": Program("linker of traces of Chakra", "astra_sim_compat.chakra_tools:trace_link", 2),
+    "chakra_jsonizer": Program("converter to JSON of Chakra", "astra_sim_compat.chakra_tools:jsonizer", 2),
     GENERATOR: Program("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
 }
 
