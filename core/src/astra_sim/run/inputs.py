@@ -56,13 +56,13 @@ class RunInputs:
         session: SystemSession = call(f"system {self._system_name}: session", self.system.session, self.graph.dimensions)
         return session
 
-    def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+    def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
         priced = self.prices.plan(session, operation)
         if priced is not None:
             return [priced]
         name = f"system {self._system_name}"
-        chunks: list[ChunkPlan] = call(name, session.issue, operation, now_ps)
+        chunks: Sequence[ChunkPlan] = call(name, session.issue, operation, now_ps)
         call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
         return chunks
 
