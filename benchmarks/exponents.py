@@ -61,9 +61,11 @@ def chunks(splits: int) -> dict[str, Any]:
 
 def layers(count: int) -> dict[str, Any]:
     """Data-parallel training of so many layers."""
-    gradient = {"compute_ns": 1000, "collective": "all_reduce", "collective_bytes": 65536}
+    computing = {"compute_ns": 1000}
+    passes = {"forward": computing, "input_gradient": computing}
+    gradient = {**computing, "collective": "all_reduce", "collective_bytes": 65536}
     return {
-        "workload": {"loop": "data", "layers": [{"name": f"layer{number}", "weight_gradient": gradient} for number in range(count)]},
+        "workload": {"loop": "data", "layers": [{"name": f"layer{each}", **passes, "weight_gradient": gradient} for each in range(count)]},
         "platform": RING.format(16),
     }
 
