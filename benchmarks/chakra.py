@@ -6,8 +6,10 @@ its own. All times are CPU time.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -98,17 +100,22 @@ COUNT = 1_000_000
 
 
 @functools.cache
+def place() -> Path:
+    """A folder for traces, which goes at the end of the process."""
+    made = tempfile.mkdtemp(prefix="astra-bench-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
+
+
+@functools.cache
 def traces() -> Path:
-    """A folder with a trace of so many nodes, plain and packed, the plain one for four ranks. It goes at the end of the process."""
-    folder = Path(FOLDER.name)
+    """A folder with a trace of so many nodes, plain and packed, the plain one for four ranks."""
+    folder = place()
     write_nodes(folder / "plain.0.et", nodes(COUNT, 2))
     write_nodes(folder / "packed.0.et", nodes(COUNT, 2), compress=True)
     for rank in range(1, 4):
         (folder / f"plain.{rank}.et").symlink_to(folder / "plain.0.et")
     return folder
-
-
-FOLDER = tempfile.TemporaryDirectory(prefix="astra-bench-")
 
 
 def _reading(what: str, file: str, runs: int) -> list[str]:
@@ -136,7 +143,7 @@ KINDS = {"every 2nd node an all-reduce": (2, True), "every 10th": (10, True), "e
 @functools.cache
 def ranks(kind: str, npus: int) -> Path:
     """The prefix of traces for so many NPUs."""
-    prefix = Path(FOLDER.name) / f"{list(KINDS).index(kind)}-{npus}"
+    prefix = place() / f"{list(KINDS).index(kind)}-{npus}"
     write_nodes(f"{prefix}.0.et", nodes(COUNT, *KINDS[kind]))
     for rank in range(1, npus):
         Path(f"{prefix}.{rank}.et").symlink_to(f"{prefix}.0.et")

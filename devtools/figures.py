@@ -102,10 +102,11 @@ def _print(table: FigureTable, rows: Iterable[MeasuredRow]) -> None:
 
 
 def machine() -> str:
-    """The machine and the date of a measurement, for people."""
+    """The date and the machine of a measurement, and how many processes it had to run (the load of the last minute), for people."""
     processors = os.cpu_count() or 1
     python = f"Python {platform.python_version()}"
-    return f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {processors} processor{'s' * (processors > 1)}, {python}."
+    busy = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {processors} processor{'s' * (processors > 1)}, {python}{busy}."
 
 
 def write(page: Path, environment: Environment, names: Sequence[str]) -> None:
