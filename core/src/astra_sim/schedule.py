@@ -378,12 +378,13 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     number or size.
     """
     ranks = schedule.ranks
+    if schedule.is_shared and _exchanges_once(schedule.programs[0], ranks):
+        _check_peers(schedule.programs[0], 0, ranks)
+        return (_lower_exchanges(schedule.programs[0]),)
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
         # One program for all: its sends to a peer meet its receives from that peer's inverse.
         program = schedule.programs[0]
         _check_peers(program, 0, ranks)
-        if _exchanges_once(program, ranks):
-            return (_lower_exchanges(program),)
         receives = _receives(program, lambda peer: peer.normal(ranks))
         sends = {peer.inverse().normal(ranks) for peer in _targets(program)}
         for source in receives.keys() - sends:
@@ -413,20 +414,24 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
 
 
 def _exchanges_once(program: RankProgram, ranks: int) -> bool:
-    """Whether each step of a program that all ranks share exchanges one message, each with other peers."""
-    seen: set[tuple[str, int]] = set()
+    """Whether each step of a program that all ranks share exchanges one message, each with another peer, all of one operator."""
+    seen: set[int] = set()
+    operator = None
     for step in program.steps:
         to, source = step.send_to, step.receive_from
-        if to is None or source is None or step.times != 1 or to.operator != source.operator:
+        if to is None or source is None or step.times != 1:
             return False
-        if to.operator == "shift":
+        operator = operator or to.operator
+        if to.operator != operator or source.operator != operator:
+            return False
+        if operator == "shift":
             if (to.value + source.value) % ranks:
                 return False
-            seen.add((to.operator, to.value % ranks))
+            seen.add(to.value % ranks)
         elif to.value != source.value:
             return False
         else:
-            seen.add((to.operator, to.value))
+            seen.add(to.value)
     return len(seen) == len(program.steps)
 
 
@@ -593,7 +598,7 @@ def _lowered(program: RankProgram, actions: list[Action], memory: list[int], com
 
 def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
     sends = [action.bytes for action in actions if action.send_to is not None]
-    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes
+    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes if actions else 0
     returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
     known: dict[tuple[int, bool, bool], Carriage] = {}  # many are equal, and share an object
     for number in range(tokens):
