@@ -74,8 +74,12 @@ def build_wheels(directory: Path, python: Path, isolated: bool = True) -> None:
     """
     pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
 
+    # Sources as few units, nanobind's too: each package builds its own, since a wheel stands by itself.
+    units = "-Ccmake.define.CMAKE_UNITY_BUILD=ON"
+
     def command(folder: Path) -> Sequence[str | Path]:
-        return (*pip, *([] if isolated or is_compiled(folder) else ["--no-build-isolation"]), folder)
+        how = [units] if is_compiled(folder) else [] if isolated else ["--no-build-isolation"]
+        return (*pip, *how, folder)
 
     core, *plugins = members()
     # Compiled plugins need the kernel, and take longest.

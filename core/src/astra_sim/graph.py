@@ -212,7 +212,7 @@ class ExecutionGraph:
 
 
 _of_graphs: WeakKeyDictionary[ExecutionGraph, dict[Hashable, Any]] = WeakKeyDictionary()
-_MOST_FOUND = 64
+_MOST_FOUND = 12
 
 
 def of_graph(graph: ExecutionGraph, what: Hashable, find: Callable[[], T]) -> T:

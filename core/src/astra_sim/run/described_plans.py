@@ -59,7 +59,9 @@ class _Kept(NamedTuple):
     reduced: tuple[tuple[int, int], ...]
 
 
-_MOST, _MOST_PHASES = 1024, 4096
+_MOST, _LONGEST = 256, 1024
+"""How many descriptions are kept on a network object, and of how many phases."""
+
 _kept: WeakKeyDictionary[Network, dict[Hashable, _Kept]] = WeakKeyDictionary()
 
 
@@ -89,7 +91,7 @@ class KeptDescriptions:
 
     def add(self, chunks: Sequence[ChunkPlan], described: DescribedPlan) -> None:
         """Keep the description of a plan, unless it is long or says phases of this engine alone."""
-        if self._how is None or type(chunks) is not tuple or len(described.planned) > _MOST_PHASES:
+        if self._how is None or type(chunks) is not tuple or len(described.planned) > _LONGEST:
             return
         key = id(chunks), self._how  # the plan is kept, too, so that its number stays its own
         if key in self._known:

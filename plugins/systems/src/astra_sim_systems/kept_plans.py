@@ -27,25 +27,30 @@ class KeptPlan(NamedTuple):
 
 
 class KeptPlans:
-    """The plans of sessions that are alike."""
+    """The plans of sessions that are alike, until they are large: then it begins anew."""
 
-    _MOST, _MOST_CHUNKS, _MOST_STEPS = 512, 4096, 4096
+    _MOST = 20_000
+    """How many chunks and steps of schedules they may have together."""
 
     def __init__(self) -> None:
         self._plans: dict[PlanKey, KeptPlan] = {}
+        self._size = 0
 
     def get(self, key: PlanKey) -> KeptPlan | None:
         """The plan that is kept under a key, if any."""
         return self._plans.get(key)
 
     def add(self, key: PlanKey, plan: KeptPlan) -> None:
-        """Keep a plan, unless it or its schedules are long."""
+        """Keep a plan, unless it takes more than a quarter of the room."""
         steps = sum(len(program.steps) for _, phases in plan.phases for phase in phases for program in phase.schedule.programs)
-        if len(plan.chunks) > self._MOST_CHUNKS or steps > self._MOST_STEPS:
+        size = 1 + len(plan.chunks) + steps
+        if size > self._MOST // 4:
             return
-        if len(self._plans) >= self._MOST:
+        if self._size + size > self._MOST:
             self._plans.clear()
+            self._size = 0
         self._plans[key] = plan
+        self._size += size
 
 
 _MOST_SESSIONS = 16
