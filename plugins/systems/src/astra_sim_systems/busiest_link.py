@@ -84,14 +84,14 @@ class Wiring:
         carried = [[0.0] * len(self.links) for _ in patterns]
         latencies: list[Counter[float]] = [Counter() for _ in patterns]
         for number, members in enumerate(self.members):
-            distance = {node: far for node, (far, _) in ways_to(members[0], lambda node: self.entering.get(node, ())).items()}
+            to = _Nearer(self, members[0])
             for pattern, load, of_pattern in zip(patterns, carried, latencies, strict=True):
                 for target, sources in self._flows(pattern, number):
                     beside = sources.get(number, 0)
                     if beside:
                         of_pattern[self._beside_ns(members[0])] += beside
                     others = {each: count for each, count in sources.items() if each != number}
-                    for latency, count in self._send(target, others, distance, load):
+                    for latency, count in self._send(target, others, to, load):
                         of_pattern[latency] += count
         return [self._load(*each) for each in zip(patterns, carried, latencies, strict=True)]
 
@@ -127,9 +127,7 @@ class Wiring:
         npus = len(self.class_of)
         return any(end < npus and len(self.members[self.class_of[end]]) > 1 for end in (link.source, link.target))
 
-    def _send(
-        self, target: int, sources: Mapping[int, int], distance: Mapping[int, int], load: list[float]
-    ) -> Iterator[tuple[float, int]]:
+    def _send(self, target: int, sources: Mapping[int, int], to: _Nearer, load: list[float]) -> Iterator[tuple[float, int]]:
         """Add what goes to an NPU to the links. Gives the latency from each class, and how many messages have it."""
         flow: dict[int, float] = {}
         by_distance: dict[int, list[int]] = {}
@@ -137,7 +135,7 @@ class Wiring:
         def add(node: int, amount: float) -> None:
             if node not in flow:
                 flow[node] = 0.0
-                by_distance.setdefault(distance[node], []).append(node)
+                by_distance.setdefault(to.distance[node], []).append(node)
             flow[node] += amount
 
         for source, count in sources.items():
@@ -145,7 +143,7 @@ class Wiring:
         ways: dict[int, list[int]] = {}
         for steps in range(max(by_distance, default=0), 0, -1):
             for node in by_distance.get(steps, ()):
-                ways[node] = self._ways(node, target, distance)
+                ways[node] = self._ways(node, target, to)
                 for number in ways[node]:
                     load[number] += flow[node] / len(ways[node])
                     add(self.links[number].target, flow[node] / len(ways[node]))
@@ -155,17 +153,34 @@ class Wiring:
         for source, count in sources.items():
             yield latency[self.members[source][0]], count
 
-    def _ways(self, node: int, target: int, distance: Mapping[int, int]) -> list[int]:
+    def _ways(self, node: int, target: int, to: _Nearer) -> list[int]:
         """The links on which messages to an NPU leave a node."""
-        left = distance[node]
-        ways = [
-            number for number in self.leaving[node] if distance.get(self.links[number].target, left) == left - self.links[number].cost
-        ]
+        ways = to.ways(node)
         if self.turns is None or len(ways) < 2:
             return ways
-        ways.sort(key=lambda number: (self.links[number].target, number))
         first, last = (self.links[ways[place]].target for place in (0, -1))
         return [ways[self.turns.choose(node, target, first, last, len(ways))]]
+
+
+class _Nearer:
+    """The links that lead nearer to an NPU: of each node, in order of the nodes they lead to."""
+
+    def __init__(self, wiring: Wiring, destination: int) -> None:
+        self._wiring = wiring
+        self._ways: dict[int, list[int]] = {}
+        self.distance = {node: far for node, (far, _) in ways_to(destination, lambda node: wiring.entering.get(node, ())).items()}
+
+    def ways(self, node: int) -> list[int]:
+        """Those of a node, found when they are first asked for."""
+        if node not in self._ways:
+            left, links = self.distance[node], self._wiring.links
+            ways = [
+                number
+                for number in self._wiring.leaving[node]
+                if self.distance.get(links[number].target, left) == left - links[number].cost
+            ]
+            self._ways[node] = sorted(ways, key=lambda number: (links[number].target, number))
+        return self._ways[node]
 
 
 def wiring_of(dimension: Dimension) -> Wiring | None:
