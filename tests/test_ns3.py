@@ -355,6 +355,21 @@ def test_messages_that_are_lost_for_good_end_the_run_and_are_named(engine: str) 
 
 
 @built
+@pytest.mark.parametrize("options", [{}, {"connect_timeout_ms": 1e-9}, {"connect_timeout_ms": 1e6}, {"congestion_control": "dctcp"}])
+def test_a_handshake_that_is_never_answered_ends_however_often_it_may_be_repeated(options: dict[str, Any]) -> None:
+    """Its waits double: ns-3 would end the process when their sum is more than it can count."""
+    with pytest.raises(DeadlockError, match="the connection from NPU 0 to NPU 1 was never made"):
+        times(network(PAIR, error_rate=1.0, retries=1000, **options), (0, 1, 1000))
+
+
+@built
+def test_the_largest_seed_is_one_that_ns3_takes() -> None:
+    assert times(network(PAIR, error_rate=0.01, seed=4294944442), (0, 1, 100_000))[0].received > 0
+    with pytest.raises(InputError, match="seed is 4294944443; expected at most 4294944442"):
+        network(PAIR, seed=4294944443)
+
+
+@built
 def test_a_connection_that_breaks_off_is_named() -> None:
     """Nine of ten packets are lost: it is made, and then a segment is not acknowledged often enough."""
     lost = []
