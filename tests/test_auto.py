@@ -224,7 +224,9 @@ def test_results_say_what_was_taken_and_why() -> None:
         "algorithm": "halving_doubling",
         "bytes": 1 << 20,
     }
-    assert re.fullmatch(r"auto: halving_doubling [\d.]+ us in 6 messages, ring [\d.]+ us in 63 messages, direct [\d.]+ us in 63 messages", chosen["reason"])
+    assert re.fullmatch(
+        r"auto: halving_doubling [\d.]+ us in 6 messages, ring [\d.]+ us in 63 messages, direct [\d.]+ us in 63 messages", chosen["reason"]
+    )
     (asked,) = run("clos?npus=64&ports=16", 1 << 20, all_reduce="direct").algorithms
     assert (asked.algorithm, asked.reason) == ("direct", "")
     (other,) = run("clos?npus=1040", 1 << 20).algorithms

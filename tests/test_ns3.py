@@ -421,6 +421,31 @@ def astra(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @built
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize(
+    ("larger", "smaller"),
+    [
+        ("switch?size=8", "switch?size=4"),
+        ("clos?npus=32&ports=8", "clos?npus=16&ports=8"),
+        ("fully_connected?size=8&links=7", "fully_connected?size=4&links=3"),
+        ("mesh?sizes=8", "mesh?sizes=4"),
+    ],
+)
+def test_idle_npus_change_nothing_where_others_work(larger: str, smaller: str, collective: str) -> None:
+    """`logical_dims` of fewer NPUs than the wires join."""
+    results = [
+        astra_sim.simulate(
+            workload=f"plugin:collective?collective={collective}&bytes=65536",
+            platform=f"plugin:{platform}&link_bandwidth_gb_per_s=12.5&link_latency_ns=500&logical_dims=2,2",
+            network="plugin:ns3",
+        )
+        for platform in (larger, smaller)
+    ]
+    assert results[0].npus == 4
+    assert results[0].finish_ns == results[1].finish_ns
+
+
+@built
 def test_flows_have_their_figures(tmp_path: Path) -> None:
     (tmp_path / "flows.csv").write_text("id,src,dst,bytes,start_ns,after\na,0,1,100000,0,\nb,1,2,1000,3,a\n")
     done = astra("flows", "--platform", RING, "--network", "plugin:ns3", "--flows", "flows.csv", "--json", "-o", "out", cwd=tmp_path)
