@@ -20,6 +20,7 @@ BASIC = [
     *(f"fully_connected?size={size}&links={size - 1}" for size in (6, 8, 16)),
 ]
 MEBIBYTE = 1 << 20
+AWARE = "analytical?congestion=aware&switching=cut_through"
 
 
 def run(spec: str, size: int, network: str = "analytical", collective: str = "all_reduce", **chosen: str) -> astra_sim.Result:
@@ -129,8 +130,16 @@ def test_a_fat_tree_of_128_takes_few_messages(size: int) -> None:
     ],
 )
 def test_what_is_taken_depends_on_the_fabric_and_the_size(spec: str, short: str, long: str) -> None:
-    assert picked(spec, 1 << 12) == short
-    assert picked(spec, 1 << 32) == long
+    assert picked(spec, 1 << 12, network=AWARE) == short
+    assert picked(spec, 1 << 32, network=AWARE) == long
+
+
+@pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "clos?npus=64&ports=16&planes=2", "hyperx?sizes=4,4&npus=4"])
+@pytest.mark.parametrize("size", [1 << 12, 1 << 20, 1 << 28])
+def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int) -> None:
+    """Messages to all others would take as long as one of them."""
+    assert picked(spec, size) != names.ALL_AT_ONCE
+    assert run(spec, size).audit == []
 
 
 @pytest.mark.parametrize(
@@ -163,12 +172,11 @@ def test_all_to_all_goes_straight(spec: str, expected: str) -> None:
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
 def test_auto_is_about_as_fast_as_the_best(spec: str, size: int, collective: str) -> None:
     """1.3 at most: where latency and bytes count alike, messages at once may be better by that, and are not trusted so far."""
-    aware = "analytical?congestion=aware&switching=cut_through"
     asked = [names.ANY_NUMBER, names.ALL_AT_ONCE]
     if is_power_of_two(platform_of(f"{spec}&{LINK}").npus):
         asked.append(names.POWERS_OF_TWO)
-    best = min(run(spec, size, aware, collective, **{collective: name}).finish_ns for name in asked)
-    assert run(spec, size, aware, collective).finish_ns <= 1.3 * best
+    best = min(run(spec, size, AWARE, collective, **{collective: name}).finish_ns for name in asked)
+    assert run(spec, size, AWARE, collective).finish_ns <= 1.3 * best
 
 
 @pytest.mark.parametrize(
@@ -180,7 +188,7 @@ def test_short_messages_take_as_long_as_foretold(spec: str) -> None:
     platform = platform_of(f"{spec}&{LINK}")
     request = Request(Collective.ALL_REDUCE, platform.npus, 1 << 16, 1)
     for forecast in forecasts_of(platform, 0, False):
-        found = run(spec, 1 << 16, "analytical?congestion=aware&switching=cut_through", all_reduce=forecast.spec).finish_ns
+        found = run(spec, 1 << 16, AWARE, all_reduce=forecast.spec).finish_ns
         assert found == pytest.approx(time_ns(forecast, request, 10.0), rel=0.15)
 
 
@@ -217,7 +225,7 @@ def test_of_equal_times_the_fewest_messages() -> None:
 
 
 def test_results_say_what_was_taken_and_why() -> None:
-    (chosen,) = run("clos?npus=64&ports=16&oversubscription=3", 1 << 20).to_dict()["algorithms"]
+    (chosen,) = run("clos?npus=64&ports=16&oversubscription=3", 1 << 20, AWARE).to_dict()["algorithms"]
     assert {key: chosen[key] for key in ("dimension", "collective", "algorithm", "bytes")} == {
         "dimension": 0,
         "collective": "all_reduce",

@@ -233,7 +233,7 @@ def test_a_fat_tree_takes_what_it_would_with_each_message_on_all_ways(network: s
     pytest.importorskip("astra_sim_network_packet")
     pytest.importorskip("astra_sim_network_flow")
     for collective in ("all_reduce", "all_to_all"):
-        run = {
+        run: dict[str, Any] = {
             "workload": f"plugin:collective?collective={collective}&bytes=1048576",
             "platform": f"plugin:fat_tree?arity=4&levels=3&{LINK}",
         }

@@ -49,7 +49,9 @@ class Ns3Options:
         200.0, above=0, maximum=1e6, help="shortest time without acknowledgement after which a segment is sent again (Linux)", unit="ms"
     )
     connect_timeout_ms: float = option(1000.0, above=0, maximum=1e6, help="the same while a connection is made (RFC 6298)", unit="ms")
-    retries: int = option(6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3); of a handshake 29 at most")
+    retries: int = option(
+        6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3); of a handshake 29 at most"
+    )
     send_buffer_kib: int = option(
         512,
         minimum=4,

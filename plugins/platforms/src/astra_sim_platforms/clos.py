@@ -94,8 +94,8 @@ class Clos:
     def turns(self) -> Sequence[int]:
         """NPUs take turns at equal ways leaf by leaf, on whatever rails they are.
 
-        Every leaf begins with the first link up. So where links up are fewer than NPUs, those that share one are the same towards all leaves,
-        and do not meet others that are a step ahead.
+        Every leaf begins with the first link up. So where links up are fewer than NPUs, those that share one are the same towards all
+        leaves, and do not meet others that are a step ahead.
         """
         uplinks = max(1, self.uplinks)
         of_leaf = -(-self.leaf_npus // uplinks) * uplinks

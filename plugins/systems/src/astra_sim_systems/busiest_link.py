@@ -8,7 +8,7 @@ Clos fabric of a thousand NPUs is a graph of its switches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 from astra_sim import InputError

@@ -6,7 +6,8 @@ bandwidth (`busiest_link.py`). The shortest time wins; where times are within a 
 
 An algorithm that sends to all others at once is taken where it is faster also if the busiest link takes half as long again: its messages
 meet in an order that nobody has planned. Beyond that the busiest link must have less to carry, unless the messages are few, or no more than
-those of the others.
+those of the others. On a network whose messages do not wait for each other, not even at the NIC that sends them, no time says what so many
+messages from one link take: there an NPU must have a link for each of them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Forecast:
     """What an algorithm takes in a dimension: messages of a rank one after another, and ns that the busiest link needs for each byte.
 
     Both are of a reduce-scatter of data of one byte in all, and so is `latency_ns`, of messages that wait for each other together; an
-    all-reduce takes all twice. `at_once` says that a rank waits for none of its messages before it sends the next.
+    all-reduce takes all twice. `at_once` says that a rank waits for none of its messages before it sends the next, `spread` that it has
+    a link for each of them.
     """
 
     spec: str
@@ -45,6 +47,7 @@ class Forecast:
     ns_per_byte: float
     at_once: bool = False
     latency_ns: float = 0.0
+    spread: bool = True
 
 
 @attrs.frozen
@@ -62,6 +65,7 @@ class Automatic(Algorithm):
     platform: Platform | None = None
     dimension: int = 0
     step_ns: float = 0.0
+    messages_wait: bool = True
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int], Pick] = attrs.field(factory=dict)
 
@@ -81,13 +85,18 @@ class Automatic(Algorithm):
             return Pick(next(iter(self.candidates.values())), "auto")
         assert self.platform is not None
         forecasts = _forecasts(self.platform, self.dimension, request.collective is Collective.ALL_TO_ALL)
-        possible = [each for each in forecasts if each.spec != names.POWERS_OF_TWO or is_power_of_two(request.ranks)]
+        possible = [each for each in forecasts if self._is_possible(each, request)]
         if not possible:
             switched = are_switched(groups_of(self.platform, self.dimension)[0])
             spec = names.without_forecast(request.collective, request.ranks, switched)
             return Pick(self.candidates[spec], "auto: the graph is too large to look at, or not known")
         spec = fastest(possible, request, self.step_ns)
         return Pick(self.candidates[spec], f"auto: {_reason(spec, possible, request, self.step_ns)}")
+
+    def _is_possible(self, forecast: Forecast, request: Request) -> bool:
+        if forecast.spec == names.POWERS_OF_TWO:
+            return is_power_of_two(request.ranks)
+        return not forecast.at_once or forecast.spread or self.messages_wait
 
 
 def automatic(kind: Collective, dimension: int, endpoint_ns: float, context: Context) -> Automatic:
@@ -99,7 +108,17 @@ def automatic(kind: Collective, dimension: int, endpoint_ns: float, context: Con
     step_ns = endpoint_ns + 2 * own.nic_latency_ns
     first = candidates[specs[0]]
     return Automatic(
-        "auto", False, 1, True, False, first.schedule, platform=platform, dimension=dimension, step_ns=step_ns, candidates=candidates
+        "auto",
+        False,
+        1,
+        True,
+        False,
+        first.schedule,
+        platform=platform,
+        dimension=dimension,
+        step_ns=step_ns,
+        messages_wait=context.messages_wait,
+        candidates=candidates,
     )
 
 
@@ -121,7 +140,7 @@ def _is_worth(at_once: Forecast, others: Sequence[Forecast], request: Request, s
 
 
 def time_ns(forecast: Forecast, request: Request, step_ns: float) -> float:
-    """The time of an algorithm for a request: its steps, of which each takes `step_ns` beside its latency, and bytes of the busiest link."""
+    """The time of an algorithm for a request: its steps, `step_ns` and a latency each, and the bytes of the busiest link."""
     halves = 2 if request.collective is Collective.ALL_REDUCE else 1
     data = request.bytes * (request.ranks if request.collective is Collective.ALL_GATHER else 1)
     steps = 1 if forecast.at_once else forecast.messages
@@ -171,8 +190,8 @@ def _reduce_scatter(wiring: Wiring, groups: Sequence[Sequence[int]], n: int) -> 
     bits = range(n.bit_length() - 1) if is_power_of_two(n) else range(0)
     patterns = [wiring.pattern((group[rank], group[(rank + 1) % n]) for group in groups for rank in range(n))]
     patterns += [wiring.pattern((group[rank], group[rank ^ 1 << bit]) for group in groups for rank in range(n)) for bit in bits]
-    few = n - 1 <= FEW_MESSAGES or not bits
-    if (few or _has_spare_links(wiring)) and n * n * len(groups) <= MOST_PAIRS:
+    few, links = n - 1 <= FEW_MESSAGES or not bits, _links_of_npus(wiring)
+    if (few or max(links) > 1) and n * n * len(groups) <= MOST_PAIRS:
         patterns.append(wiring.each_to_each(groups))
     around, *others = wiring.loads(patterns)
     yield Forecast(names.ANY_NUMBER, n - 1, (n - 1) / n * around.ns_per_byte, latency_ns=(n - 1) * around.mean_ns)
@@ -181,10 +200,9 @@ def _reduce_scatter(wiring: Wiring, groups: Sequence[Sequence[int]], n: int) -> 
         ns_per_byte = sum(load.ns_per_byte / (2 << bit) for bit, load in enumerate(halving))
         yield Forecast(names.POWERS_OF_TWO, len(bits), ns_per_byte, latency_ns=sum(load.longest_ns for load in halving))
     for load in others:
-        yield Forecast(names.ALL_AT_ONCE, n - 1, load.ns_per_byte / n, at_once=True, latency_ns=load.longest_ns)
+        yield Forecast(names.ALL_AT_ONCE, n - 1, load.ns_per_byte / n, at_once=True, latency_ns=load.longest_ns, spread=min(links) >= n - 1)
 
 
-def _has_spare_links(wiring: Wiring) -> bool:
-    """Whether an NPU has several links: with one, to send to all at once loads it as much as any other way does."""
-    npus = len(wiring.class_of)
-    return any(len(wiring.leaving.get(members[0], ())) > 1 for members in wiring.members if members[0] < npus)
+def _links_of_npus(wiring: Wiring) -> list[int]:
+    """The links of an NPU of each class. With one, to send to all at once loads it as much as any other way does."""
+    return [len(wiring.leaving.get(members[0], ())) for members in wiring.members]
