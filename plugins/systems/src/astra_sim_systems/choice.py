@@ -13,7 +13,7 @@ messages from one link take: there an NPU must have a link for each of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import attrs
 from astra_sim import InputError
@@ -68,6 +68,11 @@ class Automatic(Algorithm):
     messages_wait: bool = True
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int], Pick] = attrs.field(factory=dict)
+
+    @property
+    def content(self) -> Hashable:
+        """What its choices follow from."""
+        return self.platform, self.dimension, self.step_ns, *self.candidates.items()
 
     def schedule(self, request: Request) -> Schedule:
         """The schedule of the algorithm that is picked."""
