@@ -7,7 +7,7 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, Platform, is_power_of_two
 from astra_sim.schedule import Collective, Request
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, wiring_of
@@ -20,6 +20,7 @@ BASIC = [
     *(f"fully_connected?size={size}&links={size - 1}" for size in (6, 8, 16)),
 ]
 MEBIBYTE = 1 << 20
+AWARE = "analytical?congestion=aware&switching=cut_through"
 
 
 def run(spec: str, size: int, network: str = "analytical", collective: str = "all_reduce", **chosen: str) -> astra_sim.Result:
@@ -45,16 +46,20 @@ def picked(spec: str, size: int, **more: Any) -> str:
     ("spec", "around", "halving", "at_once"),
     [
         # Each NPU sends (n - 1) / n of the data over its link of 50 bytes/ns.
-        ("switch?size=8", 7 / 8, 7 / 8, None),
-        ("fat_tree?arity=2&levels=3", 7 / 8, 7 / 8, None),
-        ("clos?npus=64&ports=16&rails=8", 63 / 64, 63 / 64, None),
+        ("switch?size=8", 7 / 8, 7 / 8, 7 / 8),
+        ("fat_tree?arity=2&levels=3", 7 / 8, 7 / 8, 7 / 8),
+        ("clos?npus=64&ports=16&rails=8", 63 / 64, 63 / 64, 63 / 64),
         ("clos?npus=128&ports=8&levels=3", 127 / 128, 127 / 128, None),
         # Partners at distance d share the links between them: 1/2 + 2/4 + 4/8, half of it each way where both are as long.
         ("ring?size=8&links=2", 7 / 8, 1 / 2 + 2 / 4 + 2 / 8, (1 + 2 + 3 + 4 / 2) / 8),
         ("mesh?sizes=8", 7 / 8, 1 / 2 + 2 / 4 + 4 / 8, 4 * 4 / 8),
         ("fully_connected?size=8&links=7", 7 / 8, 7 / 8, 1 / 8),
         # Of 12 NPUs at a leaf with 4 links up, the first 8 partners are at it: 3 times the data on the links up for the others.
-        ("clos?npus=48&ports=16&oversubscription=3", 47 / 48, None, None),
+        ("clos?npus=48&ports=16&oversubscription=3", 47 / 48, None, 12 * 36 / 4 / 48),
+        # A message takes one plane; those to all others take both.
+        ("clos?npus=64&ports=64&planes=2", 63 / 64, 63 / 64, 63 / 128),
+        # Around the rows of a HyperX, messages to the next row meet others at its end.
+        ("hyperx?sizes=4,4&npus=2", 2 * 31 / 32, 1 / 2 + 2 * (1 / 4 + 1 / 8 + 1 / 16 + 1 / 32), 31 / 32),
     ],
 )
 def test_the_bytes_of_the_busiest_link(spec: str, around: float, halving: float | None, at_once: float | None) -> None:
@@ -82,7 +87,7 @@ def test_the_busiest_link_is_that_of_the_congestion_aware_network() -> None:
         forecast = next(each for each in forecasts_of(platform, 0, False) if each.spec == algorithm)
         request = Request(Collective.ALL_REDUCE, platform.npus, size, 1)
         found = run(spec, size, "analytical?congestion=aware&switching=cut_through", all_reduce=algorithm).finish_ns
-        assert found == pytest.approx(time_ns(forecast, request, 2000.0), rel=0.1)
+        assert found == pytest.approx(time_ns(forecast, request, 10.0), rel=0.02)
 
 
 # -- What is taken ------------------------------------------------------------------------------------------------------
@@ -111,19 +116,30 @@ def test_a_fat_tree_of_128_takes_few_messages(size: int) -> None:
     ("spec", "short", "long"),
     [
         ("mesh?sizes=16", "halving_doubling", "ring"),
-        ("mesh?sizes=12", "ring", "ring"),
+        ("mesh?sizes=12", "direct", "ring"),
         ("dragonfly?routers=4&npus=4&global_links=2&groups=8", "halving_doubling", "ring"),
-        ("dragonfly?routers=4&npus=4&global_links=1", "ring", "ring"),
-        ("clos?npus=64&ports=16", "halving_doubling", "halving_doubling"),
-        ("clos?npus=64&ports=16&oversubscription=3", "halving_doubling", "ring"),
+        ("dragonfly?routers=4&npus=4&global_links=1", "direct", "ring"),
+        ("clos?npus=64&ports=16", "direct", "halving_doubling"),
+        ("clos?npus=64&ports=16&oversubscription=3", "direct", "ring"),
+        ("clos?npus=60&ports=16", "direct", "ring"),
+        ("clos?npus=120&ports=16", "direct", "ring"),
+        ("clos?npus=128&ports=16", "halving_doubling", "halving_doubling"),
         ("clos?npus=1024&rails=8", "halving_doubling", "halving_doubling"),
-        ("dragonfly_plus?leaves=4&npus=4&groups=4", "halving_doubling", "ring"),
-        ("hyperx?sizes=4,4&npus=4", "halving_doubling", "ring"),
+        ("dragonfly_plus?leaves=4&npus=4&groups=4", "direct", "ring"),
+        ("hyperx?sizes=4,4&npus=4", "direct", "direct"),
     ],
 )
 def test_what_is_taken_depends_on_the_fabric_and_the_size(spec: str, short: str, long: str) -> None:
-    assert picked(spec, 1 << 12) == short
-    assert picked(spec, 1 << 32) == long
+    assert picked(spec, 1 << 12, network=AWARE) == short
+    assert picked(spec, 1 << 32, network=AWARE) == long
+
+
+@pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "clos?npus=64&ports=16&planes=2", "hyperx?sizes=4,4&npus=4"])
+@pytest.mark.parametrize("size", [1 << 12, 1 << 20, 1 << 28])
+def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int) -> None:
+    """Messages to all others would take as long as one of them."""
+    assert picked(spec, size) != names.ALL_AT_ONCE
+    assert run(spec, size).audit == []
 
 
 @pytest.mark.parametrize(
@@ -134,41 +150,69 @@ def test_all_to_all_goes_straight(spec: str, expected: str) -> None:
     assert picked(spec, MEBIBYTE, collective="all_to_all") == expected
 
 
-@pytest.mark.parametrize("size", [1 << 12, 1 << 18, 1 << 24])
+@pytest.mark.parametrize("size", [1 << 12, 1 << 16, 1 << 26])
 @pytest.mark.parametrize(
     "spec",
     [
         "mesh?sizes=16",
+        "fat_tree?arity=4&levels=3",
+        "fat_tree?arity=2&levels=4",
+        "clos?npus=60&ports=16",
         "clos?npus=64&ports=16",
+        "clos?npus=64&ports=16&planes=2",
         "clos?npus=64&ports=16&rails=8",
         "clos?npus=64&ports=16&oversubscription=3",
         "clos?npus=64&ports=8&levels=3",
-        "dragonfly?routers=4&npus=4&global_links=2&groups=8",
+        "dragonfly?routers=4&npus=4&global_links=1&groups=4",
         "dragonfly_plus?leaves=4&npus=4&groups=4",
         "hyperx?sizes=16",
+        "hyperx?sizes=4,4&npus=4",
     ],
 )
-def test_auto_is_about_as_fast_as_the_best(spec: str, size: int) -> None:
-    aware = "analytical?congestion=aware&switching=cut_through"
-    best = min(run(spec, size, aware, all_reduce=name).finish_ns for name in (names.ANY_NUMBER, names.POWERS_OF_TWO))
-    assert run(spec, size, aware).finish_ns <= 1.25 * best
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
+def test_auto_is_about_as_fast_as_the_best(spec: str, size: int, collective: str) -> None:
+    """1.3 at most: where latency and bytes count alike, messages at once may be better by that, and are not trusted so far."""
+    asked = [names.ANY_NUMBER, names.ALL_AT_ONCE]
+    if is_power_of_two(platform_of(f"{spec}&{LINK}").npus):
+        asked.append(names.POWERS_OF_TWO)
+    best = min(run(spec, size, AWARE, collective, **{collective: name}).finish_ns for name in asked)
+    assert run(spec, size, AWARE, collective).finish_ns <= 1.3 * best
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["fat_tree?arity=4&levels=3", "clos?npus=64&ports=16&rails=8", "hyperx?sizes=4,4&npus=4", "dragonfly_plus?leaves=4&npus=4&groups=4"],
+)
+def test_short_messages_take_as_long_as_foretold(spec: str) -> None:
+    """On links with contention, and with one route for each pair: latencies of the ways that messages take, not of the longest."""
+    platform = platform_of(f"{spec}&{LINK}")
+    request = Request(Collective.ALL_REDUCE, platform.npus, 1 << 16, 1)
+    for forecast in forecasts_of(platform, 0, False):
+        found = run(spec, 1 << 16, AWARE, all_reduce=forecast.spec).finish_ns
+        assert found == pytest.approx(time_ns(forecast, request, 10.0), rel=0.15)
 
 
 def test_several_logical_dimensions_meet_on_the_links() -> None:
     """Of 8 NPUs at each leaf with 4 links up, those of a dimension within a leaf have all of their links, those across half of them."""
     platform = platform_of(f"clos?npus=64&ports=12&oversubscription=2&logical_dims=8,8&{LINK}")
     within, across = (forecasts_of(platform, number, False) for number in (0, 1))
-    assert [each.ns_per_byte * 50 for each in within] == pytest.approx([7 / 8, 7 / 8])
+    assert [each.ns_per_byte * 50 for each in within] == pytest.approx([7 / 8] * 3)
     # All eight NPUs of a leaf send to another leaf at once, over four links.
-    assert [each.ns_per_byte * 50 for each in across] == pytest.approx([2 * 7 / 8, 2 * 7 / 8])
+    assert [each.ns_per_byte * 50 for each in across] == pytest.approx([2 * 7 / 8] * 3)
 
 
-def test_messages_at_once_must_relieve_the_busiest_link() -> None:
+def test_messages_at_once_must_be_faster_though_they_meet() -> None:
+    """By 100 ns a step, and bytes that take half as long again; of more than 63, only with less to carry than others."""
     request = Request(Collective.ALL_REDUCE, 16, 1000, 1)
-    ring, direct = Forecast("ring", 15, 1.0), Forecast("direct", 15, 0.95, at_once=True)
-    assert fastest([ring, direct], request, 100.0) == "ring"
-    assert fastest([ring, Forecast("direct", 15, 0.5, at_once=True)], request, 100.0) == "direct"
-    assert fastest([direct], request, 100.0) == "direct"
+    ring, direct = Forecast("ring", 15, 1.0), Forecast("direct", 15, 1.0, at_once=True)
+    assert fastest([ring, direct], request, 100.0) == "direct"
+    assert fastest([ring, direct], request, 30.0) == "ring"  # 15 * 30 + 1000 < 30 + 1500
+    assert fastest([direct], request, 30.0) == "direct"
+    many = Request(Collective.ALL_REDUCE, 128, 1000, 1)
+    halving, ring = Forecast("halving_doubling", 7, 1.0), Forecast("ring", 127, 1.0)
+    assert fastest([ring, halving, Forecast("direct", 127, 1.0, at_once=True)], many, 1000.0) == "halving_doubling"
+    assert fastest([ring, halving, Forecast("direct", 127, 0.6, at_once=True)], many, 1000.0) == "direct"
+    assert fastest([ring, Forecast("direct", 127, 1.0, at_once=True)], many, 1000.0) == "direct"
 
 
 def test_of_equal_times_the_fewest_messages() -> None:
@@ -181,18 +225,20 @@ def test_of_equal_times_the_fewest_messages() -> None:
 
 
 def test_results_say_what_was_taken_and_why() -> None:
-    (chosen,) = run("clos?npus=64&ports=16&oversubscription=3", 1 << 20).to_dict()["algorithms"]
+    (chosen,) = run("clos?npus=64&ports=16&oversubscription=3", 1 << 20, AWARE).to_dict()["algorithms"]
     assert {key: chosen[key] for key in ("dimension", "collective", "algorithm", "bytes")} == {
         "dimension": 0,
         "collective": "all_reduce",
         "algorithm": "halving_doubling",
         "bytes": 1 << 20,
     }
-    assert re.fullmatch(r"auto: halving_doubling [\d.]+ us in 6 messages, ring [\d.]+ us in 63 messages", chosen["reason"])
+    assert re.fullmatch(
+        r"auto: halving_doubling [\d.]+ us in 6 messages, ring [\d.]+ us in 63 messages, direct [\d.]+ us in 63 messages", chosen["reason"]
+    )
     (asked,) = run("clos?npus=64&ports=16", 1 << 20, all_reduce="direct").algorithms
     assert (asked.algorithm, asked.reason) == ("direct", "")
-    (other,) = run("dragonfly?routers=4&npus=4&global_links=1", 1 << 20).algorithms
-    assert other.reason == "auto: 80 ranks are no power of two"
+    (other,) = run("clos?npus=1040", 1 << 20).algorithms
+    assert (other.algorithm, other.reason) == ("ring", "auto: 1040 ranks are no power of two")
 
 
 @pytest.mark.parametrize(

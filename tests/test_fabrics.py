@@ -65,11 +65,29 @@ def test_every_pair_has_a_way_as_long_as_the_topology_says(spec: str) -> None:
     platform = platform_of(spec)
     fabric, (whole,) = platform.fabric(), platform.wired().dimensions
     assert NO_WAY not in fabric.reverses()
+
+    def more(source: int, destination: int) -> int:
+        """A link to a NIC that NPUs share costs two."""
+        return 2 if spec.startswith("dgx_2") and source // 16 != destination // 16 else 0
+
     for destination in range(fabric.npus):
         distance = fabric.distances(destination, through_npus=False)
         for source in range(fabric.npus):
             if source != destination:
-                assert distance[source] == whole.topology.hops(source, destination), (source, destination)
+                assert distance[source] == whole.topology.hops(source, destination) + more(source, destination), (source, destination)
+
+
+@pytest.mark.parametrize("network", ["analytical?congestion=aware&switching=cut_through", "packet", "flow", "flow?routing=split", "roce"])
+def test_npus_that_share_a_nic_meet_at_the_switch_of_their_server(network: str) -> None:
+    """Two links are there over either; over the NIC two neighbours of a DGX-2 would have a twelfth of the bandwidth."""
+    times = []
+    for neighbour in (1, 2):
+        experiment = Experiment()
+        experiment.use("network", f"plugin:{network}", shared_plugins(), where="--network")
+        made = make_network(experiment, shared_plugins(), platform_of("dgx_2?nodes=2"))
+        assert made is not None
+        times += [each.received for each in run_flows(made, [Flow(0, neighbour, 1 << 20)])]
+    assert times[0] == times[1]
 
 
 DRAGONFLY = f"dragonfly?routers=3&npus=2&groups=4&global_links=1&global_latency_factor=100&{LINK}"

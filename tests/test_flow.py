@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from astra_sim_platforms.graph import Graph, GraphLink
 from astra_sim_platforms.topologies import FatTreeOptions, fat_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import ROOT
 
 pytest.importorskip("astra_sim_network_flow")
 
@@ -318,3 +320,33 @@ def test_flits_take_little_longer_the_longer_messages_are(platform: str, collect
         differences.append(packet / flow - 1)
     assert differences == sorted(differences, reverse=True)
     assert 0 <= differences[-1] < 0.005
+
+
+FLITS = {
+    "all-to-all, 8 NPUs at a switch": ("all_to_all", "switch?size=8"),
+    "all-to-all, 6 NPUs fully connected": ("all_to_all", "fully_connected?size=6&links=5"),
+    "all-reduce, line of 8 NPUs": ("all_reduce", "mesh?sizes=8"),
+    "all-reduce, fat tree of 16 NPUs": ("all_reduce", "fat_tree?arity=4&levels=2"),
+    "all-to-all, fat tree of 16 NPUs": ("all_to_all", "fat_tree?arity=4&levels=2"),
+    "all-to-all, mesh of 4 x 4 NPUs": ("all_to_all", "mesh?sizes=4,4"),
+}
+PAGE = (ROOT / "docs" / "flow.md").read_text(encoding="utf-8")
+ROWS = {row[0]: row[1:] for row in re.findall(r"^\| (all-\S+, [^|]+) \| ([-\d.]+) % \| ([-\d.]+) % \| [-\d.]+ % \|$", PAGE, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("case", FLITS)
+def test_the_page_says_how_much_longer_packets_take(case: str) -> None:
+    """Messages of 16 and 256 KiB; those of 4 MiB take long."""
+    pytest.importorskip("astra_sim_network_packet")
+    collective, platform = FLITS[case]
+    algorithm = "direct" if collective == "all_to_all" else "ring"
+    longer = []
+    for size in (1 << 14, 1 << 18):
+        run: dict[str, Any] = {
+            "workload": f"plugin:collective?collective={collective}&bytes={size}",
+            "platform": f"plugin:{platform}&link_bandwidth_gb_per_s=25&link_latency_ns=500",
+            "system": f"plugin:astra2?{collective}={algorithm}",
+        }
+        packets, flows = (astra_sim.simulate(**run, network=f"plugin:{name}").finish_ns for name in ("packet", "flow"))
+        longer.append(f"{100 * (packets / flows - 1):.2f}")
+    assert tuple(longer) == ROWS[case]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import astra_sim
 import pytest
+from astra_sim.run.flows import Flow, check_order
+from astra_sim.setup.flow_files import parse_flows
 from astra_sim.setup.flow_patterns import SIZES, PatternOptions, draw_size, make_flows, mean_size, size_table
 from support.commands import Astra, command
 
@@ -83,7 +87,10 @@ def test_json_lines_are_the_same_as_csv(astra: Astra, flows: str, tmp_path: Path
         ('{"src": 0, "dst": 1, "bytes": true}', ":1: bytes is True; expected a whole number"),
         ('{"src": 0, "dst": 1, "bytes": 1, "after": 3}', ":1: after is 3; expected a list of ids"),
         ("", "there is no flow; expected CSV with a heading of id, src"),
-        ("id,src,dst,bytes,after\na,0,1,5,b\nb,0,1,5,a\n", "2 flows wait for each other in a circle"),
+        (
+            "id,src,dst,bytes,after\na,0,1,5,b\nb,0,1,5,a\n",
+            ":2: flows wait for each other in a circle: 'a', which waits for 'b', which waits for the first",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(text: str, message: str, astra: Astra, tmp_path: Path) -> None:
@@ -141,3 +148,21 @@ def test_files_of_a_run(astra: Astra, flows: str, tmp_path: Path) -> None:
     assert float(rows[0]["slowdown"]) == pytest.approx((float(rows[0]["received_ns"])) / (2000 + 1000 / 12.5))
     assert json.loads((folder / "flows.json").read_text())["finish_ns"] == float(rows[-1]["end_ns"])
     assert (folder / "fct.txt").read_text().splitlines()[0].split()[:6] == ["0b000001", "0b000101", "10000", "100", "1000", "0"]
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_other_separators_are_told(separator: str) -> None:
+    text = "\n".join(separator.join(row) for row in (("src", "dst", "bytes"), ("0", "1", "5")))
+    with pytest.raises(astra_sim.InputError, match=rf"f.csv:1: cells are separated by {re.escape(repr(separator))}; expected commas"):
+        parse_flows(text, "f.csv", 4)
+
+
+def test_flows_that_wait_for_each_other_are_named() -> None:
+    """The circle alone, not what waits for it."""
+    text = "id,src,dst,bytes,after\nx,0,1,5,c\na,0,1,5,c\nb,0,1,5,a\nc,1,2,5,b y\ny,0,1,5,\n"
+    with pytest.raises(
+        astra_sim.InputError, match=r"f.csv:5: .* in a circle: 'c', which waits for 'b', which waits for 'a', which waits for"
+    ):
+        parse_flows(text, "f.csv", 4)
+    with pytest.raises(astra_sim.InputError, match=r"in a circle: number 2, which waits for the first"):
+        check_order([Flow(0, 1, 5), Flow(0, 1, 5, 0, (1,))])

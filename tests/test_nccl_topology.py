@@ -109,10 +109,10 @@ def test_ranks_order_gpus_where_all_have_one(tmp_path: Path) -> None:
     [
         ("<system><cpu></system>", r"node.xml:1: not XML: mismatched tag"),
         ("<!DOCTYPE system><system/>", r"node.xml:1: a DOCTYPE; expected none"),
-        ('<system version="1"/>', r"node.xml:1: 0 <gpu> in 1 node; expected two GPUs at least"),
+        ('<system version="1"/>', r"node.xml:1: 0 <gpu> in 1 node; expected two GPUs at least, as in what NCCL writes"),
         (
-            system(pci("a", gpu(0), speed="", width="0")),
-            r"node.xml:3: link_speed of <pci> is '' and link_width '0'; expected .* or pcie_gb_per_s",
+            system(pci("a", gpu(0), speed="fast", width="0")),
+            r"node.xml:3: link_speed of <pci> is 'fast' and link_width '0'; expected such as '16 GT/s' and '16'",
         ),
         (system('<pci class="0x060400"/>'), r"node.xml:3: <pci> has no busid; expected it, as NCCL writes it"),
         (system(pci("a", gpu(0)) + pci("b", gpu(0))), r"node.xml:7: dev of <gpu> is 0 again \(first .*node.xml:4\); expected another"),
@@ -122,8 +122,8 @@ def test_ranks_order_gpus_where_all_have_one(tmp_path: Path) -> None:
         (server().replace('"0x068000"', '"0x0302"', 1), r"node.xml:5: target of <nvlink> is '0000:c1:00.0'; expected the busid"),
         (server().replace('sm="90"', 'sm="52"', 1), r"node.xml:5: sm of <gpu> is 52, which has no NVLink"),
         (
-            server().replace('speed="400000"', 'speed="-1"', 1),
-            r"node.xml:11: speed of <net> is '-1'; expected a whole number of at least 1",
+            server().replace('speed="400000"', 'speed="fast"', 1),
+            r"node.xml:11: speed of <net> is 'fast'; expected a whole number of Mbit/s",
         ),
         (server().replace('dev="1" speed', 'dev="0" speed', 1), r"node.xml:\d+: dev of <net> is 0 again \(first .*node.xml:11\)"),
     ],
@@ -141,3 +141,78 @@ def test_several_nodes_need_a_nic(tmp_path: Path) -> None:
 def test_pcie_without_a_speed_takes_the_option(tmp_path: Path) -> None:
     text = system(pci("a", gpu(0), speed="", width="0") + pci("b", gpu(1), speed="Unknown"))
     assert {link.bandwidth for link in made(text, tmp_path, pcie_gb_per_s=32).links()} == {32.0}
+
+
+# -- What files of real machines have, by those in issues of NCCL and SimAI and in images of clouds ----------------------
+
+
+def bandwidths(topology: Any) -> dict[tuple[int, int], float]:
+    return {(link.source, link.target): round(link.bandwidth, 3) for link in topology.links()}
+
+
+def test_a_virtual_machine_says_no_speeds_and_nccl_takes_usual_ones(tmp_path: Path) -> None:
+    """Four CPUs with a GPU each, two of which NVLink joins; the NIC hangs on a CPU, with a speed of its driver."""
+    buses = ["0001:00:00.0", "0002:00:00.0", "0003:00:00.0", "0004:00:00.0"]
+    cpus = []
+    for number, (bus, other) in enumerate(zip(buses, [buses[1], buses[0], buses[3], buses[2]], strict=True)):
+        link = f'<nvlink target="{other}" count="12" tclass="0x030200"/>'
+        nic = '<nic><net name="eth0" dev="0" speed="-1" port="0" guid="0x0" gdr="0"/></nic>' if number == 0 else ""
+        part = pci(bus, gpu(number, link, sm=80), speed="", width="0")
+        cpus.append(f'<cpu numaid="{number}" affinity="00ff" arch="x86_64">{part}{nic}</cpu>')
+    text = '<system version="1">' + "".join(cpus) + "</system>"
+    one = made(text, tmp_path)
+    assert bandwidths(one)[0, 1] == 12 * 25
+    assert set(bandwidths(one).values()) == {300.0, round(8 * 16 * 128 / 130 / 8, 3), 20.8}
+    assert one.hops(0, 2) == 5
+    two = made(text, tmp_path, nodes=2)
+    assert {round(link.bandwidth, 3) for link in two.links() if link.latency_ns == 1000} == {1.25}
+    assert set(bandwidths(made(text, tmp_path, pcie_gb_per_s=20)).values()) == {300.0, 20.0, 20.8}
+
+
+def test_nvswitch_that_a_virtual_machine_does_not_see(tmp_path: Path) -> None:
+    """Its NVLinks have a target that is no device; CPUs are without a node."""
+    link = '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>'
+    parts = "".join(pci(f"0000:0{place}:00.0", gpu(place, link), speed="16.0 GT/s PCIe") for place in range(4))
+    topology = made(f'<system version="1"><cpu host_hash="0x51" numaid="-1" arch="x86_64">{parts}</cpu></system>', tmp_path)
+    assert set(bandwidths(topology).values()) == {18 * 25.0}
+    assert len(topology.links()) == 8
+
+
+def test_a_card_with_two_ports_is_two_nics_at_one_place(tmp_path: Path) -> None:
+    nets = '<net name="mlx5_4" dev="4" speed="200000" port="1"/><net name="mlx5_5" dev="5" speed="100000" port="2"/>'
+    bridge = pci("0000:60:00.0", pci("0000:61:00.0", f"<nic>{nets}</nic>") + pci("0000:62:00.0", gpu(0)), speed="16.0 GT/s PCIe")
+    topology = made(system(bridge), tmp_path, nodes=2)
+    to_rails = sorted(link.bandwidth for link in topology.links() if link.latency_ns == 1000)
+    assert to_rails == [12.5] * 4 + [25.0] * 4
+    assert topology.hops(0, 1) == 2 * 4  # behind its port, the bridge, the card, and the switch of a number
+
+
+def test_grace_is_joined_over_nvlink_c2c(tmp_path: Path) -> None:
+    inside = '<c2c bw="44712" count="5"/>'
+    parts = pci("0009:01:00.0", gpu(0, inside, sm=100)) + pci("0009:06:00.0", gpu(1, inside, sm=100))
+    topology = made(system(parts), tmp_path)
+    assert topology.hops(0, 1) == 2
+    assert max(bandwidths(topology).values()) == 223.56
+
+
+def test_a_file_of_two_hosts_that_nvlink_joins(tmp_path: Path) -> None:
+    """Bus ids and numbers are those of each host; the NVSwitch is one for all."""
+    link = '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>'
+    nic = '<nic><net name="mlx5_0" dev="0" speed="400000"/></nic>'
+
+    def host(name: str, ranks: tuple[int, int], links: str = link) -> str:
+        gpus = (pci(f"0008:0{place}:00.0", gpu(place, links, sm=100, more=f' rank="{ranks[place]}"')) for place in range(2))
+        return f'<cpu host_hash="{name}" numaid="0" arch="arm64">{"".join(gpus)}{pci("0000:03:00.0", nic)}</cpu>'
+
+    def text(*hosts: str) -> str:
+        return f'<system version="2">{"".join(hosts)}</system>'
+
+    switched = made(text(host("0xa", (0, 2)), host("0xb", (1, 3))), tmp_path)
+    assert switched.size == 4
+    assert {switched.hops(a, b) for a in range(4) for b in range(4) if a != b} == {2}
+    assert set(bandwidths(switched).values()) == {18 * 50.0}
+    # Without NVLink the hosts meet at the switch of their NICs.
+    over_nics = made(text(host("0xa", (0, 2), ""), host("0xb", (1, 3), "")), tmp_path)
+    assert [over_nics.hops(0, other) for other in (2, 1)] == [4, 8]
+    with pytest.raises(InputError, match=r"rank of <gpu> is 0 again \(first .*node.xml:\d+\)"):
+        made(text(host("0xa", (0, 2)), host("0xb", (0, 3))), tmp_path)

@@ -355,6 +355,21 @@ def test_messages_that_are_lost_for_good_end_the_run_and_are_named(engine: str) 
 
 
 @built
+@pytest.mark.parametrize("options", [{}, {"connect_timeout_ms": 1e-9}, {"connect_timeout_ms": 1e6}, {"congestion_control": "dctcp"}])
+def test_a_handshake_that_is_never_answered_ends_however_often_it_may_be_repeated(options: dict[str, Any]) -> None:
+    """Its waits double: ns-3 would end the process when their sum is more than it can count."""
+    with pytest.raises(DeadlockError, match="the connection from NPU 0 to NPU 1 was never made"):
+        times(network(PAIR, error_rate=1.0, retries=1000, **options), (0, 1, 1000))
+
+
+@built
+def test_the_largest_seed_is_one_that_ns3_takes() -> None:
+    assert times(network(PAIR, error_rate=0.01, seed=4294944442), (0, 1, 100_000))[0].received > 0
+    with pytest.raises(InputError, match="seed is 4294944443; expected at most 4294944442"):
+        network(PAIR, seed=4294944443)
+
+
+@built
 def test_a_connection_that_breaks_off_is_named() -> None:
     """Nine of ten packets are lost: it is made, and then a segment is not acknowledged often enough."""
     lost = []
@@ -403,6 +418,31 @@ def test_options_that_cannot_be_are_told(options: dict[str, Any], what: str) -> 
 def astra(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "astra_sim", *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+
+
+@built
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize(
+    ("larger", "smaller"),
+    [
+        ("switch?size=8", "switch?size=4"),
+        ("clos?npus=32&ports=8", "clos?npus=16&ports=8"),
+        ("fully_connected?size=8&links=7", "fully_connected?size=4&links=3"),
+        ("mesh?sizes=8", "mesh?sizes=4"),
+    ],
+)
+def test_idle_npus_change_nothing_where_others_work(larger: str, smaller: str, collective: str) -> None:
+    """`logical_dims` of fewer NPUs than the wires join."""
+    results = [
+        astra_sim.simulate(
+            workload=f"plugin:collective?collective={collective}&bytes=65536",
+            platform=f"plugin:{platform}&link_bandwidth_gb_per_s=12.5&link_latency_ns=500&logical_dims=2,2",
+            network="plugin:ns3",
+        )
+        for platform in (larger, smaller)
+    ]
+    assert results[0].npus == 4
+    assert results[0].finish_ns == results[1].finish_ns
 
 
 @built

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import astra_sim
 import pytest
+from astra_sim.errors import InputWarning
 from astra_sim_network_roce import logical_dims, ns3_config, ns3_topology
-from support.commands import Astra, command
+from support.commands import Astra, Done, command
 
 TOPOLOGY = "5 1 4\n4\n0 4 100Gbps 0.001ms 0\n1 4 100Gbps 0.001ms 0\n2 4 100Gbps 0.001ms 0\n3 4 100Gbps 0.001ms 0.5\n"
 COLLECTIVE = "plugin:collective?collective=all_reduce&bytes=65536"
@@ -154,3 +157,47 @@ def test_a_key_like_that_of_logical_dimensions_is_known() -> None:
     assert logical_dims.recognises(text)
     with pytest.raises(astra_sim.InputError, match=r"l.json: unknown key 'logical-dim'; did you mean 'logical-dims'\?"):
         logical_dims.read(text, "l.json")
+
+
+def test_the_files_of_simai_run_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two servers of three GPUs and a leaf, as its generator writes them.
+
+    Its config.txt has thresholds up to 1600 Gbit/s, and NVLink 2880: switches of servers do not mark. A leaf does need thresholds.
+    """
+    astra = command(capsys)
+    maps = [f"{name}_MAP 2 100000000000 {value} 400000000000 {value}" for name, value in (("KMAX", 30), ("KMIN", 10), ("PMAX", 0.2))]
+    monitors = ["BW_MON_FILE bw.txt", "RATE_MON_FILE rate.txt", "CNP_MON_FILE cnp.txt", "MON_START 0", "MON_END 20000"]
+    monitors += [f"{name}_MON_INTERVAL 100" for name in ("QP", "QLEN", "BW")]
+    (tmp_path / "SimAI.conf").write_text("\n".join(["ENABLE_QCN 1", "CC_MODE 1", *maps, *monitors]) + "\n")
+    flows = [(1, 0), (2, 0), (3, 0), (4, 0)]
+    (tmp_path / "flows.csv").write_text("\n".join(["src,dst,bytes", *(f"{a},{b},1000000" for a, b in flows)]) + "\n")
+
+    told = "no file for BW_MON_FILE, RATE_MON_FILE, CNP_MON_FILE, MON_START, MON_END, QP_MON_INTERVAL"
+    with pytest.warns(InputWarning, match=told):
+        ns3_config.read((tmp_path / "SimAI.conf").read_text(), "SimAI.conf")
+
+    def run(leaf: str) -> Done:
+        lines = [f"{gpu} {6 + gpu // 3} 2880Gbps 0.000025ms 0" for gpu in range(6)]
+        lines += [f"{gpu} 8 {leaf} 0.001ms 0" for gpu in range(6)]
+        (tmp_path / "H100_6g").write_text("\n".join(["9 3 2 1 12 H100", "6 7 8 ", *lines]) + "\n")
+        files = {"network": "SimAI.conf", "platform": "H100_6g", "flows": "flows.csv"}
+        return astra("flows", *(word for kind, file in files.items() for word in (f"--{kind}", str(tmp_path / file))), "--json")
+
+    done = run("100Gbps")
+    marked = [flow["marked_acks"] for flow in json.loads(done.out)["flows"]]
+    assert marked[:2] == [0, 0]
+    assert min(marked[2:]) > 0
+    done = run("200Gbps")
+    assert (done.status, done.out) == (2, "")
+    assert "ecn_kmin has no value for links of 200 Gbit/s, which a switch has; it has values for 100, 400" in done.error
+
+
+@pytest.mark.parametrize("network", ["analytical", "analytical?congestion=aware&switching=cut_through", "flow", "packet", "roce"])
+def test_a_topology_of_simai_is_held_against_what_its_links_carry(network: str, tmp_path: Path) -> None:
+    """Its links have figures of their own, and a share of packets that are lost: the audit looks at them where NVLink is faster."""
+    lines = [f"{gpu} {8 + gpu // 4} 2880Gbps 0.000025ms 0" for gpu in range(8)] + [f"{gpu} 10 400Gbps 0.0005ms 0" for gpu in range(8)]
+    path = tmp_path / "topology.txt"
+    path.write_text("\n".join(["11 4 2 1 16 H100", "8 9 10", *lines]) + "\n")
+    workload = "plugin:collective?collective=all_reduce&bytes=1048576"
+    run: dict[str, Any] = {"workload": workload, "system": "plugin:astra2?all_reduce=direct", "network": f"plugin:{network}"}
+    assert astra_sim.simulate(platform=str(path), **run).audit == []

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("astra_sim_platforms")
@@ -20,6 +20,7 @@ from astra_sim.platform import Dimension
 from astra_sim.shortest_paths import shortest_paths
 from astra_sim.turns import Turns, turns_of
 from astra_sim_platforms.clos import Clos
+from astra_sim_platforms.topologies import DragonflyOptions, dragonfly
 
 LINK = "link_bandwidth_gb_per_s=50&link_latency_ns=500"
 
@@ -30,12 +31,12 @@ def clos(rails: int, servers: int, leaf_npus: int, spines: int, **more: Any) -> 
     return Clos(size=rails * servers, rails=rails, server=rails, leaf_npus=leaf_npus, spines=spines, **shape)
 
 
-def routes(topology: Clos) -> dict[tuple[int, int], list[int]]:
+def routes(topology: Any) -> dict[tuple[int, int], list[int]]:
     """For every two NPUs the links of the way between them."""
-    links = wires_of(Dimension(topology, topology.size, 1, 50.0, 500.0), "clos")
+    links = wires_of(Dimension(topology, topology.size, 1, 50.0, 500.0), "here")
     nodes = max(max(link.source, link.target) for link in links) + 1
     size, ends = topology.size, [(link.source, link.target) for link in links]
-    table, _ = shortest_paths(nodes, size, ends, "clos", turns_of(topology))
+    table, _ = shortest_paths(nodes, size, ends, "here", turns_of(topology), [link.cost for link in links])
     found: dict[tuple[int, int], list[int]] = {}
     for pair in itertools.permutations(range(size), 2):
         node, found[pair] = pair[0], []
@@ -45,6 +46,7 @@ def routes(topology: Clos) -> dict[tuple[int, int], list[int]]:
     return found
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_goes_from_one_leaf_to_another_never_meets(seed: int) -> None:
     """Whoever of a leaf sends to whomever of the other, and however many links there are between a leaf and a spine."""
@@ -61,6 +63,48 @@ def test_what_goes_from_one_leaf_to_another_never_meets(seed: int) -> None:
         random.shuffle(other)
         used = Counter(link for pair in zip(one, other, strict=True) for link in ways[pair])
         assert set(used.values()) == {1}
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_nor_does_it_over_planes(seed: int) -> None:
+    """Also where each plane has fewer links up than a leaf has NPUs, as long as all planes together have as many."""
+    random = Random(seed)
+    planes, spines, parallel = random.randint(2, 3), random.randint(1, 2), random.randint(1, 2)
+    uplinks = spines * parallel
+    leaf_npus = uplinks * random.randint(1, planes)
+    rails, blocks = random.randint(1, 3), random.randint(1, 3)
+    topology = clos(rails, blocks * leaf_npus, leaf_npus, spines, planes=planes, uplinks=uplinks)
+    ways = routes(topology)
+    leaves: dict[int, list[int]] = {}
+    for npu in range(topology.size):
+        leaves.setdefault(topology.leaf(npu), []).append(npu)
+    for one, other in itertools.permutations(leaves.values(), 2):
+        random.shuffle(other)
+        used = Counter(link for pair in zip(one, other, strict=True) for link in ways[pair])
+        assert set(used.values()) == {1}
+
+
+@pytest.mark.parametrize(("planes", "leaf_npus", "blocks"), [(2, 8, 4), (4, 4, 5), (2, 4, 8), (2, 16, 1)])
+def test_what_an_npu_sends_and_gets_comes_over_all_planes(planes: int, leaf_npus: int, blocks: int) -> None:
+    """No link of an NPU carries more of an all-to-all than its part, and a leaf: all of a leaf send to an NPU over one plane."""
+    uplinks = leaf_npus if blocks > 1 else 0
+    topology = clos(1, blocks * leaf_npus, leaf_npus, max(1, uplinks), planes=planes, uplinks=uplinks)
+    carried = Counter(link for way in routes(topology).values() for link in way)
+    of_npus = [carried[number] for number, wire in enumerate(topology.wires()) if min(wire.source, wire.target) < topology.size]
+    assert max(of_npus) <= topology.size // planes + (leaf_npus if blocks > 1 else 0)
+
+
+def test_those_that_share_a_link_up_are_the_same_towards_every_leaf() -> None:
+    """Of 8 NPUs at each leaf with 3 links up, one at each place sends to the one at this place of another leaf."""
+    topology = clos(8, 8, 8, 3, uplinks=3)
+    ways = routes(topology)
+    at = {(topology.leaf(npu), npu // 8): npu for npu in range(64)}
+    for leaf in range(8):
+        for other in set(range(8)) - {leaf}:
+            up = [ways[at[leaf, place], at[other, place]][1] for place in range(8)]
+            sharing = [[place for place in range(8) if up[place] == link] for link in dict.fromkeys(up)]
+            assert sharing == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +140,18 @@ def test_a_number_is_divided_by_the_links_of_the_switches_below() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["clos?npus=64&ports=16&rails=8", "clos?npus=32&ports=8&levels=3&rails=2", "clos?npus=32&ports=8&planes=2"]
+    "spec",
+    [
+        "clos?npus=64&ports=16&rails=8",
+        "clos?npus=32&ports=8&levels=3&rails=2",
+        "clos?npus=32&ports=8&planes=2",
+        "clos?npus=64&ports=16&planes=2&rails=4&oversubscription=2",
+        "clos?npus=60&ports=16&oversubscription=3&rails=4",
+        "fat_tree?arity=4&levels=3",
+        "dragonfly?routers=4&npus=2&global_links=1",
+        "dragonfly_plus?leaves=4&npus=2&groups=4&global_links=3",
+        "hyperx?sizes=3,4&npus=2",
+    ],
 )
 def test_networks_with_one_route_for_each_pair_have_the_same(spec: str) -> None:
     """A message for each of some pairs: what every link carries on the congestion-aware network, on packets, and as a flow."""
@@ -110,7 +165,8 @@ def test_networks_with_one_route_for_each_pair_have_the_same(spec: str) -> None:
 
     platform = read_platform(f"plugin:{spec}&{LINK}")
     topology: Any = platform.dimensions[0].topology
-    pairs = Random(1).sample(list(itertools.permutations(range(platform.npus), 2)), 200)
+    every = list(itertools.permutations(range(platform.npus), 2))
+    pairs = Random(1).sample(every, min(len(every), 200))
     messages = [Message(number, *pair, 1, -1) for number, pair in enumerate(pairs)]
     fabric: Fabric = platform.fabric()
     of_table = Counter(fabric.links[link][:2] for pair, way in routes(topology).items() if pair in set(pairs) for link in way)
@@ -143,3 +199,43 @@ def test_rails_do_not_collide_at_the_spines(network: str, rails: int) -> None:
     }
     spread = astra_sim.simulate(**run, network="plugin:flow?routing=split").finish_ns
     assert astra_sim.simulate(**run, network=f"plugin:{network}").finish_ns == pytest.approx(spread, rel=0.01)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_dragonfly_has_one_way_of_least_cost_for_each_pair(seed: int) -> None:
+    """So there is nothing at which its NPUs could take turns."""
+    random = Random(seed)
+    routers, links = random.randint(1, 4), random.randint(1, 3)
+    groups = random.randint(1, routers * links + 1)
+    options: dict[str, Any] = {"routers": routers, "npus": random.randint(1, 3), "global_links": links, "groups": groups}
+    (dimension,) = dragonfly(DragonflyOptions(**options, link_bandwidth_gb_per_s=50.0))
+    wires = dimension.topology.wires()  # type: ignore[attr-defined]
+    nodes = max([dimension.size, *(max(wire.source, wire.target) + 1 for wire in wires)])
+    _, distances = shortest_paths(
+        nodes, dimension.size, [(wire.source, wire.target) for wire in wires], "here", None, [wire.cost for wire in wires]
+    )
+    for source, destination in itertools.permutations(range(dimension.size), 2):
+        node = source
+        while node != destination:
+            left = distances[node * dimension.size + destination]
+            (node,) = (
+                wire.target
+                for wire in wires
+                if wire.source == node
+                and wire.cost + distances[wire.target * dimension.size + destination] == left
+                and distances[wire.target * dimension.size + destination] >= 0
+            )
+
+
+@pytest.mark.parametrize("network", ["packet", "analytical?congestion=aware&switching=cut_through", "flow?routing=destination"])
+def test_a_fat_tree_takes_what_it_would_with_each_message_on_all_ways(network: str) -> None:
+    pytest.importorskip("astra_sim_network_packet")
+    pytest.importorskip("astra_sim_network_flow")
+    for collective in ("all_reduce", "all_to_all"):
+        run: dict[str, Any] = {
+            "workload": f"plugin:collective?collective={collective}&bytes=1048576",
+            "platform": f"plugin:fat_tree?arity=4&levels=3&{LINK}",
+        }
+        spread = astra_sim.simulate(**run, network="plugin:flow?routing=split").finish_ns
+        assert astra_sim.simulate(**run, network=f"plugin:{network}").finish_ns == pytest.approx(spread, rel=0.15)

@@ -73,7 +73,7 @@ class Context:
 
     `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
-    the defaults of these three.
+    the defaults of these three. `messages_wait` says whether messages wait for each other on the network, as links and NICs make them do.
     """
 
     plugins: Plugins
@@ -84,6 +84,7 @@ class Context:
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
+    messages_wait: bool = True
     _time_graph: Callable[[ExecutionGraph], int] | None = None
     _times: dict[Hashable, int] = attrs.field(factory=dict)
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)

@@ -4,7 +4,8 @@
 
 * `wires()`: a sequence of `Wire`s, in units of the bandwidth and latency of the dimension (`link_bandwidth`, `link_latency_ns`).
   Ring, switch, fully connected, mesh, fat tree and dragonfly do.
-* `links()`: tuples (source, target, bandwidth in bytes/ns, latency in ns[, error rate]) with figures of their own. Graphs from files do.
+* `links()`: tuples (source, target, bandwidth in bytes/ns, latency in ns[, error rate[, cost]]) with figures of their own. Graphs from
+  files do.
 
 In both the positions of the dimension come first, nodes from its size on are switches, and a link goes one way. Links that one message uses
 side by side (`links = 18` of a switch) are one link of that many times the bandwidth; links that share messages among them are listed one
@@ -170,7 +171,7 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     if callable(own):
         links = [_of_wire(Wire(*wire), dimension) for wire in own()]
     elif callable(listed):
-        links = [FabricLink(*map(int, entry[:2]), *map(float, entry[2:5])) for entry in listed()]
+        links = [_of_entry(entry) for entry in listed()]
     else:
         raise InputError(f"{where}: topology {topology.name!r} does not say its links (it has no method wires() or links())")
     for link in links:
@@ -217,6 +218,11 @@ def fabric_of(platform: Platform) -> Fabric:
     if len(platform.dimensions) == 1 and len(known) == len(ids):
         ids = list(known)
     return Fabric(platform.npus, len(latencies), tuple(links), tuple(latencies), tuple(ids))
+
+
+def _of_entry(entry: Sequence[Any]) -> FabricLink:
+    source, target, bandwidth, latency, error, cost = (*entry, 0.0, 1)[:6] if len(entry) < 5 else (*entry, 1)[:6]
+    return FabricLink(int(source), int(target), float(bandwidth), float(latency), float(error), cost=int(cost))
 
 
 def _of_wire(wire: Wire, dimension: Dimension) -> FabricLink:

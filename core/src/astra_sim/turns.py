@@ -1,11 +1,14 @@
 """Which of several equal ways a destination takes, where a topology says that destinations take turns.
 
-Where a message has one route, chosen by its destination alone, destinations should spread over equal ways in every pattern that collectives
-have. A topology numbers its destinations for that, leaf by leaf (`turns()`). Switches next to them go by the lowest digit of this number,
-those above by the next one, and so on; destinations themselves, where they have several links, by the last one. Two messages from one leaf
-to two destinations of another leaf then never meet on a link up, and nor do two to one leaf on links down: on k-ary n-trees this is d-mod-k
-(Zahavi, *Fat-tree routing and node ordering providing contention free traffic for MPI global collectives*, JPDC 2012).
-`include/astra_sim/turns.hpp` is the same in C++.
+Where a message has one route, destinations should spread over equal ways in every pattern that collectives have. A topology numbers its
+destinations for that, leaf by leaf (`turns()`). Switches next to them go by the lowest digit of this number, those above by the next one,
+and so on. Two messages from one leaf to two destinations of another leaf then never meet on a link up, and nor do two to one leaf on links
+down: on k-ary n-trees this is d-mod-k (Zahavi, *Fat-tree routing and node ordering providing contention free traffic for MPI global
+collectives*, JPDC 2012).
+
+Where destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
+leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
+leaves comes over all of its links. `include/astra_sim/turns.hpp` is the same in C++.
 """
 
 from __future__ import annotations
@@ -27,31 +30,59 @@ class Turns:
     def __init__(self, nodes: int, ends: Sequence[tuple[int, int]], turns: Sequence[int]) -> None:
         self._turns = turns
         self._height = _heights(nodes, ends, len(turns))
-        self._links_up = [0] * nodes
+        self._up: list[list[int]] = [[] for _ in range(nodes)]
         for source, target in ends:
-            self._links_up[source] += self._height[target] > self._height[source]
+            if self._height[target] > self._height[source]:
+                self._up[source].append(target)
         self._stride = self._strides()
+        self._leaf = self._leaves()
 
     def choose(self, node: int, destination: int, first: int, last: int, ways: int) -> int:
         """Which of so many equal links a message takes at a node, in order of the nodes they lead to (`first` to `last`) and number.
 
         Several links down to one node take turns as the links up from there do, so that what was apart on the way up stays apart.
         """
+        turn = self._turns[destination]
+        if self._height[node] == 0:
+            beside = self._leaf[node] == self._leaf[destination]
+            return (sum(divmod(turn, self._stride[0])) + (self._turns[node] if beside else self._leaf[node])) % ways
         down_to_one = first == last and self._height[first] < self._height[node]
-        number = self._turns[destination] // self._stride[self._height[first if down_to_one else node]]
-        return (number % max(1, self._links_up[first]) if down_to_one else number) % ways
+        number = turn // self._stride[self._height[first if down_to_one else node]]
+        return (number % max(1, len(self._up[first])) if down_to_one else number) % ways
 
     def _strides(self) -> list[int]:
         """By height, what a number is divided by: digits from switches next to destinations upwards, and that of destinations last."""
         most = [1] * (max(self._height) + 1)
-        for height, links in zip(self._height, self._links_up, strict=True):
-            most[height] = max(most[height], links)
+        for height, up in zip(self._height, self._up, strict=True):
+            most[height] = max(most[height], len(up))
         strides, stride = [1] * len(most), 1
         for height in range(1, len(most)):
             strides[height] = stride
-            stride = stride * most[height] if stride * most[height] < len(self._turns) else 1  # no digit is left
+            stride = stride * most[height] if stride * most[height] <= max(self._turns) else 1  # no digit is left
         strides[0] = stride
         return strides
+
+    def _onwards(self, node: int) -> list[int]:
+        """Where links up from a node lead, of which there is a way further up."""
+        return [target for target in self._up[node] if self._up[target]]
+
+    def _leaves(self) -> list[int]:
+        """Of each destination a number of its leaf: of the first switch upwards that it shares with others. Without one, it has its own."""
+        below = [0] * len(self._up)
+        for targets in self._up:
+            for target in set(targets):
+                below[target] += 1
+        leaf = []
+        for destination in range(len(self._turns)):
+            node = destination
+            while (up := self._onwards(node)) and below[node] < 2:
+                node = min(up)
+            leaf.append(node)
+        first: dict[int, int] = {}
+        for node, turn in zip(leaf, self._turns, strict=True):
+            first[node] = min(turn, first.get(node, turn))
+        number = {turn: place for place, turn in enumerate(sorted(first.values()))}
+        return [number[first[node]] for node in leaf]
 
 
 def _heights(nodes: int, ends: Sequence[tuple[int, int]], destinations: int) -> list[int]:

@@ -41,6 +41,7 @@ Settings settings_of(const nb::dict& table) {
   field("least_timeout", s.least_timeout);
   field("connect_timeout", s.connect_timeout);
   field("retries", s.retries);
+  field("connect_retries", s.connect_retries);
   field("send_buffer", s.send_buffer);
   field("receive_buffer", s.receive_buffer);
   field("queue_packets", s.queue_packets);

@@ -37,7 +37,7 @@ ns3::Ptr<ns3::Socket> make_socket(const Settings& settings, const ns3::Ptr<ns3::
   socket->SetAttribute("DelAckTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.ack_delay)));
   socket->SetAttribute("MinRto", ns3::TimeValue(ns3::PicoSeconds(settings.least_timeout)));
   socket->SetAttribute("ConnTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.connect_timeout)));
-  socket->SetAttribute("ConnCount", ns3::UintegerValue(settings.retries));
+  socket->SetAttribute("ConnCount", ns3::UintegerValue(settings.connect_retries));
   socket->SetAttribute("DataRetries", ns3::UintegerValue(settings.retries));
   socket->SetAttribute("SndBufSize", ns3::UintegerValue(settings.send_buffer));
   socket->SetAttribute("RcvBufSize", ns3::UintegerValue(settings.receive_buffer));

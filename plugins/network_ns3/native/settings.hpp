@@ -35,6 +35,7 @@ struct Settings {
   std::int64_t least_timeout = 0;       // ps
   std::int64_t connect_timeout = 0;     // ps
   std::uint32_t retries = 0;            // of a segment, before a connection is given up
+  std::uint32_t connect_retries = 0;    // of the segment that makes a connection
   std::uint32_t send_buffer = 0;        // bytes
   std::uint32_t receive_buffer = 0;     // bytes
   std::uint32_t queue_packets = 0;      // at a port of a switch

@@ -146,7 +146,7 @@ class Balance {
   std::vector<int> nearest_;    // for the destination at hand
 };
 
-// Where the ways by digits of positions or turns (make_tables) are not even, those that
+// Where the ways by digits of positions (make_tables) are not even, those that
 // destinations choose one after the other may be better.
 void RoutingTables::balance(int d, std::vector<std::uint16_t>& table) const {
   const bool choices =

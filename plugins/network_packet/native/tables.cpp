@@ -103,7 +103,7 @@ void RoutingTables::make_tables() {
     measure_distances(d);
     check_ways(d);
     std::vector<std::uint16_t> next = takes_turns(d) ? ways_by_turn(d) : ways_by_position(d);
-    balance(d, next);
+    if (!takes_turns(d)) balance(d, next);  // turns keep apart what collectives send at a time
     table_.push_back(std::move(next));
   }
 }

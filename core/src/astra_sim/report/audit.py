@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import call
+from astra_sim.errors import InputError
+from astra_sim.fabric import wires_of
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
@@ -284,15 +286,12 @@ def _exceeds(size: int, bandwidth: float, time_ps: int) -> bool:
 
 def _listed_bandwidth(dimension: Dimension) -> float:
     """The bandwidth of the links of the best connected NPU, where the topology lists its links; else 0."""
-    listed = getattr(dimension.topology, "links", None)
-    if isinstance(listed, tuple):
-        wires = [(link.source, link.width * dimension.link_bandwidth) for link in listed]
-    elif callable(listed):
-        wires = [(source, bandwidth) for source, _, bandwidth, _ in call("links of a topology", listed)]
-    else:
+    try:
+        links = call("links of a topology", wires_of, dimension, "audit")
+    except InputError:
         return 0.0
     sums = [0.0] * dimension.size
-    for source, bandwidth in wires:
-        if source < dimension.size:
-            sums[source] += bandwidth
+    for link in links:
+        if link.source < dimension.size:
+            sums[link.source] += link.bandwidth
     return max(sums)

@@ -56,6 +56,14 @@ def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
 
 def check_order(flows: Sequence[Flow]) -> None:
     """Raise InputError where flows wait for each other in a circle."""
+    circle = circle_of(flows)
+    if circle:
+        listed = ", which waits for ".join(f"number {place + 1}" for place in circle)
+        raise InputError(f"flows of the list wait for each other in a circle: {listed}, which waits for the first")
+
+
+def circle_of(flows: Sequence[Flow]) -> list[int]:
+    """Flows that wait for each other in a circle, each for the next one; none where there is no circle."""
     waits = [len(flow.after) for flow in flows]
     ready = deque(place for place, count in enumerate(waits) if not count)
     then = _followers(flows)
@@ -64,9 +72,13 @@ def check_order(flows: Sequence[Flow]) -> None:
             waits[place] -= 1
             if not waits[place]:
                 ready.append(place)
-    stuck = [place for place, count in enumerate(waits) if count]
-    if stuck:
-        raise InputError(f"{len(stuck)} flows wait for each other in a circle, among them number {stuck[0] + 1} of the list")
+    stuck = {place for place, count in enumerate(waits) if count}
+    way: list[int] = []
+    place = min(stuck, default=-1)
+    while stuck and place not in way:
+        way.append(place)
+        place = next(before for before in flows[place].after if before in stuck)
+    return way[way.index(place) :] if stuck else []
 
 
 class _Run:

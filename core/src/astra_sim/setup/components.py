@@ -72,7 +72,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
             " expected one platform for both (a network given as an object brings its own)"
         )
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
-    context = Context(plugins, platform, run, compute, groups=groups)
+    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=isinstance(network, EventNetwork))
     system = maker.given("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,

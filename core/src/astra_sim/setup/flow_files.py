@@ -10,11 +10,12 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import InputError, suggestion
-from astra_sim.run.flows import Flow
+from astra_sim.run.flows import Flow, circle_of
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns", "after", "pg")
 _NEEDED = ("src", "dst", "bytes")
 _MOST_NS = 2.0**52
+_OTHER_SEPARATORS = (";", "\t", "|")
 
 Id = int | str
 
@@ -38,7 +39,12 @@ def parse_flows(text: str, path: str, npus: int) -> NamedFlows:
         if number in ids:
             raise InputError(f"{where}: id {number!r} is given again")
         ids[number] = len(ids)
-    return NamedFlows(tuple(ids), tuple(_flow(row, where, ids, npus) for where, row in rows))
+    named = NamedFlows(tuple(ids), tuple(_flow(row, where, ids, npus) for where, row in rows))
+    circle = circle_of(named.flows)
+    if circle:
+        listed = ", which waits for ".join(repr(named.ids[place]) for place in circle)
+        raise InputError(f"{rows[circle[0]][0]}: flows wait for each other in a circle: {listed}, which waits for the first")
+    return named
 
 
 def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -51,9 +57,14 @@ def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             continue
         if not heading:
             heading = cells
+            separator = next((each for each in _OTHER_SEPARATORS if len(cells) == 1 and each in cells[0]), None)
+            if separator:
+                raise InputError(f"{where}: cells are separated by {separator!r}; expected commas")
             _check_keys(heading, where)
         elif len(cells) != len(heading):
-            raise InputError(f"{where}: {len(cells)} cells under {len(heading)} headings")
+            raise InputError(
+                f"{where}: {len(cells)} cells under {len(heading)} headings; expected a cell for each, empty where there is nothing to say"
+            )
         else:
             row: dict[str, Any] = {key: cell for key, cell in zip(heading, cells, strict=True) if cell}
             row["after"] = row.get("after", "").split()

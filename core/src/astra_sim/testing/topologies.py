@@ -68,7 +68,8 @@ def check_links(dimension: Dimension) -> None:
         return
     leaves: dict[int, set[int]] = {}
     for link in listed():
-        require(isinstance(link, tuple) and len(link) in (4, 5), f"links() gives {link!r}; expected source, target, bytes/ns, ns[, loss]")
+        known = isinstance(link, tuple) and len(link) in (4, 5, 6)
+        require(known, f"links() gives {link!r}; expected source, target, bytes/ns, ns[, loss[, cost]]")
         source, target, bandwidth, latency, *_ = link
         for end in (source, target):
             require(type(end) is int and end >= 0, f"link {link!r} has the end {end!r}; expected a number of at least 0")

@@ -14,6 +14,9 @@ _DCTCP_THRESHOLD = 65
 _UNLIMITED = 2**31 - 1
 _KIB = 1024
 _PS_PER_MS = 10**9
+_MOST_DOUBLINGS = 29
+_LONGEST_WAIT_PS = 2**61
+"""What ns-3 can count: each repetition of a handshake waits twice as long as the one before, without an end."""
 
 
 @attrs.frozen
@@ -46,7 +49,9 @@ class Ns3Options:
         200.0, above=0, maximum=1e6, help="shortest time without acknowledgement after which a segment is sent again (Linux)", unit="ms"
     )
     connect_timeout_ms: float = option(1000.0, above=0, maximum=1e6, help="the same while a connection is made (RFC 6298)", unit="ms")
-    retries: int = option(6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3)")
+    retries: int = option(
+        6, minimum=1, maximum=1000, help="repetitions of a segment before the run is given up (ns-3); of a handshake 29 at most"
+    )
     send_buffer_kib: int = option(
         512,
         minimum=4,
@@ -67,7 +72,7 @@ class Ns3Options:
     switch_latency_ns: float = option(0.0, minimum=0, maximum=1e9, help="time through a switch, on links that enter one", unit="ns")
     npu_forwarding: bool = option(True, help="packets pass through NPUs where some pairs have no way over switches; false: an error")
     error_rate: float = option(0.0, minimum=0, maximum=1, help="probability that a packet is lost, on links that have none of their own")
-    seed: int = option(1, minimum=1, maximum=2**32 - 1, help="seed of losses, and of which of several shortest ways a connection takes")
+    seed: int = option(1, minimum=1, maximum=4294944442, help="seed of losses, and of which of several shortest ways a connection takes")
 
     def __attrs_post_init__(self) -> None:
         if self.ecn_threshold_packets is not None and self.congestion_control != "dctcp":
@@ -92,6 +97,7 @@ class Ns3Options:
             "least_timeout": round(self.min_rto_ms * _PS_PER_MS),
             "connect_timeout": round(self.connect_timeout_ms * _PS_PER_MS),
             "retries": self.retries,
+            "connect_retries": self._connect_retries(),
             "send_buffer": self.send_buffer_kib * _KIB,
             "receive_buffer": self.receive_buffer_kib * _KIB,
             "queue_packets": self.queue_packets,
@@ -99,3 +105,8 @@ class Ns3Options:
             "mark_packets": self.ecn_threshold_packets or _DCTCP_THRESHOLD,
             "seed": self.seed,
         }
+
+    def _connect_retries(self) -> int:
+        """The repetitions of a handshake: as many as its waits can be counted."""
+        first_ps = max(1, round(self.connect_timeout_ms * _PS_PER_MS))
+        return min(self.retries, _MOST_DOUBLINGS, (_LONGEST_WAIT_PS // first_ps).bit_length() - 1)

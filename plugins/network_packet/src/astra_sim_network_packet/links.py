@@ -48,6 +48,8 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
         links = [Wire(*wire) for wire in own()]
     else:
         listed = wires_of(dimension, f"dimension of {size} NPUs")
-        links = [Wire(link.source, link.target, link.bandwidth / wide, link.latency_ns / long if long else 1.0) for link in listed]
+        links = [
+            Wire(link.source, link.target, link.bandwidth / wide, link.latency_ns / long if long else 1.0, link.cost) for link in listed
+        ]
     nodes = max((max(link.source, link.target) + 1 for link in links), default=0)
     return max(0, nodes - size), links, False

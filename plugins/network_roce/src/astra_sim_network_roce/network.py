@@ -34,7 +34,8 @@ class RoceNetwork(EventNetwork):
         self._is_new = True
 
     def _build(self) -> Any:
-        fabric, links = self.fabric, LinkRows(self.options, self.fabric)
+        fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
+        links = LinkRows(self.options, fabric, within_servers)
         links.check_memory()
         made = _core.Network(
             settings=settings_of(self.options),
@@ -44,7 +45,7 @@ class RoceNetwork(EventNetwork):
             links=links.rows(),
             reverse=_reverses(fabric),
             descending_ways=self.options.chosen("equal_ways") == "descending",
-            preferred=_within_servers(self.platform, fabric),
+            preferred=within_servers,
             failures=failures_of(self.options, fabric),
         )
         made.keep(self._keeps_flows, self.options.pfc_log)

@@ -29,8 +29,10 @@ WITHOUT_EFFECT = (
 REQUESTS = {"FCT_OUTPUT_FILE": "fct", "PFC_OUTPUT_FILE": "pfc_log"}
 """Keys that ask for reports of --output, which take the place of the files that they name."""
 
-OUTPUTS = ("QLEN_MON_FILE", "QLEN_MON_START", "QLEN_MON_END", "TRACE_FILE", "TRACE_OUTPUT_FILE")
-"""Keys of output files that are not written."""
+OUTPUTS: tuple[str, ...] = ("QLEN_MON_FILE", "QLEN_MON_START", "QLEN_MON_END", "TRACE_FILE", "TRACE_OUTPUT_FILE")
+OUTPUTS += ("BW_MON_FILE", "RATE_MON_FILE", "CNP_MON_FILE", "MON_START", "MON_END")
+OUTPUTS += ("QP_MON_INTERVAL", "QLEN_MON_INTERVAL", "BW_MON_INTERVAL")
+"""Keys of output files that are not written; those of the last two lines are SimAI's."""
 
 Reader = Callable[[list[str], str], Any]
 

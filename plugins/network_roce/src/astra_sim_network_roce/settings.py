@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -26,6 +26,9 @@ class Thresholds(NamedTuple):
     kmin: int
     kmax: int
     pmax: float
+
+
+_NEVER = Thresholds(2**62, 2**62, 0.0)
 
 
 @attrs.frozen
@@ -129,11 +132,12 @@ def addresses(npus: int) -> list[int]:
 
 
 class LinkRows:
-    """Links of a fabric as the core takes them."""
+    """Links of a fabric as the core takes them. `within_servers` are the switches of servers, for whose links files have no thresholds."""
 
-    def __init__(self, options: RoceOptions, fabric: Fabric) -> None:
+    def __init__(self, options: RoceOptions, fabric: Fabric, within_servers: Collection[int] = ()) -> None:
         self._options = options
         self._fabric = fabric
+        self._within_servers = within_servers
         self._clock = clock_of(options)
         self._scale = options.chosen("scale_ecn")
         self._kmin = _by_rate(options.ecn_kmin, "ecn_kmin")
@@ -162,10 +166,16 @@ class LinkRows:
 
     def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int]:
         rate = link.bits_per_s
-        marks = self.thresholds(rate) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
+        marks = self._marks(link) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
         delay = self._clock.ticks(self._latency(link))
         error = link.error_rate or self._options.error_rate
         return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost)
+
+    def _marks(self, link: FabricLink) -> Thresholds:
+        """The thresholds of a port of a switch; of one within a server, where the options have none for its rate, it does not mark."""
+        if link.source in self._within_servers and link.bits_per_s not in self._kmin and not self._scale:
+            return _NEVER
+        return self.thresholds(link.bits_per_s)
 
     def _latency(self, link: FabricLink) -> float:
         """Nanoseconds of a link, with those of the interfaces and the switch at its ends."""

@@ -92,10 +92,19 @@ class Clos:
         return on_rail // self.leaf_npus * self.rails + rail
 
     def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways leaf by leaf, on whatever rails they are."""
-        turns = [0] * self.size
-        for turn, npu in enumerate(sorted(range(self.size), key=self.leaf)):
-            turns[npu] = turn
+        """NPUs take turns at equal ways leaf by leaf, on whatever rails they are.
+
+        Every leaf begins with the first link up. So where links up are fewer than NPUs, those that share one are the same towards all
+        leaves, and do not meet others that are a step ahead.
+        """
+        uplinks = max(1, self.uplinks)
+        of_leaf = -(-self.leaf_npus // uplinks) * uplinks
+        following = [leaf * of_leaf for leaf in range(self.leaves)]
+        turns = []
+        for npu in range(self.size):
+            leaf = self.leaf(npu)
+            turns.append(following[leaf])
+            following[leaf] += 1
         return turns
 
     def hops(self, source: int, destination: int) -> int:

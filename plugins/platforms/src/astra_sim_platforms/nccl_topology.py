@@ -1,9 +1,12 @@
-"""A node as NCCL describes it: GPUs, NVLink and NVSwitch, PCIe, CPUs and NICs; several such nodes meet at a switch for each NIC."""
+"""A node as NCCL describes it: GPUs, NVLink and NVSwitch, PCIe, CPUs and NICs; several such nodes meet at a switch for each NIC.
+
+A file of several hosts, which NCCL writes where NVLink joins them (MNNVL), is one node: names of its parts begin with the host.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +20,9 @@ from astra_sim_platforms.nccl_xml import Element, read_system
 from astra_sim_platforms.pcie import lane_bytes_per_ns
 
 _NVSWITCH, _CPU, _GPU = "0x068000", "0x068001", "0x03"
+_UNKNOWN_LANES = ("", "0", "255")
+_USUAL_TRANSFERS, _USUAL_LANES, _USUAL_NIC = 8.0, 16, 10_000
+"""What NCCL takes where a virtual machine or a driver does not say it: GT/s and lanes of PCIe, Mbit/s of a NIC."""
 _NVLINK_GB_PER_S = ((100, 50.0), (90, 25.0), (86, 14.0625), (70, 25.0), (60, 20.0))
 """10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/fabrics.md has the sources."""
 
@@ -32,7 +38,10 @@ class NcclTopologyOptions:
     )
     nvlink_latency_ns: float = option(300.0, minimum=0, help="assumed latency of an NVLink, to a GPU or an NVSwitch", unit="ns")
     pcie_gb_per_s: float | None = option(
-        None, above=0, help="bandwidth of PCIe where the file has no speed or width, as in virtual machines", unit="10^9 bytes/s"
+        None,
+        above=0,
+        help="bandwidth of PCIe where the file has no speed or width, as in virtual machines; default: 8 GT/s, 16 lanes, as NCCL takes",
+        unit="10^9 bytes/s",
     )
     pcie_latency_ns: float = option(150.0, minimum=0, help="assumed latency of a PCIe link", unit="ns")
     cpu_gb_per_s: float = option(20.8, above=0, help="assumed bandwidth between two CPUs and direction: a UPI link", unit="10^9 bytes/s")
@@ -62,22 +71,28 @@ class _Node:
     def __init__(self, options: NcclTopologyOptions) -> None:
         self._options = options
         self.gpus: dict[str, Element] = {}
-        self.nets: dict[int, tuple[str, Element]] = {}
+        self.nets: dict[tuple[str, int], tuple[str, Element]] = {}
+        self.hosts: list[str] = []
         self.wires: list[tuple[str, str, float, float]] = []
         self._nvlinks: dict[tuple[str, str], float] = {}
         self._cpus: dict[str, str] = {}  # of a GPU
 
     def add(self, root: Element) -> None:
         """Take in a file."""
-        cpus = list(root.of("cpu"))
-        names = [f"cpu {place}" for place in range(len(cpus))]
-        for name, cpu in zip(names, cpus, strict=True):
+        names: dict[str, list[str]] = {}
+        for place, cpu in enumerate(root.of("cpu")):
+            host, name = cpu.attributes.get("host_hash", ""), f"cpu {place}"
+            names.setdefault(host, []).append(name)
             for part in cpu.of("pci"):
-                self._pci(part, name, name)
+                self._pci(part, name, name, host)
             for nic in cpu.of("nic"):
-                self._nic(nic, name)
+                self._nic(nic, name, host)
+        self.hosts = list(names)
         if len(self.gpus) * self._options.nodes < 2:
-            raise InputError(f"{root.where}: {len(self.gpus)} <gpu> in {self._options.nodes} node; expected two GPUs at least")
+            raise InputError(
+                f"{root.where}: {len(self.gpus)} <gpu> in {self._options.nodes} node; expected two GPUs at least, as in what NCCL writes"
+                " (NCCL_TOPO_DUMP_FILE)"
+            )
         if self._options.nodes > 1 and not self.nets:
             raise InputError(
                 f"{root.where}: nodes is {self._options.nodes}, and no <nic> has a <net> with dev; expected a NIC to join them"
@@ -85,51 +100,62 @@ class _Node:
         for bus, gpu in self.gpus.items():
             for link in gpu.of("nvlink"):
                 self._nvlink(link, gpu, bus)
-        pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
-        self.wires += [(*pair, self._options.cpu_gb_per_s, self._options.cpu_latency_ns) for pair in pairs]
-        if self._options.nodes == 1 and all((bus, "nvswitch") in self._nvlinks for bus in self.gpus):
-            self.wires = []  # all ways are over NVSwitch: as a graph of like links, a delay formula takes it, too
+        switched = self._options.nodes == 1 and all((bus, "nvswitch") in self._nvlinks for bus in self.gpus)
+        if switched:  # all ways are over NVSwitch: as a graph of like links, a delay formula takes it, too
+            self.wires, self.nets = [], {}
+        else:
+            self._join_cpus(names)
         self.wires += [(*ends, bandwidth, self._options.nvlink_latency_ns) for ends, bandwidth in self._nvlinks.items()]
 
-    def _pci(self, part: Element, parent: str, cpu: str) -> None:
+    def _join_cpus(self, names: Mapping[str, Sequence[str]]) -> None:
+        """The links between CPUs of a host, and from GPUs to them over NVLink-C2C."""
+        for cpus in names.values():
+            pairs = [(one, other) for place, one in enumerate(cpus) for other in cpus[place + 1 :]]
+            self.wires += [(*pair, self._options.cpu_gb_per_s, self._options.cpu_latency_ns) for pair in pairs]
+        for bus, gpu in self.gpus.items():
+            for link in gpu.of("c2c"):
+                bandwidth = link.whole("bw", least=1) * link.whole("count", least=1) / 1000  # bw is in 10^6 bytes/s
+                self._nvlinks[bus, self._cpus[bus]] = self._nvlinks.get((bus, self._cpus[bus]), 0.0) + bandwidth
+
+    def _pci(self, part: Element, parent: str, cpu: str, host: str) -> None:
         """A bridge, or the port of a GPU or NIC. A GPU is behind a port, so that a way over NVLink is shorter than one over PCIe."""
-        bus = part.text("busid").lower()
+        bus = _named(host, part.text("busid"))
         bandwidth = self._pcie_bandwidth(part)
         port = f"pci {bus}"
         self.wires.append((parent, port, bandwidth, self._options.pcie_latency_ns))
         for gpu in part.of("gpu"):
             if bus in self.gpus:
-                raise InputError(f"{gpu.where}: a second <gpu> at busid {bus}; expected one for each <pci>")
+                raise InputError(f"{gpu.where}: a second <gpu> at busid {part.text('busid')}; expected one for each <pci>")
             self.gpus[bus] = gpu
             self._cpus[bus] = cpu
             self.wires.append((port, bus, bandwidth, 0.0))
         for nic in part.of("nic"):
-            self._nic(nic, port)
+            self._nic(nic, port, host)
         for below in part.of("pci"):
-            self._pci(below, port, cpu)
+            self._pci(below, port, cpu, host)
 
-    def _nic(self, nic: Element, port: str) -> None:
+    def _nic(self, nic: Element, port: str, host: str) -> None:
         for net in nic.of("net"):
             if "dev" not in net.attributes:
                 continue
             number = net.whole("dev")
-            if number in self.nets:
-                raise InputError(
-                    f"{net.where}: dev of <net> is {number} again (first {self.nets[number][1].where}); expected another number"
-                )
-            net.whole("speed", least=1)
-            self.nets[number] = port, net
+            if (host, number) in self.nets:
+                first = self.nets[host, number][1].where
+                raise InputError(f"{net.where}: dev of <net> is {number} again (first {first}); expected another number")
+            nic_bandwidth(net)
+            self.nets[host, number] = port, net
 
     def _nvlink(self, link: Element, gpu: Element, bus: str) -> None:
-        count, kind, target = link.whole("count", least=1), link.text("tclass"), link.text("target").lower()
+        count, kind, target = link.whole("count", least=1), link.text("tclass"), link.text("target")
         bandwidth = count * self._nvlink_bandwidth(gpu)
         if kind == _NVSWITCH:
             self._nvlinks[bus, "nvswitch"] = self._nvlinks.get((bus, "nvswitch"), 0.0) + bandwidth
         elif kind.startswith(_GPU):
-            if target not in self.gpus or target == bus:
+            other = _named(bus.rpartition(" ")[0], target)
+            if other not in self.gpus or other == bus:
                 raise InputError(f"{link.where}: target of <nvlink> is {target!r:.80}; expected the busid of another <pci> with a <gpu>")
-            if (target, bus) not in self._nvlinks:
-                self._nvlinks[bus, target] = self._nvlinks.get((bus, target), 0.0) + bandwidth
+            if (other, bus) not in self._nvlinks:
+                self._nvlinks[bus, other] = self._nvlinks.get((bus, other), 0.0) + bandwidth
         elif kind == _CPU:
             self._nvlinks[bus, self._cpus[bus]] = bandwidth
         else:
@@ -150,20 +176,32 @@ class _Node:
         """Bytes/ns of the link above a <pci>: lanes times transfers of a bit, less what the encoding takes (PCI Express)."""
         speed, width = part.attributes.get("link_speed", ""), part.attributes.get("link_width", "")
         match = re.match(r"(\d{1,3}(?:\.\d+)?) ?GT/s", speed)
-        lanes = int(width) if re.fullmatch(r"\d{1,3}", width) else 0
-        if match is None or not float(match[1]) or not lanes:
-            if self._options.pcie_gb_per_s is None:
-                raise InputError(
-                    f"{part.where}: link_speed of <pci> is {speed!r:.80} and link_width {width!r:.80}; "
-                    "expected such as '16 GT/s' and '16', or pcie_gb_per_s"
-                )
+        said = speed != "" and not speed.startswith("Unknown"), width not in _UNKNOWN_LANES
+        if (said[0] and (match is None or not float(match[1]))) or (said[1] and not re.fullmatch(r"[1-9]\d?", width)):
+            raise InputError(
+                f"{part.where}: link_speed of <pci> is {speed!r:.80} and link_width {width!r:.80}; expected such as '16 GT/s' and '16'"
+            )
+        if not all(said) and self._options.pcie_gb_per_s is not None:
             return float(self._options.pcie_gb_per_s)
-        return lanes * lane_bytes_per_ns(float(match[1]))
+        lanes = int(width) if said[1] else _USUAL_LANES
+        return lanes * lane_bytes_per_ns(float(match[1]) if match is not None else _USUAL_TRANSFERS)
+
+
+def _named(host: str, bus: str) -> str:
+    return f"{host} {bus.lower()}" if host else bus.lower()
+
+
+def nic_bandwidth(net: Element) -> float:
+    """Bytes/ns of a NIC. Raises InputError."""
+    speed = net.attributes.get("speed", "0")
+    if not re.fullmatch(r"-?\d{1,9}", speed):
+        raise InputError(f"{net.where}: speed of <net> is {speed!r:.80}; expected a whole number of Mbit/s")
+    return (int(speed) if int(speed) > 0 else _USUAL_NIC) / 8000  # some drivers say -1
 
 
 def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:
     """The GPUs of all nodes, ordered by rank or else by number, then all other parts."""
-    buses = _ordered(node.gpus)
+    buses = _ordered(node)
     numbers = {(copy, bus): copy * len(buses) + place for copy in range(options.nodes) for place, bus in enumerate(buses)}
     edges: list[GraphLink] = []
 
@@ -174,20 +212,22 @@ def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:
     for copy in range(options.nodes):
         for one, other, bandwidth, latency in node.wires:
             wire((copy, one), (copy, other), bandwidth, latency)
-        for dev, (port, net) in sorted(node.nets.items()) if options.nodes > 1 else ():
-            wire((copy, port), (-1, f"rail {dev}"), net.whole("speed") / 8000, options.net_latency_ns)
+        for (_, dev), (port, net) in sorted(node.nets.items()) if options.nodes * len(node.hosts) > 1 else ():
+            wire((copy, port), (-1, f"rail {dev}"), nic_bandwidth(net), options.net_latency_ns)
     size = options.nodes * len(buses)
     _, distances = shortest_paths(len(numbers), size, [(link.source, link.target) for link in edges], options.file)
     return Graph(size, tuple(edges), tuple(distances[: size * size]), name="nccl_topology")
 
 
-def _ordered(gpus: Mapping[str, Element]) -> list[str]:
-    """Bus ids by rank where all GPUs have one, else by dev. Raises InputError where two are alike."""
-    key = "rank" if all("rank" in gpu.attributes for gpu in gpus.values()) else "dev"
-    places: dict[int, str] = {}
-    for bus, gpu in gpus.items():
-        number = gpu.whole(key)
-        if number in places:
-            raise InputError(f"{gpu.where}: {key} of <gpu> is {number} again (first {gpus[places[number]].where}); expected another number")
-        places[number] = bus
-    return [places[number] for number in sorted(places)]
+def _ordered(node: _Node) -> list[str]:
+    """Bus ids by rank where all GPUs have one, else host by host by dev. Raises InputError where two are alike."""
+    key = "rank" if all("rank" in gpu.attributes for gpu in node.gpus.values()) else "dev"
+    places: dict[tuple[int, int], str] = {}
+    for bus, gpu in node.gpus.items():
+        host = 0 if key == "rank" else node.hosts.index(bus.rpartition(" ")[0])
+        place = host, gpu.whole(key)
+        if place in places:
+            first = node.gpus[places[place]].where
+            raise InputError(f"{gpu.where}: {key} of <gpu> is {place[1]} again (first {first}); expected another number")
+        places[place] = bus
+    return [places[place] for place in sorted(places)]

@@ -49,7 +49,7 @@ class Servers:
 
     Nodes after the NPUs are the switches of the servers, then NICs where they are nodes, then the switches of the Clos fabric. NICs are
     nodes where `scale_out.shared` NPUs share one, and where NPUs of a server meet at a leaf: so the way over the server's switch is the
-    shorter.
+    shorter. A link to a shared NIC costs two, for NPUs that share it are to meet at the server's switch, too.
     """
 
     scale_out: Clos
@@ -99,11 +99,17 @@ class Servers:
         """The links, each way counted."""
         return self.scale_out.link_count() + 2 * (self.size + self.nics)
 
-    def links(self) -> list[tuple[int, int, float, float]]:
-        """Source, target, bytes/ns and ns. Raises InputError where they are too many to list."""
+    def links(self) -> list[tuple[int, int, float, float, float, int]]:
+        """Source, target, bytes/ns, ns, error rate and cost. Raises InputError where they are too many to list."""
         if self.link_count() > LARGEST_FABRIC:
             raise InputError(f"a {self.name} of {self.size} NPUs has {self.link_count()} links; expected at most {LARGEST_FABRIC}")
-        return [way for a, b, links in self._pairs() for way in ((a, b, *attrs.astuple(links)), (b, a, *attrs.astuple(links)))]
+        listed: list[tuple[int, int, float, float, float, int]] = []
+        first_nic = self.size + self.size // self.scale_out.server
+        for a, b, links in self._pairs():
+            to_shared = self.scale_out.shared > 1 and a < self.size and first_nic <= b < first_nic + self.nics
+            cost = 2 if to_shared else 1
+            listed += [(*ends, links.bandwidth, links.latency_ns, 0.0, cost) for ends in ((a, b), (b, a))]
+        return listed
 
     def _pairs(self) -> Iterator[tuple[int, int, Links]]:
         size = self.size

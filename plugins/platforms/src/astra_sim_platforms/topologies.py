@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -85,6 +85,15 @@ class Graph:
             for destination in range(self.size):
                 if distances[destination] < 0:
                     raise InputError(f"{self.name}: there is no route from position {source} to position {destination}; check the links")
+
+
+@attrs.frozen
+class Tree(Graph):
+    """A graph whose positions are numbered leaf by leaf, with several equal ways up."""
+
+    def turns(self) -> Sequence[int]:
+        """NPUs take turns at equal ways in their order, which is that of their leaves."""
+        return range(self.size)
 
 
 @attrs.frozen
@@ -188,7 +197,7 @@ def fat_tree(options: FatTreeOptions) -> list[Dimension]:
             base = word - word // stride % arity * stride
             for digit in range(arity):
                 links += pair(size + level * per_level + word, size + (level + 1) * per_level + base + digit * stride)
-    graph = Graph("fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer())
+    graph = Tree("fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer())
     return [options.dimension(graph, size)]
 
 

@@ -1,9 +1,13 @@
 """What `auto` stands for: an algorithm for each size of a collective, by what the links of a dimension carry and how long messages take.
 
 On a ring, a switch and fully connected NPUs, the rule is that of the topology (`names.default_algorithm`). Elsewhere the time of each
-algorithm is foretold: its steps, one after another, times the latency of a message, and the bytes of the busiest link over its bandwidth
-(`busiest_link.py`). The shortest time wins; where times are within a hundredth, the fewest messages do. An algorithm that sends to all
-others at once has so many messages that it must relieve the busiest link by a tenth at least.
+algorithm is foretold: its steps, one after another, with the latencies of their messages, and the bytes of the busiest link over its
+bandwidth (`busiest_link.py`). The shortest time wins; where times are within a hundredth, the fewest messages do.
+
+An algorithm that sends to all others at once is taken where it is faster also if the busiest link takes half as long again: its messages
+meet in an order that nobody has planned. Beyond that the busiest link must have less to carry, unless the messages are few, or no more than
+those of the others. On a network whose messages do not wait for each other, not even at the NIC that sends them, no time says what so many
+messages from one link take: there an NPU must have a link for each of them.
 """
 
 from __future__ import annotations
@@ -21,21 +25,29 @@ from astra_sim_systems import names
 from astra_sim_systems.busiest_link import Wiring, are_switched, groups_of, wiring_of
 
 CLOSE = 1.01
-RELIEF = 0.9
+COLLISIONS = 1.5
+"""How much longer the busiest link takes where all send to all at once: 0.9 to 1.5 with static routes or hashes, on packets up to 3."""
+FEW_MESSAGES = 63
+"""Of a rank that sends to all others: 64 ranks. With more, a simulation takes too long for what is gained."""
+MOST_PAIRS = 1 << 20
+"""Of ranks, that are looked at where all send to all others."""
 
 
 @attrs.frozen
 class Forecast:
     """What an algorithm takes in a dimension: messages of a rank one after another, and ns that the busiest link needs for each byte.
 
-    Both are of a reduce-scatter of data of one byte in all; an all-reduce takes both twice. `at_once` says that a rank waits for none of
-    its messages before it sends the next.
+    Both are of a reduce-scatter of data of one byte in all, and so is `latency_ns`, of messages that wait for each other together; an
+    all-reduce takes all twice. `at_once` says that a rank waits for none of its messages before it sends the next, `spread` that it has
+    a link for each of them.
     """
 
     spec: str
     messages: int
     ns_per_byte: float
     at_once: bool = False
+    latency_ns: float = 0.0
+    spread: bool = True
 
 
 @attrs.frozen
@@ -53,6 +65,7 @@ class Automatic(Algorithm):
     platform: Platform | None = None
     dimension: int = 0
     step_ns: float = 0.0
+    messages_wait: bool = True
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int], Pick] = attrs.field(factory=dict)
 
@@ -77,13 +90,18 @@ class Automatic(Algorithm):
             return Pick(next(iter(self.candidates.values())), "auto")
         assert self.platform is not None
         forecasts = _forecasts(self.platform, self.dimension, request.collective is Collective.ALL_TO_ALL)
-        possible = [each for each in forecasts if each.spec != names.POWERS_OF_TWO or is_power_of_two(request.ranks)]
+        possible = [each for each in forecasts if self._is_possible(each, request)]
         if not possible:
             switched = are_switched(groups_of(self.platform, self.dimension)[0])
             spec = names.without_forecast(request.collective, request.ranks, switched)
             return Pick(self.candidates[spec], "auto: the graph is too large to look at, or not known")
         spec = fastest(possible, request, self.step_ns)
         return Pick(self.candidates[spec], f"auto: {_reason(spec, possible, request, self.step_ns)}")
+
+    def _is_possible(self, forecast: Forecast, request: Request) -> bool:
+        if forecast.spec == names.POWERS_OF_TWO:
+            return is_power_of_two(request.ranks)
+        return not forecast.at_once or forecast.spread or self.messages_wait
 
 
 def automatic(kind: Collective, dimension: int, endpoint_ns: float, context: Context) -> Automatic:
@@ -92,28 +110,46 @@ def automatic(kind: Collective, dimension: int, endpoint_ns: float, context: Con
     own = platform.dimensions[dimension]
     specs = names.candidates(kind, own)
     candidates = {spec: context.algorithm(spec, kind.value) for spec in specs}
-    step_ns = endpoint_ns + 2 * own.nic_latency_ns + own.link_latency_ns * _most_hops(platform, dimension) if len(specs) > 1 else 0.0
+    step_ns = endpoint_ns + 2 * own.nic_latency_ns
     first = candidates[specs[0]]
     return Automatic(
-        "auto", False, 1, True, False, first.schedule, platform=platform, dimension=dimension, step_ns=step_ns, candidates=candidates
+        "auto",
+        False,
+        1,
+        True,
+        False,
+        first.schedule,
+        platform=platform,
+        dimension=dimension,
+        step_ns=step_ns,
+        messages_wait=context.messages_wait,
+        candidates=candidates,
     )
 
 
 def fastest(forecasts: Sequence[Forecast], request: Request, step_ns: float) -> str:
     """The algorithm that takes the least time for a request; of those within a hundredth the one with the fewest messages."""
-    lowest = min(each.ns_per_byte for each in forecasts if not each.at_once) if any(not each.at_once for each in forecasts) else 0.0
-    fair = [each for each in forecasts if not each.at_once or len(forecasts) == 1 or each.ns_per_byte <= RELIEF * lowest]
+    others = [each for each in forecasts if not each.at_once]
+    fair = others + [each for each in forecasts if each.at_once and (not others or _is_worth(each, others, request, step_ns))]
     best = min(time_ns(each, request, step_ns) for each in fair)
     close = [each for each in fair if time_ns(each, request, step_ns) <= CLOSE * best]
     return min(close, key=lambda each: each.messages).spec
 
 
+def _is_worth(at_once: Forecast, others: Sequence[Forecast], request: Request, step_ns: float) -> bool:
+    """Whether to send to all at once is worth its messages, and that they meet."""
+    colliding = attrs.evolve(at_once, ns_per_byte=COLLISIONS * at_once.ns_per_byte)
+    relieves = colliding.ns_per_byte <= min(each.ns_per_byte for each in others)
+    are_few = at_once.messages <= max(FEW_MESSAGES, min(each.messages for each in others))
+    return (relieves or are_few) and time_ns(colliding, request, step_ns) < min(time_ns(each, request, step_ns) for each in others)
+
+
 def time_ns(forecast: Forecast, request: Request, step_ns: float) -> float:
-    """The time of an algorithm for a request: its steps, and the bytes of the busiest link."""
+    """The time of an algorithm for a request: its steps, `step_ns` and a latency each, and the bytes of the busiest link."""
     halves = 2 if request.collective is Collective.ALL_REDUCE else 1
     data = request.bytes * (request.ranks if request.collective is Collective.ALL_GATHER else 1)
     steps = 1 if forecast.at_once else forecast.messages
-    return halves * (steps * step_ns + data * forecast.ns_per_byte)
+    return halves * (steps * step_ns + forecast.latency_ns + data * forecast.ns_per_byte)
 
 
 def _reason(spec: str, forecasts: Sequence[Forecast], request: Request, step_ns: float) -> str:
@@ -156,27 +192,22 @@ def forecasts_of(platform: Platform, dimension: int, all_to_all: bool) -> tuple[
 
 
 def _reduce_scatter(wiring: Wiring, groups: Sequence[Sequence[int]], n: int) -> Iterator[Forecast]:
-    around = wiring.ns_per_byte((group[rank], group[(rank + 1) % n]) for group in groups for rank in range(n))
-    yield Forecast(names.ANY_NUMBER, n - 1, (n - 1) / n * around)
-    if is_power_of_two(n):
-        bits = range(n.bit_length() - 1)
-        loads = [wiring.ns_per_byte((group[rank], group[rank ^ 1 << bit]) for group in groups for rank in range(n)) for bit in bits]
-        yield Forecast(names.POWERS_OF_TWO, len(bits), sum(load / (2 << bit) for bit, load in enumerate(loads)))
-    if _has_spare_links(wiring) and n * n * len(groups) <= 1 << 20:
-        yield Forecast(names.ALL_AT_ONCE, n - 1, wiring.ns_per_byte(_every_pair(groups)) / n, at_once=True)
+    bits = range(n.bit_length() - 1) if is_power_of_two(n) else range(0)
+    patterns = [wiring.pattern((group[rank], group[(rank + 1) % n]) for group in groups for rank in range(n))]
+    patterns += [wiring.pattern((group[rank], group[rank ^ 1 << bit]) for group in groups for rank in range(n)) for bit in bits]
+    few, links = n - 1 <= FEW_MESSAGES or not bits, _links_of_npus(wiring)
+    if (few or max(links) > 1) and n * n * len(groups) <= MOST_PAIRS:
+        patterns.append(wiring.each_to_each(groups))
+    around, *others = wiring.loads(patterns)
+    yield Forecast(names.ANY_NUMBER, n - 1, (n - 1) / n * around.ns_per_byte, latency_ns=(n - 1) * around.mean_ns)
+    if bits:
+        halving, others = others[: len(bits)], others[len(bits) :]
+        ns_per_byte = sum(load.ns_per_byte / (2 << bit) for bit, load in enumerate(halving))
+        yield Forecast(names.POWERS_OF_TWO, len(bits), ns_per_byte, latency_ns=sum(load.longest_ns for load in halving))
+    for load in others:
+        yield Forecast(names.ALL_AT_ONCE, n - 1, load.ns_per_byte / n, at_once=True, latency_ns=load.longest_ns, spread=min(links) >= n - 1)
 
 
-def _has_spare_links(wiring: Wiring) -> bool:
-    """Whether an NPU has several links: with one, to send to all at once loads it as much as any other way does."""
-    npus = len(wiring.class_of)
-    return any(len(wiring.leaving.get(members[0], ())) > 1 for members in wiring.members if members[0] < npus)
-
-
-def _every_pair(groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    return ((a, b) for group in groups for a in group for b in group if a != b)
-
-
-def _most_hops(platform: Platform, dimension: int) -> int:
-    """The most hops of a message from the first NPU of a dimension."""
-    own = platform.dimensions[dimension]
-    return max((own.topology.hops(0, rank) for rank in range(1, min(own.size, 4096))), default=0)
+def _links_of_npus(wiring: Wiring) -> list[int]:
+    """The links of an NPU of each class. With one, to send to all at once loads it as much as any other way does."""
+    return [len(wiring.leaving.get(members[0], ())) for members in wiring.members]
