@@ -229,6 +229,8 @@ def phase(make: Make, schedule: Schedule, together: bool = True, **options: Any)
     """An engine that runs one phase on every rank of a platform of one dimension."""
     platform = Platform((Dimension(Line(), schedule.ranks, 1, 1.0, 1.0),))
     engine = make(schedule.ranks, Fixed(platform), **options)
+    for npu in range(schedule.ranks):
+        engine.observe(npu)
     groups = engine.add_groups([range(schedule.ranks)])
     number = engine.add_phase(engine.add_schedule(lower(schedule), groups), together=together)
     engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[PhaseStep(job(), phase=number)]])
@@ -289,6 +291,14 @@ def test_what_cannot_finish_is_left_over(make: Make) -> None:
     assert not engine.run()
     assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
     assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
+
+
+def test_a_rank_without_steps_ends_with_its_token(make: Make) -> None:
+    pair = [RankProgram((exchange(rank(peer), 50),)) for peer in (1, 0)]
+    programs = [*pair, RankProgram(())]
+    engine = phase(make, Schedule.per_rank(Request(Collective.ALL_GATHER, 3, 50), programs), together=False, endpoint_ps=10)
+    engine.run()
+    assert [engine.phase_steps(npu)[0].ended_at for npu in range(3)] == [10 + 150 + 10, 10 + 150 + 10, 10]
 
 
 def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
