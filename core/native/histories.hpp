@@ -40,8 +40,9 @@ class Histories {
 
   void hold(HistoryId id) { ++counts_[id]; }
 
-  void drop(HistoryId id) {
-    if (--counts_[id] == 0) free_.push_back(id);
+  // Let go of a history that was held so many times.
+  void drop(HistoryId id, std::uint32_t times = 1) {
+    if ((counts_[id] -= times) == 0) free_.push_back(id);
   }
 
   // Hold another history in a place.

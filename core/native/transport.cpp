@@ -69,7 +69,11 @@ void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
 
 void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
-  events_.push_with(time, outcome.source, outcome.what, outcome.history, outcome.history);
+  if (const auto* arrival = std::get_if<MessageArrival>(&outcome.what)) {
+    events_.push_with(time, outcome.source, *arrival, outcome.history);
+  } else {
+    events_.push_with(time, outcome.source, outcome.what, outcome.history);
+  }
   events_.histories().drop(outcome.history);
 }
 

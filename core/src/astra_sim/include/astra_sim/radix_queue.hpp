@@ -18,17 +18,19 @@
 
 namespace astra {
 
-// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added.
+// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added. An `Event` may have
+// a function `bool absorb(const Event& next)`: it is asked whether an event that comes next to it in a list becomes part of it.
 template <class Event>
 class RadixQueue {
  public:
   bool empty() const { return occupied_ == 0; }
 
-  // Add Event{time, others...}, made where it stays. No time may be before that of the events taken last.
+  // Add Event{time, others...}. No time may be before that of the events taken last. Returns the event, or that of which it became part; it
+  // stays there until events are taken.
   template <class... Others>
-  void push(std::int64_t time, const Others&... others) {
+  Event& push(std::int64_t time, const Others&... others) {
     if (time < next_ && (next_ != kUnknown || empty())) next_ = time;
-    ::new (static_cast<void*>(place_for(time))) Event{time, others...};
+    return add(Event{time, others...});
   }
 
   // When the next event happens; there is one.
@@ -44,7 +46,7 @@ class RadixQueue {
     if (lists_[lowest()].is_mixed()) {
       const List mixed = take_list(lowest());
       each_block(mixed, [this](const Event* begin, const Event* end) {
-        for (; begin != end; ++begin) ::new (static_cast<void*>(place_for(begin->time))) Event(*begin);
+        for (; begin != end; ++begin) add(*begin);
       });
     }
     next_ = kUnknown;
@@ -83,21 +85,26 @@ class RadixQueue {
 
   unsigned lowest() const { return static_cast<unsigned>(std::countr_zero(occupied_)); }
 
-  // The place of one more event, at the end of its list.
-  Event* place_for(std::int64_t time) {
-    const auto number = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(time ^ last_)));
+  // Add an event at the end of its list.
+  Event& add(const Event& event) {
+    const auto number = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(event.time ^ last_)));
     List& list = lists_[number];
     if (!list.first) {
       list.first = list.last = take_block();
       list.end = list.last->events.data();
-      list.time = time;
+      list.time = event.time;
       occupied_ |= std::uint64_t{1} << number;
-    } else if (list.end == list.last->events.data() + kEvents) {
-      list.last = list.last->next = take_block();
-      list.end = list.last->events.data();
+    } else {
+      if constexpr (requires { list.end->absorb(event); }) {
+        if (list.end[-1].absorb(event)) return list.end[-1];
+      }
+      if (list.end == list.last->events.data() + kEvents) {
+        list.last = list.last->next = take_block();
+        list.end = list.last->events.data();
+      }
     }
-    list.differ |= time ^ list.time;
-    return list.end++;
+    list.differ |= event.time ^ list.time;
+    return *::new (static_cast<void*>(list.end++)) Event(event);
   }
 
   List take_list(unsigned number) {
