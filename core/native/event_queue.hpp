@@ -9,6 +9,7 @@
 #include <astra_sim/radix_queue.hpp>
 #include <compare>
 #include <cstdint>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -133,8 +134,6 @@ struct Event {
   Happening what;
 
   bool is_end() const { return std::holds_alternative<TaskEnd>(what) || std::holds_alternative<StepEnd>(what); }
-  // Whether it is a message or a token of a rank.
-  bool of_rank() const { return std::holds_alternative<MessageArrival>(what) || std::holds_alternative<TokenReady>(what); }
 
   std::size_t precedence() const {
     constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
@@ -183,11 +182,17 @@ class StageEvents {
 
   bool empty() const { return events_.empty(); }
 
-  void add(const Event& event) {
-    if (!events_.empty() && events_.back().absorb(event)) return;
-    events_.push_back(event);
+  // Add Event{members...}.
+  template <typename... Members>
+  void add(const Members&... members) {
+    const Event& event = events_.emplace_back(Event{members...});
     const std::size_t last = events_.size() - 1;
-    if (last > 0 && before(events_[last], events_[last - 1])) breaks_.push_back(narrow<std::uint32_t>(last));
+    if (last == 0) return;
+    if (events_[last - 1].absorb(event)) {
+      events_.pop_back();
+    } else if (before(event, events_[last - 1])) {
+      breaks_.push_back(narrow<std::uint32_t>(last));
+    }
   }
 
   // Take all events, in the order in which they happen, into `events`, which held those of another stage.
@@ -303,10 +308,12 @@ class EventQueue {
   // When the next event happens; there is one.
   Time next_time() { return next_level_.empty() && ends_.empty() ? later_.next_time() : now_; }
 
-  // An event of the next level of this instant, or of its next ends, or of a later instant.
-  void push(Time time, const Event& event) {
-    if (time != now_) return open_.open(time, later_.push(time, event).event);
-    stage_of(event).add(event);
+  // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
+  template <typename What>
+  void push(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
+    if (time != now_) return open_.open(time, later_.push(time, key, order, npu, run, what).event);
+    constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
+    (is_end ? ends_ : next_level_).add(key, order, npu, run, what);
   }
   // Whether a message or token of a rank is the next of the run that was added to last, so that it need not be added.
   bool goes_on(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, const MessageArrival& what) {

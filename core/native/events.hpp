@@ -91,18 +91,17 @@ class Events {
 
   template <typename What>
   void schedule(Time time, NpuId npu, const What& what, HistoryId key, std::uint32_t order, bool joined) {
+    constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
+    constexpr bool of_rank = std::is_same_v<What, MessageArrival> || std::is_same_v<What, TokenReady>;
     histories_.hold(key);
-    if constexpr (std::is_same_v<What, MessageArrival> || std::is_same_v<What, TokenReady>) {
+    if (causes_) causes_->schedule({npu, order, is_end}, time);
+    Run run;
+    if constexpr (of_rank) {
       if (queue_.goes_on(time, key, order, npu, joined, what)) return;
+      if (!causes_) run.numbering = contended_ ? Run::by_all : Run::by_npu;
+      run.joined = joined;
     }
-    Event event{key, order, npu, Run{}, what};
-    if (causes_) {
-      causes_->schedule({npu, order, event.is_end()}, time);
-    } else if (event.of_rank()) {
-      event.run.numbering = contended_ ? Run::by_all : Run::by_npu;
-    }
-    event.run.joined = joined;
-    queue_.push(time, event);
+    queue_.push(time, key, order, npu, run, what);
   }
   // The history `of` with a time in front, from what was made last where that is it.
   HistoryId prepend(Recent& recent, Time time, HistoryId of) {
