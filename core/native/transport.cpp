@@ -32,11 +32,7 @@ void Transport::exchange() {
   if (network_ == NetworkKind::delays) return;
   if (!outbox_.empty()) {
     inject();
-    if (outbox_.size() > kKeptOutbox) {
-      std::vector<astra_message_v2>().swap(outbox_);
-    } else {
-      outbox_.clear();
-    }
+    outbox_.clear();
     quiet_until_ = -1;
   }
   Time since = events_.now();  // deliveries come in order of time
@@ -94,8 +90,8 @@ Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
 }
 
 void Transport::inject() {
-  if (table_) return table_->inject(events_.now(), outbox_);
-  host_.inject(events_.now(), outbox_);
+  if (table_) return table_->inject(events_.now(), outbox_.messages());
+  host_.inject(events_.now(), outbox_.messages());
 }
 
 std::span<const astra_delivery> Transport::advance(Time since, Time until, Time& time) {
