@@ -1,5 +1,7 @@
 #include "events.hpp"
 
+#include <utility>
+
 namespace astra::engine {
 
 HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
@@ -13,10 +15,7 @@ HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
 
 const std::vector<Event>& Events::next_level() {
   queue_.pop(level_);
-  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends() && tokens_meet()) {
-    part_tokens();
-    join_tokens();
-  }
+  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends() && tokens_meet()) join_tokens();
   return level_;
 }
 
@@ -43,59 +42,59 @@ bool Events::tokens_meet() {
   return meet;
 }
 
-void Events::part_tokens() {
+void Events::join_tokens() {
+  const auto each_npu = [](const Event& event, auto function) {
+    if (!std::holds_alternative<TokenReady>(event.what)) return;
+    const NpuId last = event.npu + event.run.npu_step * (event.run.count - std::uint32_t{1});
+    for (NpuId npu = event.npu; npu <= last; ++npu) function(npu);
+  };
+  // The tokens of an NPU are a list. It happens where its first one is.
+  tokens_.clear();
+  for (std::uint32_t place = 0; place < level_.size(); ++place) {
+    each_npu(level_[place], [&](NpuId npu) {
+      TokenList& list = tokens_of_[npu];
+      (list.first == kNone ? list.first : tokens_[list.last].next) = next_id(tokens_);
+      list.last = next_id(tokens_);
+      tokens_.push_back({place, kNone});
+    });
+  }
   joined_level_.clear();
   for (const Event& event : level_) {
-    const auto* token = std::get_if<TokenReady>(&event.what);
-    if (!token || event.run.count == 1) {
-      joined_level_.push_back(event);
-      continue;
-    }
-    Event one = event;
-    one.run.count = 1;
-    RankId rank = token->rank;
-    for (std::uint32_t left = event.run.count; left > 0; --left) {
-      one.what = TokenReady{rank};
-      joined_level_.push_back(one);
-      ++one.order;
-      one.npu += event.run.npu_step;
-      rank.place += narrow<std::uint32_t>(std::int32_t{event.run.place_step});
-    }
+    if (!std::holds_alternative<TokenReady>(event.what)) joined_level_.push_back(event);
+    each_npu(event, [this](NpuId npu) {
+      const TokenList list = std::exchange(tokens_of_[npu], TokenList{});
+      for (std::uint32_t token = list.first; token != kNone; token = tokens_[token].next) join(level_[tokens_[token].place], npu);
+    });
   }
   level_.swap(joined_level_);
+  if (tokens_.size() > kKeptLevel) {
+    std::vector<Event>().swap(joined_level_);
+    std::vector<Token>().swap(tokens_);
+  }
 }
 
-void Events::join_tokens() {
-  const std::uint32_t count = next_id(level_);
-  tokens_.clear();
-  for (std::uint32_t place = 0; place < count; ++place) {
-    if (std::holds_alternative<TokenReady>(level_[place].what)) tokens_.push_back(place);
+void Events::join(const Event& event, NpuId npu) {
+  Event one = event;
+  if (event.run.npu_step) {
+    const auto number = narrow<std::int32_t>(npu - event.npu);
+    RankId rank = std::get<TokenReady>(event.what).rank;
+    rank.place += narrow<std::uint32_t>(number * event.run.place_step);
+    one.npu = npu;
+    one.run = {.joined = event.run.joined, .numbering = event.run.numbering};
+    one.what = TokenReady{rank};
   }
-  if (tokens_.size() < 2) return;
-  // Each token but the first of its NPU is left out, and found from the one before it.
-  next_token_.assign(count, kNone);
-  follows_.assign(count, false);
-  bool any = false;
-  for (const std::uint32_t place : tokens_) {
-    std::uint32_t& last = last_token_[level_[place].npu];
-    if (last != kNone) {
-      next_token_[last] = place;
-      follows_[place] = true;
-      any = true;
+  if (!joined_level_.empty()) {
+    Event& before = joined_level_.back();
+    const auto* token = std::get_if<TokenReady>(&before.what);
+    const RankId rank = std::get<TokenReady>(one.what).rank;
+    const bool is_same = token && token->rank.phase == rank.phase && token->rank.place == rank.place;
+    if (is_same && !causes_ && before.key == one.key && before.run.steps_as(one.run) && before.run.joined == one.run.joined &&
+        before.run.count + one.run.count <= Run::kLongest) {
+      before.run.count += one.run.count;
+      return;
     }
-    last = place;
   }
-  for (const std::uint32_t place : tokens_) last_token_[level_[place].npu] = kNone;
-  if (!any) return;
-  joined_level_.clear();
-  joined_level_.reserve(count);
-  for (std::uint32_t place = 0; place < count; ++place) {
-    if (follows_[place]) continue;
-    joined_level_.push_back(level_[place]);
-    for (std::uint32_t next = next_token_[place]; next != kNone; next = next_token_[next]) joined_level_.push_back(level_[next]);
-  }
-  level_.swap(joined_level_);
-  if (count > kKeptLevel) std::vector<Event>().swap(joined_level_);
+  joined_level_.push_back(one);
 }
 
 }  // namespace astra::engine

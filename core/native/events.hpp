@@ -23,7 +23,7 @@ namespace astra::engine {
 
 class Events {
  public:
-  Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), has_token_(npus / 64 + 1), last_token_(npus, kNone) {}
+  Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), has_token_(npus / 64 + 1), tokens_of_(npus) {}
 
   Time now() const { return queue_.now(); }
   HistoryId history() const { return history_; }        // of what happens now
@@ -77,6 +77,14 @@ class Events {
  private:
   static constexpr std::uint32_t kKeptLevel = std::uint32_t{1} << 14;  // the room of a larger level is given back
 
+  // A token of a level by the place of its event, and the next one of its NPU.
+  struct Token {
+    std::uint32_t place, next;
+  };
+  struct TokenList {
+    std::uint32_t first = kNone, last = kNone;
+  };
+
   // How many events and ends were scheduled.
   struct Orders {
     std::uint32_t events = 0, ends = 0;
@@ -112,10 +120,10 @@ class Events {
   std::uint32_t next_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).events; }
   // Whether an NPU has several tokens in this level, apart from each other.
   bool tokens_meet();
-  // Make an event of its own of every token that is part of a run.
-  void part_tokens();
   // Let the tokens of an NPU happen together, where the first of them does.
   void join_tokens();
+  // Add the token of an NPU, one of an event of this level, to the joined level.
+  void join(const Event& event, NpuId npu);
 
   HistoryId history_ = 0;
   std::uint64_t happened_ = 0;
@@ -128,10 +136,8 @@ class Events {
   Orders all_;                  // of all NPUs
   std::vector<Event> level_, joined_level_;
   std::vector<std::uint64_t> has_token_;   // a bit for each NPU, clear between levels
-  std::vector<std::uint32_t> tokens_;      // by place in level_
-  std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
-  std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
-  std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_
+  std::vector<Token> tokens_;              // of this level
+  std::vector<TokenList> tokens_of_;       // of each NPU, empty between levels
   std::unique_ptr<Causes> causes_;
 };
 
