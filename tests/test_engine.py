@@ -247,6 +247,23 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     assert (step.delay_sum, step.received) == (2 * 150, 2)
 
 
+@pytest.mark.skipif(not has_compiled(), reason="the compiled engine is not installed")
+@pytest.mark.parametrize(("size", "groups"), [(70_000, 1), (3, 500), (500, 3), (1100, 3)])
+def test_ranks_in_step_end_together_however_many_they_are(size: int, groups: int) -> None:
+    """Ranks of several groups are NPUs that are apart, and there are more in step than one run of events holds."""
+    npus = size * groups
+    engine = choose_engine("compiled")(npus, Fixed(Platform((Dimension(Line(), npus, 1, 1.0, 1.0),))), endpoint_ps=10)
+    number = engine.add_groups([range(first, npus, groups) for first in range(groups)])
+    schedule = Schedule.shared(Request(Collective.ALL_GATHER, size, 50), [exchange(shift(1), 50, times=3)])
+    kind = engine.add_phase(engine.add_schedule(lower(schedule), number), together=False)
+    for npu in range(npus):
+        engine.observe(npu)
+    engine.add_program([Task(COLLECTIVE, 0)], range(npus), lambda task, now: [[PhaseStep(job(), phase=kind)]])
+    engine.run()
+    assert engine.messages == 3 * npus
+    assert {(step.ended_at, step.delay_sum) for npu in range(npus) for step in engine.phase_steps(npu)} == {(10 + 3 * 160, 450)}
+
+
 def test_reduced_bytes_cost_time_in_memory(make: Make) -> None:
     request = Request(Collective.REDUCE_SCATTER, 2, 100)
     schedule = Schedule.shared(request, [exchange(shift(1), 50, reduce=True)])

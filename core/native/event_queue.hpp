@@ -250,7 +250,8 @@ class OpenRun {
  public:
   // Let an event be the next of the run, if that is what it is.
   bool absorb(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, RankId rank, ReceiptId receipt, bool is_message) {
-    if (time != time_ || place_ != rank.place || npu_ != npu || phase_ != rank.phase || order_ != order || receipt_ != receipt) return false;
+    if (time != time_ || place_ != rank.place || npu_ != npu || phase_ != rank.phase || order_ != order || receipt_ != receipt)
+      return false;
     if (key_ != key || joined_ != joined || is_message_ != is_message || event_->run.count == Run::kLongest) return false;
     ++event_->run.count;
     go_on(event_->run);

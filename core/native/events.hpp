@@ -135,9 +135,9 @@ class Events {
   std::vector<Orders> orders_;  // of each NPU
   Orders all_;                  // of all NPUs
   std::vector<Event> level_, joined_level_;
-  std::vector<std::uint64_t> has_token_;   // a bit for each NPU, clear between levels
-  std::vector<Token> tokens_;              // of this level
-  std::vector<TokenList> tokens_of_;       // of each NPU, empty between levels
+  std::vector<std::uint64_t> has_token_;  // a bit for each NPU, clear between levels
+  std::vector<Token> tokens_;             // of this level
+  std::vector<TokenList> tokens_of_;      // of each NPU, empty between levels
   std::unique_ptr<Causes> causes_;
 };
 

@@ -96,8 +96,8 @@ class Fifo {
   }
 
  private:
-  // What happens at one time comes in the order in which it was scheduled: when a transfer begins, the message's arrival first, and then the
-  // end of the transfer.
+  // What happens at one time comes in the order in which it was scheduled: when a transfer begins, the message's arrival first, and then
+  // the end of the transfer.
   enum Kind : std::uint64_t { at_node, at_destination, link_free };
 
   struct Event {
@@ -233,7 +233,8 @@ class Fifo {
     if (message.fresh) interfaces_ns += dimension.nic_latency_ns;
     // Its head goes on before the rest, unless all of it must have arrived.
     const bool last = message.npu == message.destination;
-    if (!time({message.bytes, message.bandwidth, dimension.latency_of(place), interfaces_ns, router_ns, !cut_through_ || last})) return false;
+    if (!time({message.bytes, message.bandwidth, dimension.latency_of(place), interfaces_ns, router_ns, !cut_through_ || last}))
+      return false;
     if (last) {
       schedule(now_ + timing_.hop, orders_, at_destination, message.number);
       message.next = std::exchange(spare_, id);

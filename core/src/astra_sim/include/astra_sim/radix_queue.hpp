@@ -18,8 +18,9 @@
 
 namespace astra {
 
-// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added. An `Event` may have
-// a function `bool absorb(const Event& next)`: it is asked whether the event that comes next to it in a list becomes part of it; it may say no.
+// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added. An `Event` may
+// have a function `bool absorb(const Event& next)`: it is asked whether the event that comes next to it in a list becomes part of it; it
+// may say no.
 template <class Event>
 class RadixQueue {
  public:
@@ -43,23 +44,11 @@ class RadixQueue {
   template <class Function>
   void take(Function function) {
     const std::int64_t time = next_time();
-    if (List& list = lowest(); list.is_mixed() && list.end - list.first->events.data() <= kFew && list.first == list.last) {
-      take_from(list, time, function);
-      return;
-    }
-    last_ = time;
-    next_ = kUnknown;
-    const List list = take_lowest();
-    if (list.is_mixed()) {
-      due_.clear();
-      each_block(list, [this](const Event* begin, const Event* end) {
-        for (; begin != end; ++begin) begin->time == last_ ? due_.push_back(*begin) : void(add(begin->time, *begin));
-      });
-      for (const Event& event : due_) function(event);
+    List& list = lowest();
+    if (list.is_mixed() && list.first == list.last && list.end - list.first->events.data() <= kFew) {
+      take_few(list, time, function);
     } else {
-      each_block(list, [&function](const Event* begin, const Event* end) {
-        for (; begin != end; ++begin) function(*begin);
-      });
+      take_all(time, function);
     }
     if (empty() && blocks_.size() > kKept) {
       blocks_.clear();
@@ -131,9 +120,29 @@ class RadixQueue {
     return *added;
   }
 
-  // The same for a list of few events, which stay where they are. So the time with which others are compared stays, too.
+  // Take the events of the lowest list that are of a time, and spread the others.
   template <class Function>
-  void take_from(List& list, std::int64_t time, Function function) {
+  void take_all(std::int64_t time, Function function) {
+    last_ = time;
+    next_ = kUnknown;
+    const List list = take_lowest();
+    if (!list.is_mixed()) {
+      each_block(list, [&function](const Event* begin, const Event* end) {
+        for (; begin != end; ++begin) function(*begin);
+      });
+      return;
+    }
+    due_.clear();
+    each_block(list, [this](const Event* begin, const Event* end) {
+      for (; begin != end; ++begin) begin->time == last_ ? due_.push_back(*begin) : void(add(begin->time, *begin));
+    });
+    for (const Event& event : due_) function(event);
+  }
+
+  // The same for the lowest list where it has few events. The others stay where they are, so the time with which events are compared does,
+  // too.
+  template <class Function>
+  void take_few(List& list, std::int64_t time, Function function) {
     due_.clear();
     Event* kept = list.first->events.data();
     next_ = kUnknown;
