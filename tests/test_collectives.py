@@ -133,7 +133,7 @@ def test_programs_that_some_ranks_share_become_what_they_become_rank_by_rank(dat
     for _ in range(data.draw(st.integers(1, 3))):
         makers: list[Callable[..., Step]] = [exchange, exchange, send, receive]
         peers = st.tuples(st.sampled_from(makers), st.integers(1, n - 1), st.integers(1, 2))
-        drawn = data.draw(st.lists(peers, min_size=1, max_size=3))
+        drawn = data.draw(st.lists(peers, max_size=3))
         kinds.append(RankProgram(tuple(step(shift(peer), 10 * size, after=0) for step, peer, size in drawn)))
     programs = [data.draw(st.sampled_from(kinds)) for _ in range(n)]
     schedule = Schedule.per_rank(_all_reduce(n), programs)
@@ -146,6 +146,15 @@ def _outcome(schedule: Schedule) -> object:
         return _lowered(schedule)
     except astra_sim.ScheduleError:
         return None
+
+
+def test_a_rank_may_have_no_steps() -> None:
+    """Ranks 0 and 1 exchange; rank 2 has nothing to do but the token that it starts with."""
+    pair = [RankProgram((exchange(rank(peer), 1000),)) for peer in (1, 0)]
+    lowered = lower(Schedule.per_rank(_all_reduce(3), [*pair, RankProgram(())]))
+    assert [len(program.actions) for program in lowered] == [1, 1, 0]
+    assert [program.tokens for program in lowered] == [2, 2, 1]
+    assert [carriage.bytes for carriage in lowered[2].carriages] == [0]
 
 
 @settings(deadline=None)

@@ -229,6 +229,8 @@ def phase(make: Make, schedule: Schedule, together: bool = True, **options: Any)
     """An engine that runs one phase on every rank of a platform of one dimension."""
     platform = Platform((Dimension(Line(), schedule.ranks, 1, 1.0, 1.0),))
     engine = make(schedule.ranks, Fixed(platform), **options)
+    for npu in range(schedule.ranks):
+        engine.observe(npu)
     groups = engine.add_groups([range(schedule.ranks)])
     number = engine.add_phase(engine.add_schedule(lower(schedule), groups), together=together)
     engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[PhaseStep(job(), phase=number)]])
@@ -243,6 +245,23 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     assert step.ended_at == 10 + 2 * (150 + 10)
     assert engine.messages == 6
     assert (step.delay_sum, step.received) == (2 * 150, 2)
+
+
+@pytest.mark.skipif(not has_compiled(), reason="the compiled engine is not installed")
+@pytest.mark.parametrize(("size", "groups"), [(70_000, 1), (3, 500), (500, 3), (1100, 3)])
+def test_ranks_in_step_end_together_however_many_they_are(size: int, groups: int) -> None:
+    """Ranks of several groups are NPUs that are apart, and there are more in step than one run of events holds."""
+    npus = size * groups
+    engine = choose_engine("compiled")(npus, Fixed(Platform((Dimension(Line(), npus, 1, 1.0, 1.0),))), endpoint_ps=10)
+    number = engine.add_groups([range(first, npus, groups) for first in range(groups)])
+    schedule = Schedule.shared(Request(Collective.ALL_GATHER, size, 50), [exchange(shift(1), 50, times=3)])
+    kind = engine.add_phase(engine.add_schedule(lower(schedule), number), together=False)
+    for npu in range(npus):
+        engine.observe(npu)
+    engine.add_program([Task(COLLECTIVE, 0)], range(npus), lambda task, now: [[PhaseStep(job(), phase=kind)]])
+    engine.run()
+    assert engine.messages == 3 * npus
+    assert {(step.ended_at, step.delay_sum) for npu in range(npus) for step in engine.phase_steps(npu)} == {(10 + 3 * 160, 450)}
 
 
 def test_reduced_bytes_cost_time_in_memory(make: Make) -> None:
@@ -289,6 +308,14 @@ def test_what_cannot_finish_is_left_over(make: Make) -> None:
     assert not engine.run()
     assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
     assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
+
+
+def test_a_rank_without_steps_ends_with_its_token(make: Make) -> None:
+    pair = [RankProgram((exchange(rank(peer), 50),)) for peer in (1, 0)]
+    programs = [*pair, RankProgram(())]
+    engine = phase(make, Schedule.per_rank(Request(Collective.ALL_GATHER, 3, 50), programs), together=False, endpoint_ps=10)
+    engine.run()
+    assert [engine.phase_steps(npu)[0].ended_at for npu in range(3)] == [10 + 150 + 10, 10 + 150 + 10, 10]
 
 
 def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:

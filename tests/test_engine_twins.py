@@ -41,7 +41,7 @@ ONLY_CPP = {
     "Transport": {"set_table", "messages"},
     "SharedBus": {"call"},
     "Buses": {"on_call", "now_ns", "call_after"},
-    "Phases": {"kinds", "measured", "fill", "end", "step_of", "on_bus_call"},
+    "Phases": {"kinds", "measured", "fill", "end", "step_of", "on_bus_call", "on_tokens", "on_arrivals"},
     "Chunks": {"has_queues", "queues", "observe"},
     "Collectives": {"chunk_ended"},
     "Program": {"number", "has_units", "size", "kinds", "task", "delay", "first", "waits", "each_successor"},

@@ -9,6 +9,7 @@
 #include <astra_sim/radix_queue.hpp>
 #include <compare>
 #include <cstdint>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -101,12 +102,35 @@ struct StepEnd {
 using Happening = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
                                PointToPointRequest, Meeting, TaskEnd, StepEnd>;
 
-// Something that happens, which `npu` scheduled as its `order`-th.
+// Events that happen one after another and are alike but for their numbers may be one: a run. The events of a run are told apart by steps:
+// how far the NPU, the place of the rank and the receipt of one are from those before.
+struct Run {
+  // By whom the things that NPUs schedule are numbered. A run is of events between which no other can come: those that the NPUs 4, 5, 6
+  // schedule each as its 9th, or things 9, 10, 11 of all NPUs. Ends, and what is no message or token of a rank, happen alone.
+  enum Numbering : std::uint32_t { alone, by_npu, by_all };
+
+  static constexpr std::uint32_t kLongest = 0xffff;
+  static constexpr std::int32_t kFarthest = 1023;  // of two places
+
+  std::uint32_t count : 16 = 1;
+  std::int32_t place_step : 11 = 0;
+  std::uint32_t npu_step : 1 = 0;
+  std::uint32_t receipt_step : 1 = 0;
+  std::uint32_t joined : 1 = 0;  // it came via the instant in which it happens, and is put in order as if it had not
+  std::uint32_t numbering : 2 = alone;
+
+  bool steps_as(const Run& other) const {
+    return place_step == other.place_step && npu_step == other.npu_step && receipt_step == other.receipt_step;
+  }
+};
+static_assert(sizeof(Run) == 4);
+
+// Something that happens, which `npu` scheduled as its `order`-th; where it stands for a run, the first of it.
 struct Event {
-  HistoryId key;      // by which it is put in order
-  HistoryId history;  // from which what it brings about goes on
+  HistoryId key;  // by which it is put in order, and from which what it brings about goes on
   std::uint32_t order;
   NpuId npu;
+  Run run;
   Happening what;
 
   bool is_end() const { return std::holds_alternative<TaskEnd>(what) || std::holds_alternative<StepEnd>(what); }
@@ -115,6 +139,38 @@ struct Event {
     constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
     static_assert(std::size(of) == std::variant_size_v<Happening>);
     return of[what.index()];
+  }
+
+  // Let an event that was added after this one, at the same stage, become part of its run, if it goes on with it.
+  bool absorb(const Event& next) {
+    if (key != next.key || run.numbering == Run::alone || run.numbering != next.run.numbering) return false;
+    if (run.joined != next.run.joined || what.index() != next.what.index()) return false;
+    if (const auto* arrival = std::get_if<MessageArrival>(&what)) {
+      const MessageArrival& other = *std::get_if<MessageArrival>(&next.what);
+      return absorb(next, arrival->rank, other.rank, other.receipt - arrival->receipt);
+    }
+    return absorb(next, std::get_if<TokenReady>(&what)->rank, std::get_if<TokenReady>(&next.what)->rank, 0);
+  }
+
+ private:
+  bool absorb(const Event& next, RankId rank, RankId other, std::uint32_t receipts) {
+    const std::uint32_t count = run.count, places = other.place - rank.place, npus = next.npu - npu;
+    if (next.order != order + (run.numbering == Run::by_all ? count : 0) || rank.phase != other.phase) return false;
+    if (count == 1) {
+      if (next.run.count > 1) return false;
+      const auto step = narrow<std::int32_t>(places);
+      if (npus > 1 || receipts > 1 || step > Run::kFarthest || step < -Run::kFarthest) return false;
+      if (npus == 0 && run.numbering == Run::by_npu) return false;
+      run.place_step = step;
+      run.npu_step = npus;
+      run.receipt_step = receipts;
+    } else {
+      const auto step = narrow<std::uint32_t>(std::int32_t{run.place_step});
+      if (places != step * count || npus != run.npu_step * count || receipts != run.receipt_step * count) return false;
+      if (count + next.run.count > Run::kLongest || (next.run.count > 1 && !run.steps_as(next.run))) return false;
+    }
+    run.count = count + next.run.count;
+    return true;
   }
 };
 static_assert(sizeof(Event) == 32);
@@ -126,10 +182,17 @@ class StageEvents {
 
   bool empty() const { return events_.empty(); }
 
-  void add(const Event& event) {
-    events_.push_back(event);
+  // Add Event{members...}.
+  template <typename... Members>
+  void add(const Members&... members) {
+    const Event& event = events_.emplace_back(Event{members...});
     const std::size_t last = events_.size() - 1;
-    if (last > 0 && before(events_[last], events_[last - 1])) breaks_.push_back(narrow<std::uint32_t>(last));
+    if (last == 0) return;
+    if (events_[last - 1].absorb(event)) {
+      events_.pop_back();
+    } else if (before(event, events_[last - 1])) {
+      breaks_.push_back(narrow<std::uint32_t>(last));
+    }
   }
 
   // Take all events, in the order in which they happen, into `events`, which held those of another stage.
@@ -181,6 +244,60 @@ class StageEvents {
   std::vector<Event> scratch_;
 };
 
+// The event of a later instant that was added last, where it is a run, and what the one that goes on with it is like. Where ranks are in
+// step nearly all events go on so, and need no place of their own.
+class OpenRun {
+ public:
+  // Let an event be the next of the run, if that is what it is.
+  bool absorb(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, RankId rank, ReceiptId receipt, bool is_message) {
+    if (time != time_ || place_ != rank.place || npu_ != npu || phase_ != rank.phase || order_ != order || receipt_ != receipt)
+      return false;
+    if (key_ != key || joined_ != joined || is_message_ != is_message || event_->run.count == Run::kLongest) return false;
+    ++event_->run.count;
+    go_on(event_->run);
+    return true;
+  }
+
+  // An event was added to a later instant.
+  void open(Time time, Event& event) {
+    if (event.run.count < 2) return close();
+    event_ = &event;
+    time_ = time;
+    const auto* message = std::get_if<MessageArrival>(&event.what);
+    const RankId rank = message ? message->rank : std::get_if<TokenReady>(&event.what)->rank;
+    is_message_ = message != nullptr;
+    joined_ = event.run.joined;
+    key_ = event.key;
+    phase_ = rank.phase;
+    order_ = event.order;
+    npu_ = event.npu;
+    place_ = rank.place;
+    receipt_ = message ? message->receipt : 0;
+    for (std::uint32_t count = event.run.count; count > 0; --count) go_on(event.run);
+  }
+
+  // Events are taken: the run may be gone.
+  void close() { time_ = -1; }
+
+ private:
+  void go_on(const Run& run) {
+    order_ += run.numbering == Run::by_all;
+    npu_ += run.npu_step;
+    place_ += narrow<std::uint32_t>(std::int32_t{run.place_step});
+    receipt_ += run.receipt_step;
+  }
+
+  Time time_ = -1;
+  Event* event_ = nullptr;
+  HistoryId key_ = 0;
+  PhaseId phase_ = 0;
+  std::uint32_t order_ = 0;
+  NpuId npu_ = 0;
+  std::uint32_t place_ = 0;
+  ReceiptId receipt_ = 0;
+  bool is_message_ = false, joined_ = false;
+};
+
 // The events to come, and the time and stage of those taken last.
 class EventQueue {
  public:
@@ -194,10 +311,17 @@ class EventQueue {
 
   // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
   template <typename What>
-  void push(Time time, HistoryId key, HistoryId history, std::uint32_t order, NpuId npu, const What& what) {
-    if (time != now_) return later_.push(time, key, history, order, npu, what);
-    const Event event{key, history, order, npu, what};
-    stage_of(event).add(event);
+  void push(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
+    if (time != now_) return open_.open(time, later_.push(time, key, order, npu, run, what).event);
+    constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
+    (is_end ? ends_ : next_level_).add(key, order, npu, run, what);
+  }
+  // Whether a message or token of a rank is the next of the run that was added to last, so that it need not be added.
+  bool goes_on(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, const MessageArrival& what) {
+    return open_.absorb(time, key, order, npu, joined, what.rank, what.receipt, true);
+  }
+  bool goes_on(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, const TokenReady& what) {
+    return open_.absorb(time, key, order, npu, joined, what.rank, 0, false);
   }
 
   // Take all events of the next stage, in order, into `events`.
@@ -214,12 +338,15 @@ class EventQueue {
   struct Later {
     Time time;
     Event event;
+
+    bool absorb(const Later& next) { return time == next.time && event.absorb(next.event); }
   };
 
   StageEvents& stage_of(const Event& event) { return event.is_end() ? ends_ : next_level_; }
 
   // Go on to the next instant.
   void go_on() {
+    open_.close();
     now_ = later_.next_time();
     later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
     stage_ = next_level_.empty() ? Stage::ends(0) : Stage::messages(0);
@@ -229,6 +356,7 @@ class EventQueue {
   Stage stage_ = Stage::ends(0);
   StageEvents next_level_, ends_;  // of this instant
   RadixQueue<Later> later_;
+  OpenRun open_;  // of those
 };
 
 }  // namespace astra::engine

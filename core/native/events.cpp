@@ -1,57 +1,100 @@
 #include "events.hpp"
 
+#include <utility>
+
 namespace astra::engine {
 
-HistoryId Events::next_history() { return prepend(next_, now(), history_); }
-
-HistoryId Events::prepend(Recent& recent, Time time, HistoryId of) {
-  if (recent.of != of || recent.at != time) {
-    const HistoryId made = histories_.prepend(time, of);
-    if (recent.of != kNone) histories_.drop(recent.of);
-    histories_.drop(recent.made);
-    histories_.hold(of);
-    recent = {made, of, time};
-  }
-  return recent.made;
+HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
+  const HistoryId made = histories_.prepend(time, of);
+  if (recent.of != kNone) histories_.drop(recent.of);
+  histories_.drop(recent.made);
+  histories_.hold(of);
+  recent = {made, of, time};
+  return made;
 }
 
 const std::vector<Event>& Events::next_level() {
   queue_.pop(level_);
-  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends()) join_tokens();
+  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends() && tokens_meet()) join_tokens();
   return level_;
 }
 
-void Events::join_tokens() {
-  const std::uint32_t count = next_id(level_);
-  tokens_.clear();
-  for (std::uint32_t place = 0; place < count; ++place) {
-    if (std::holds_alternative<TokenReady>(level_[place].what)) tokens_.push_back(place);
-  }
-  if (tokens_.size() < 2) return;
-  // Each token but the first of its NPU is left out, and found from the one before it.
-  next_token_.assign(count, kNone);
-  follows_.assign(count, false);
-  bool any = false;
-  for (const std::uint32_t place : tokens_) {
-    std::uint32_t& last = last_token_[level_[place].npu];
-    if (last != kNone) {
-      next_token_[last] = place;
-      follows_[place] = true;
-      any = true;
+bool Events::tokens_meet() {
+  // Of 64 NPUs each, which of them have a token.
+  bool meet = false;
+  const auto mark = [&](const Event& event, auto function) {
+    if (!std::holds_alternative<TokenReady>(event.what)) return;
+    const NpuId first = event.npu, last = first + event.run.npu_step * (event.run.count - std::uint32_t{1});
+    for (NpuId word = first / 64; word <= last / 64; ++word) {
+      std::uint64_t npus = ~std::uint64_t{0};
+      if (word == first / 64) npus &= ~std::uint64_t{0} << first % 64;
+      if (word == last / 64) npus &= ~std::uint64_t{0} >> (63 - last % 64);
+      function(has_token_[word], npus);
     }
-    last = place;
+  };
+  const auto set = [&meet](std::uint64_t& word, std::uint64_t npus) {
+    meet = meet || (word & npus);
+    word |= npus;
+  };
+  const auto clear = [](std::uint64_t& word, std::uint64_t npus) { word &= ~npus; };
+  for (const Event& event : level_) mark(event, set);
+  for (const Event& event : level_) mark(event, clear);
+  return meet;
+}
+
+void Events::join_tokens() {
+  const auto each_npu = [](const Event& event, auto function) {
+    if (!std::holds_alternative<TokenReady>(event.what)) return;
+    const NpuId last = event.npu + event.run.npu_step * (event.run.count - std::uint32_t{1});
+    for (NpuId npu = event.npu; npu <= last; ++npu) function(npu);
+  };
+  // The tokens of an NPU are a list. It happens where its first one is.
+  tokens_.clear();
+  for (std::uint32_t place = 0; place < level_.size(); ++place) {
+    each_npu(level_[place], [&](NpuId npu) {
+      TokenList& list = tokens_of_[npu];
+      (list.first == kNone ? list.first : tokens_[list.last].next) = next_id(tokens_);
+      list.last = next_id(tokens_);
+      tokens_.push_back({place, kNone});
+    });
   }
-  for (const std::uint32_t place : tokens_) last_token_[level_[place].npu] = kNone;
-  if (!any) return;
-  joined_.clear();
-  joined_.reserve(count);
-  for (std::uint32_t place = 0; place < count; ++place) {
-    if (follows_[place]) continue;
-    joined_.push_back(level_[place]);
-    for (std::uint32_t next = next_token_[place]; next != kNone; next = next_token_[next]) joined_.push_back(level_[next]);
+  joined_level_.clear();
+  for (const Event& event : level_) {
+    if (!std::holds_alternative<TokenReady>(event.what)) joined_level_.push_back(event);
+    each_npu(event, [this](NpuId npu) {
+      const TokenList list = std::exchange(tokens_of_[npu], TokenList{});
+      for (std::uint32_t token = list.first; token != kNone; token = tokens_[token].next) join(level_[tokens_[token].place], npu);
+    });
   }
-  level_.swap(joined_);
-  if (count > kKeptLevel) std::vector<Event>().swap(joined_);
+  level_.swap(joined_level_);
+  if (tokens_.size() > kKeptLevel) {
+    std::vector<Event>().swap(joined_level_);
+    std::vector<Token>().swap(tokens_);
+  }
+}
+
+void Events::join(const Event& event, NpuId npu) {
+  Event one = event;
+  if (event.run.npu_step) {
+    const auto number = narrow<std::int32_t>(npu - event.npu);
+    RankId rank = std::get<TokenReady>(event.what).rank;
+    rank.place += narrow<std::uint32_t>(number * event.run.place_step);
+    one.npu = npu;
+    one.run = {.joined = event.run.joined, .numbering = event.run.numbering};
+    one.what = TokenReady{rank};
+  }
+  if (!joined_level_.empty()) {
+    Event& before = joined_level_.back();
+    const auto* token = std::get_if<TokenReady>(&before.what);
+    const RankId rank = std::get<TokenReady>(one.what).rank;
+    const bool is_same = token && token->rank.phase == rank.phase && token->rank.place == rank.place;
+    if (is_same && !causes_ && before.key == one.key && before.run.steps_as(one.run) && before.run.joined == one.run.joined &&
+        before.run.count + one.run.count <= Run::kLongest) {
+      before.run.count += one.run.count;
+      return;
+    }
+  }
+  joined_level_.push_back(one);
 }
 
 }  // namespace astra::engine

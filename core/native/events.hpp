@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "astra_sim/network.h"
@@ -22,7 +23,7 @@ namespace astra::engine {
 
 class Events {
  public:
-  Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), last_token_(npus, kNone) {}
+  Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), has_token_(npus / 64 + 1), tokens_of_(npus) {}
 
   Time now() const { return queue_.now(); }
   HistoryId history() const { return history_; }        // of what happens now
@@ -39,23 +40,23 @@ class Events {
   template <typename What>
   void push(Time time, NpuId npu, const What& what, Time via = -1) {
     const HistoryId next = next_history();
-    if (via < 0) return push_with(time, npu, what, next, next);
-    const HistoryId history = prepend(via_, via, next);
+    if (via < 0) return push_with(time, npu, what, next);
     // What comes via the very instant in which it happens joins what is scheduled for that already.
-    push_with(time, npu, what, history, via == time ? next : history);
+    if (via == time) return schedule(time, npu, what, next, next_order(npu), true);
+    push_with(time, npu, what, prepend(via_, via, next));
   }
   // Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end.
   template <typename What>
-  void push_with(Time time, NpuId npu, const What& what, HistoryId history, HistoryId key) {
-    schedule(time, npu, what, history, key, next_order(npu), false);
+  void push_with(Time time, NpuId npu, const What& what, HistoryId history) {
+    schedule(time, npu, what, history, next_order(npu), false);
   }
   // Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now.
   template <typename What>
   void push_end(Time time, NpuId npu, const What& what, HistoryId history, std::uint32_t order) {
-    schedule(time, npu, what, 0, history, order, true);
+    schedule(time, npu, what, history, order, false);
   }
   // The history of what is scheduled now; whoever keeps it must hold it.
-  HistoryId next_history();
+  HistoryId next_history() { return prepend(next_, now(), history_); }
   // Which of the tasks and steps that an NPU begins this is.
   std::uint32_t next_end_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).ends; }
   bool empty() const { return queue_.empty(); }
@@ -65,19 +66,24 @@ class Events {
   const std::vector<Event>& next_level();
   // Go on to an event of that stage.
   void happens(const Event& event) {
-    history_ = event.history;
-    ++happened_;
+    history_ = event.is_end() ? 0 : event.run.joined ? prepend(joined_, now(), event.key) : event.key;
+    happened_ += event.run.count;
   }
   // What the event is that happens now, where causes are kept.
   void label(const Event& event, const Label& label) { causes_->happens({event.npu, event.order, queue_.stage().is_ends()}, label); }
-  // An event has happened: its histories are not needed any more.
-  void forget(const Event& event) {
-    histories_.drop(event.key);
-    histories_.drop(event.history);
-  }
+  // An event has happened: its history is not needed any more.
+  void forget(const Event& event) { histories_.drop(event.key, event.run.count); }
 
  private:
   static constexpr std::uint32_t kKeptLevel = std::uint32_t{1} << 14;  // the room of a larger level is given back
+
+  // A token of a level by the place of its event, and the next one of its NPU.
+  struct Token {
+    std::uint32_t place, next;
+  };
+  struct TokenList {
+    std::uint32_t first = kNone, last = kNone;
+  };
 
   // How many events and ends were scheduled.
   struct Orders {
@@ -92,33 +98,46 @@ class Events {
   };
 
   template <typename What>
-  void schedule(Time time, NpuId npu, const What& what, HistoryId history, HistoryId key, std::uint32_t order, bool is_end) {
-    histories_.hold(history);
+  void schedule(Time time, NpuId npu, const What& what, HistoryId key, std::uint32_t order, bool joined) {
+    constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
+    constexpr bool of_rank = std::is_same_v<What, MessageArrival> || std::is_same_v<What, TokenReady>;
     histories_.hold(key);
     if (causes_) causes_->schedule({npu, order, is_end}, time);
-    queue_.push(time, key, history, order, npu, what);
+    Run run;
+    if constexpr (of_rank) {
+      if (queue_.goes_on(time, key, order, npu, joined, what)) return;
+      if (!causes_) run.numbering = contended_ ? Run::by_all : Run::by_npu;
+      run.joined = joined;
+    }
+    queue_.push(time, key, order, npu, run, what);
   }
   // The history `of` with a time in front, from what was made last where that is it.
-  HistoryId prepend(Recent& recent, Time time, HistoryId of);
+  HistoryId prepend(Recent& recent, Time time, HistoryId of) {
+    return recent.of == of && recent.at == time ? recent.made : prepend_anew(recent, time, of);
+  }
+  HistoryId prepend_anew(Recent& recent, Time time, HistoryId of);
   // Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.
   std::uint32_t next_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).events; }
+  // Whether an NPU has several tokens in this level, apart from each other.
+  bool tokens_meet();
   // Let the tokens of an NPU happen together, where the first of them does.
   void join_tokens();
+  // Add the token of an NPU, one of an event of this level, to the joined level.
+  void join(const Event& event, NpuId npu);
 
   HistoryId history_ = 0;
   std::uint64_t happened_ = 0;
   bool contended_;
 
   Histories histories_;
-  Recent next_, via_;
+  Recent next_, via_, joined_;
   EventQueue queue_{histories_};
   std::vector<Orders> orders_;  // of each NPU
   Orders all_;                  // of all NPUs
-  std::vector<Event> level_, joined_;
-  std::vector<std::uint32_t> tokens_;      // by place in level_
-  std::vector<std::uint32_t> next_token_;  // of the same NPU, by place in level_
-  std::vector<std::uint32_t> last_token_;  // of each NPU, or kNone
-  std::vector<std::uint8_t> follows_;      // whether an event is a token after another of its NPU, by place in level_
+  std::vector<Event> level_, joined_level_;
+  std::vector<std::uint64_t> has_token_;  // a bit for each NPU, clear between levels
+  std::vector<Token> tokens_;             // of this level
+  std::vector<TokenList> tokens_of_;      // of each NPU, empty between levels
   std::unique_ptr<Causes> causes_;
 };
 

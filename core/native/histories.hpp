@@ -40,8 +40,9 @@ class Histories {
 
   void hold(HistoryId id) { ++counts_[id]; }
 
-  void drop(HistoryId id) {
-    if (--counts_[id] == 0) free_.push_back(id);
+  // Let go of a history that was held so many times.
+  void drop(HistoryId id, std::uint32_t times = 1) {
+    if ((counts_[id] -= times) == 0) free_.push_back(id);
   }
 
   // Hold another history in a place.
@@ -53,15 +54,8 @@ class Histories {
 
   // A history with these times; the caller holds it.
   HistoryId make(const History& times) {
-    if (free_.empty()) {
-      times_.push_back(times);
-      counts_.push_back(1);
-      return next_id(times_) - 1;
-    }
-    const HistoryId id = free_.back();
-    free_.pop_back();
+    const HistoryId id = take();
     times_[id] = times;
-    counts_[id] = 1;
     return id;
   }
 
@@ -75,10 +69,10 @@ class Histories {
 
   // The history `after` with one more time in front; the caller holds it.
   HistoryId prepend(Time time, HistoryId after) {
-    History times;
-    times[0] = time;
-    std::copy_n(times_[after].begin(), kHistoryLength - 1, times.begin() + 1);
-    return make(times);
+    const HistoryId id = take();
+    times_[id][0] = time;
+    std::copy_n(times_[after].begin(), kHistoryLength - 1, times_[id].begin() + 1);
+    return id;
   }
 
   const History& times(HistoryId id) const { return times_[id]; }
@@ -86,6 +80,19 @@ class Histories {
   bool less(HistoryId a, HistoryId b) const { return a != b && times_[a] < times_[b]; }
 
  private:
+  // The number of a history that is held once, and whose times are to be written.
+  HistoryId take() {
+    if (free_.empty()) {
+      times_.emplace_back();
+      counts_.push_back(1);
+      return next_id(times_) - 1;
+    }
+    const HistoryId id = free_.back();
+    free_.pop_back();
+    counts_[id] = 1;
+    return id;
+  }
+
   std::vector<History> times_;
   std::vector<std::uint32_t> counts_;
   std::vector<HistoryId> free_;

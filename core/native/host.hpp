@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "astra_sim/network.h"
@@ -30,7 +31,7 @@ class Host {
   // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
   virtual std::uint32_t place(QueueId queue, const std::deque<Job>& jobs, std::uint32_t running, const Job& job) = 0;
   virtual Time delay(NpuId source, NpuId destination, std::int64_t bytes) = 0;
-  virtual void inject(Time now, const std::vector<astra_message_v2>& messages) = 0;
+  virtual void inject(Time now, std::span<const astra_message_v2> messages) = 0;
   // The next deliveries between two times; false where there are none.
   virtual bool advance(Time since, Time until, Time& time, std::vector<astra_delivery>& deliveries) = 0;
 };

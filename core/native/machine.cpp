@@ -81,17 +81,18 @@ bool Machine::run(std::uint64_t events) {
     for (const Event& event : events_.next_level()) {
       events_.happens(event);
       if (events_.causes()) events_.label(event, label(event.what));
-      handle(event.what);
+      handle(event);
       events_.forget(event);
     }
   }
 }
 
-void Machine::handle(const Happening& what) {
+void Machine::handle(const Event& happening) {
+  const Run& run = happening.run;
   const Handlers handlers{
-      [this](const MessageArrival& event) { phases_.on_arrival(event.rank, event.receipt); },
+      [&](const MessageArrival& event) { phases_.on_arrivals(event.rank, event.receipt, run); },
       [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },
-      [this](const TokenReady& event) { phases_.on_token(event.rank); },
+      [&](const TokenReady& event) { phases_.on_tokens(event.rank, run); },
       [this](const Meeting& event) { phases_.on_meeting(event.rank, event.receipt); },
       [this](const BusCall& event) { phases_.on_bus_call(event.npu, event.call); },
       [this](const PointToPointArrival& event) { point_to_point_.on_arrival(event.mailbox, event.sender); },
@@ -100,7 +101,7 @@ void Machine::handle(const Happening& what) {
       [this](const StepEnd& event) { chunks_.finish(event.step); },
       [this](const TaskEnd& event) { tasks_.finish(event.task); },
   };
-  std::visit(handlers, what);
+  std::visit(handlers, happening.what);
 }
 
 Label Machine::label(const Happening& what) const {

@@ -68,7 +68,7 @@ class Machine : private ChunkListener {
 
  private:
   // Give an event to the part that it belongs to.
-  void handle(const Happening& what);
+  void handle(const Event& happening);
   // What an event is.
   Label label(const Happening& what) const;
   // The one way back up: the last chunk of a collective lets its task end.

@@ -209,7 +209,7 @@ class Callbacks : public engine::Host {
     return nb::cast<Time>(functions_.delay(source, destination, bytes));
   }
 
-  void inject(Time now, const std::vector<astra_message_v2>& messages) override {
+  void inject(Time now, std::span<const astra_message_v2> messages) override {
     nb::gil_scoped_acquire lock;
     nb::list given;
     for (const astra_message_v2& message : messages) {

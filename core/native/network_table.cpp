@@ -34,7 +34,7 @@ Time NetworkTable::delay(NpuId source, NpuId destination, std::int64_t bytes) co
                 : called("delay", second_->delay, second_->state, from, to, bytes);
 }
 
-void NetworkTable::inject(Time now, const std::vector<astra_message_v2>& messages) const {
+void NetworkTable::inject(Time now, std::span<const astra_message_v2> messages) const {
   if (second_) {
     if (called("inject", second_->inject, second_->state, now, messages.data(), messages.size()) != 0) fail("inject");
     return;

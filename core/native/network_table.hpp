@@ -25,7 +25,7 @@ class NetworkTable {
 
   // Picoseconds of a message; negative where the network reports an error.
   Time delay(NpuId source, NpuId destination, std::int64_t bytes) const;
-  void inject(Time now, const std::vector<astra_message_v2>& messages) const;
+  void inject(Time now, std::span<const astra_message_v2> messages) const;
   // The next deliveries between two times; none where nothing is delivered. They stay until the next call, in `room` where the network has
   // numbers of messages alone.
   std::span<const astra_delivery> advance(Time since, Time until, Time& time, std::vector<astra_delivery>& room) const;

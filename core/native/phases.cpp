@@ -138,12 +138,13 @@ PhaseId Phases::happen(PhaseKindId kind) {
 void Phases::begin(PhaseId number, NpuId npu, StepId step, std::uint32_t order) {
   const RankId id{number, phases_[number].groups().place_of[npu]};
   if (id.place == kNone) invalid("NPU " + std::to_string(npu) + " has no part in a phase that it runs");
-  Rank& rank = rank_of(id);
+  Phase& phase = phase_of(number);
+  Rank& rank = phase.ranks[id.place];
   if (rank.step != kNone) invalid("a phase that is a step of two chunks");
   rank.step = step;
   rank.order = order;
-  for (std::int32_t start = rank.program->starts; start > 0; --start) handle(id, rank, kStart);
-  advance(id, rank);
+  for (std::int32_t start = rank.program->starts; start > 0; --start) handle(phase, id, rank, kStart);
+  advance(phase, id, rank);
 }
 
 Measured Phases::end(PhaseId number, NpuId npu) {
@@ -163,34 +164,38 @@ Measured Phases::end(PhaseId number, NpuId npu) {
 
 // -- what happens to a rank -------------------------------------------------------------------------------------------
 
-void Phases::on_token(RankId id) {
-  Rank& rank = rank_of(id);
-  const HistoryId history = events_.history();
-  if (rank.last_token_at != events_.now() || events_.histories().less(rank.last_history, history)) {
-    events_.histories().replace(rank.last_history, history);
+void Phases::on_token(RankId id) { count_token(phase_of(id.phase), id); }
+
+void Phases::on_arrival(RankId id, ReceiptId receipt) { arrive(phase_of(id.phase), id, receipt); }
+
+void Phases::on_tokens(RankId id, const Run& run) {
+  Phase& phase = phase_of(id.phase);
+  for (std::uint32_t left = run.count; left > 0; --left) {
+    count_token(phase, id);
+    id.place += narrow<std::uint32_t>(std::int32_t{run.place_step});
   }
-  rank.last_token_at = events_.now();
-  ++rank.tokens;
-  advance(id, rank);
 }
 
-void Phases::on_arrival(RankId id, ReceiptId receipt) {
-  Rank& rank = rank_of(id);
-  Receipt& state = rank.receipts.at(receipt);
-  if (state.state & kPosted) return receive(id, rank, receipt, state);
-  state.state |= kArrived;
+void Phases::on_arrivals(RankId id, ReceiptId receipt, const Run& run) {
+  Phase& phase = phase_of(id.phase);
+  for (std::uint32_t left = run.count; left > 0; --left) {
+    arrive(phase, id, receipt);
+    id.place += narrow<std::uint32_t>(std::int32_t{run.place_step});
+    receipt += run.receipt_step;
+  }
 }
 
 void Phases::on_meeting(RankId id, ReceiptId receipt) {
-  Rank& rank = rank_of(id);
-  receive(id, rank, receipt, rank.receipts.at(receipt));
+  const Phase& phase = phase_of(id.phase);
+  Rank& rank = phase.ranks[id.place];
+  receive(phase, id, rank, receipt, rank.receipts.at(receipt));
 }
 
 void Phases::on_request(RankId id, ReceiptId receipt) {
-  Receipt& state = rank_of(id).receipts.at(receipt);
+  Phase& phase = phase_of(id.phase);
+  Receipt& state = phase.ranks[id.place].receipts.at(receipt);
   state.state |= kGranted;
   if (!(state.state & kOffered)) return;
-  Phase& phase = phases_[id.phase];
   const auto found = phase.offers.find(pair_key(id.place, receipt));
   const Offer offer = found->second;
   phase.offers.erase(found);
@@ -200,10 +205,10 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
 
 // -- steps of a rank --------------------------------------------------------------------------------------------------
 
-Rank& Phases::rank_of(RankId id) {
-  Phase& phase = phases_[id.phase];
+inline Phase& Phases::phase_of(PhaseId number) {
+  Phase& phase = phases_[number];
   if (!phase.ranks) make_ranks(phase);
-  return phase.ranks[id.place];
+  return phase;
 }
 
 void Phases::make_ranks(Phase& phase) {
@@ -219,20 +224,37 @@ void Phases::make_ranks(Phase& phase) {
   }
 }
 
-void Phases::advance(RankId id, Rank& rank) {
+inline void Phases::count_token(Phase& phase, RankId id) {
+  Rank& rank = phase.ranks[id.place];
+  const HistoryId history = events_.history();
+  if (rank.last_token_at != events_.now() || events_.histories().less(rank.last_history, history)) {
+    events_.histories().replace(rank.last_history, history);
+  }
+  rank.last_token_at = events_.now();
+  ++rank.tokens;
+  advance(phase, id, rank);
+}
+
+inline void Phases::arrive(Phase& phase, RankId id, ReceiptId receipt) {
+  Rank& rank = phase.ranks[id.place];
+  Receipt& state = rank.receipts.at(receipt);
+  if (state.state & kPosted) return receive(phase, id, rank, receipt, state);
+  state.state |= kArrived;
+}
+
+inline void Phases::advance(Phase& phase, RankId id, Rank& rank) {
   const LoweredProgram& program = *rank.program;
   while (rank.next_action < program.actions.size()) {
     const Action& action = program.actions[rank.next_action];
     if (rank.tokens < action.after || narrow<std::int32_t>(rank.measured.received) < action.after_arrivals) return;
     ++rank.next_action;
-    if (action.to) send(id, rank, action);
-    if (action.from) post(id, rank, action);
+    if (action.to) send(phase, id, rank, action);
+    if (action.from) post(phase, id, rank, action);
   }
-  if (rank.tokens == program.tokens) finish(id, rank);
+  if (rank.tokens == program.tokens) finish(phase, id, rank);
 }
 
-void Phases::send(RankId id, const Rank& rank, const Action& action) {
-  Phase& phase = phases_[id.phase];
+inline void Phases::send(Phase& phase, RankId id, const Rank& rank, const Action& action) {
   const Groups& groups = phase.groups();
   const std::uint32_t peer = place_of(action.to, id, rank, groups);
   const NpuId destination = groups.members[peer];
@@ -241,14 +263,14 @@ void Phases::send(RankId id, const Rank& rank, const Action& action) {
     const MessageArrival arrival{target, action.receipt};
     return transport_.transmit(rank.npu, destination, action.bytes, arrival, phase.flow, phase.kind->queue, action.delay);
   }
-  Receipt& state = rank_of(target).receipts.at(action.receipt);
+  Receipt& state = phase.ranks[target.place].receipts.at(action.receipt);
   state.state |= kOffered;
   phase.offers.emplace(pair_key(target.place, action.receipt), Offer{rank.npu, destination, action.bytes, action.delay});
   // A request that is there already counts when it is looked for.
   if (state.state & kGranted) events_.push(events_.now(), rank.npu, RequestArrival{target, action.receipt});
 }
 
-void Phases::post(RankId id, Rank& rank, const Action& action) {
+inline void Phases::post(const Phase& phase, RankId id, Rank& rank, const Action& action) {
   const ReceiptId receipt = action.own_receipt;
   Receipt& state = rank.receipts.at(receipt);
   state.posted_at = events_.now();
@@ -256,35 +278,33 @@ void Phases::post(RankId id, Rank& rank, const Action& action) {
   if (state.state & kArrived) return events_.push(events_.now(), rank.npu, Meeting{id, receipt});
   state.state |= kPosted;
   if (rendezvous_) {
-    const Phase& phase = phases_[id.phase];
     const NpuId sender = phase.groups().members[place_of(action.from, id, rank, phase.groups())];
     transport_.transmit(rank.npu, sender, kControlBytes, RequestArrival{id, receipt}, phase.flow, phase.kind->queue, action.request_delay);
   }
 }
 
-void Phases::receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state) {
+inline void Phases::receive(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt, const Receipt& state) {
   rank.measured.delay_sum += events_.now() - state.posted_at;
   ++rank.measured.received;
   rank.receipts.done(receipt);
-  handle(id, rank, receipt);
+  handle(phase, id, rank, receipt);
 }
 
-void Phases::handle(RankId id, Rank& rank, ReceiptId receipt) {
+inline void Phases::handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt) {
   const LoweredProgram& program = *rank.program;
   const std::uint32_t place = program.in_turn ? rank.measured.received - 1 : receipt;
   const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
-  if (buses_.shared() && !phases_[id.phase].kind->barrier) {
+  if (buses_.shared() && !phase.kind->barrier) {
     const bool reduced = receipt != kStart && program.reduced[place];
     return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
   }
-  const Time done = events_.after(phases_[id.phase].kind->endpoint_ps);
+  const Time done = events_.after(phase.kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
   // The pass through memory, and computing, are scheduled when the endpoint is done.
   events_.push(sum(done, after_ps), rank.npu, TokenReady{id}, done);
 }
 
-void Phases::finish(RankId id, const Rank& rank) {
-  Phase& phase = phases_[id.phase];
+void Phases::finish(Phase& phase, RankId id, const Rank& rank) {
   Histories& histories = events_.histories();
   if (rank.last_token_at == events_.now()) histories.hold(rank.last_history);
   const Histories::Held history(histories, rank.last_token_at == events_.now() ? rank.last_history : histories.make(events_.now()));

@@ -127,6 +127,9 @@ class Phases : private TokenListener {
   void on_token(RankId id) override;
   // A message has arrived at its receipt.
   void on_arrival(RankId id, ReceiptId receipt);
+  // The same for a run, of which these are the first.
+  void on_tokens(RankId id, const Run& run);
+  void on_arrivals(RankId id, ReceiptId receipt, const Run& run);
   // A receive was posted whose message had arrived.
   void on_meeting(RankId id, ReceiptId receipt);
   // The request for a message has reached its sender, who sends it as soon as it has it.
@@ -137,22 +140,25 @@ class Phases : private TokenListener {
  private:
   static constexpr ReceiptId kStart = kNone;  // in place of a receipt: a token that a rank has from the start
 
-  Rank& rank_of(RankId id);
+  // A phase to whose ranks something happens.
+  Phase& phase_of(PhaseId number);
   void make_ranks(Phase& phase);
+  void arrive(Phase& phase, RankId id, ReceiptId receipt);
+  void count_token(Phase& phase, RankId id);
   // The place of another rank of the same group.
   static std::uint32_t place_of(const Peer& peer, RankId id, const Rank& rank, const Groups& groups) {
     return id.place - rank.rank + peer.of(rank.rank, groups.size);
   }
   // Take every step that the tokens of a rank allow.
-  void advance(RankId id, Rank& rank);
-  void send(RankId id, const Rank& rank, const Action& action);
-  void post(RankId id, Rank& rank, const Action& action);
+  void advance(Phase& phase, RankId id, Rank& rank);
+  void send(Phase& phase, RankId id, const Rank& rank, const Action& action);
+  void post(const Phase& phase, RankId id, Rank& rank, const Action& action);
   // A message has met its receive: the endpoint makes a token of it.
-  void receive(RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
+  void receive(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
   // The endpoint makes a token of a message; of a start, where `receipt` is kStart.
-  void handle(RankId id, Rank& rank, ReceiptId receipt);
+  void handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
-  void finish(RankId id, const Rank& rank);
+  void finish(Phase& phase, RankId id, const Rank& rank);
   void finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count);
 
   Events& events_;

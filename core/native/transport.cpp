@@ -32,11 +32,7 @@ void Transport::exchange() {
   if (network_ == NetworkKind::delays) return;
   if (!outbox_.empty()) {
     inject();
-    if (outbox_.size() > kKeptOutbox) {
-      std::vector<astra_message_v2>().swap(outbox_);
-    } else {
-      outbox_.clear();
-    }
+    outbox_.clear();
     quiet_until_ = -1;
   }
   Time since = events_.now();  // deliveries come in order of time
@@ -69,7 +65,11 @@ void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
 
 void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
-  events_.push_with(time, outcome.source, outcome.what, outcome.history, outcome.history);
+  if (const auto* arrival = std::get_if<MessageArrival>(&outcome.what)) {
+    events_.push_with(time, outcome.source, *arrival, outcome.history);
+  } else {
+    events_.push_with(time, outcome.source, outcome.what, outcome.history);
+  }
   events_.histories().drop(outcome.history);
 }
 
@@ -90,8 +90,8 @@ Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
 }
 
 void Transport::inject() {
-  if (table_) return table_->inject(events_.now(), outbox_);
-  host_.inject(events_.now(), outbox_);
+  if (table_) return table_->inject(events_.now(), outbox_.messages());
+  host_.inject(events_.now(), outbox_.messages());
 }
 
 std::span<const astra_delivery> Transport::advance(Time since, Time until, Time& time) {

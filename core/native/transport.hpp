@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -20,6 +22,47 @@
 #include "under_way.hpp"
 
 namespace astra::engine {
+
+// Messages that a network has not seen, one after another as it takes them. There may be millions at one level of an instant: so they grow
+// without a second copy where the allocator can do that.
+class Outbox {
+ public:
+  Outbox() = default;
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
+  ~Outbox() { std::free(messages_); }
+
+  bool empty() const { return count_ == 0; }
+  std::span<const astra_message_v2> messages() const { return {messages_, count_}; }
+
+  void add(const astra_message_v2& message) {
+    if (count_ == room_) grow();
+    messages_[count_++] = message;
+  }
+
+  // Forget all; the room of a large one is given back.
+  void clear() {
+    count_ = 0;
+    if (room_ <= kKept) return;
+    std::free(std::exchange(messages_, nullptr));
+    room_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kFirst = 256;
+  static constexpr std::size_t kKept = std::size_t{1} << 14;
+
+  void grow() {
+    const std::size_t room = room_ ? 2 * room_ : kFirst;
+    void* larger = std::realloc(messages_, room * sizeof(astra_message_v2));
+    if (!larger) throw std::bad_alloc();
+    messages_ = static_cast<astra_message_v2*>(larger);
+    room_ = room;
+  }
+
+  astra_message_v2* messages_ = nullptr;
+  std::size_t count_ = 0, room_ = 0;
+};
 
 class Transport {
  public:
@@ -49,7 +92,7 @@ class Transport {
       if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
       return;
     }
-    outbox_.push_back({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
+    outbox_.add({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
     if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
     const HistoryId history = events_.next_history();
     events_.histories().hold(history);
@@ -61,8 +104,6 @@ class Transport {
   void exchange();
 
  private:
-  static constexpr std::size_t kKeptOutbox = std::size_t{1} << 14;  // a larger one is given back
-
   // What a message brings about.
   struct Outcome {
     NpuId source;
@@ -91,7 +132,7 @@ class Transport {
   std::optional<NetworkTable> table_;
   std::uint64_t messages_ = 0;
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination
-  std::vector<astra_message_v2> outbox_;                                                  // that the network has not seen
+  Outbox outbox_;                                                                         // that the network has not seen
   Outcomes under_way_;                                                                    // that it has not delivered
   Outcomes unconfirmed_;                                                                  // whose senders wait
   std::vector<astra_delivery> delivered_;                                                 // where the network does not keep them

@@ -598,7 +598,9 @@ def _lowered(program: RankProgram, actions: list[Action], memory: list[int], com
 
 def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
     sends = [action.bytes for action in actions if action.send_to is not None]
-    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes if actions else 0
+    last = program.last_bytes
+    if last is None:
+        last = sends[-1] if sends else actions[-1].bytes if actions else 0
     returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
     known: dict[tuple[int, bool, bool], Carriage] = {}  # many are equal, and share an object
     for number in range(tokens):

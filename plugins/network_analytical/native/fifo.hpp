@@ -32,6 +32,7 @@ class Fifo {
   int inject(std::int64_t time, const astra_message_v2* messages, std::size_t count) {
     if (!run(time)) return -1;
     now_ = time;
+    const std::uint64_t order = orders_;
     for (std::size_t i = 0; i < count; ++i) {
       const astra_message_v2& sent = messages[i];
       if (std::min(sent.source, sent.destination) < 0 || std::max(sent.source, sent.destination) >= map_.npus() ||
@@ -47,7 +48,7 @@ class Fifo {
       message.bytes = sent.bytes;
       message.npu = sent.source;
       message.destination = sent.destination;
-      if (!go_on(id)) return -1;
+      if (!go_on(id, order)) return -1;
     }
     return 0;
   }
@@ -95,15 +96,27 @@ class Fifo {
   }
 
  private:
-  // A message that reaches a node, or a link that becomes free. What happens at one time comes in the order in which it was scheduled: when
-  // a transfer begins, the message's arrival first, and then the end of the transfer.
+  // What happens at one time comes in the order in which it was scheduled: when a transfer begins, the message's arrival first, and then
+  // the end of the transfer.
+  enum Kind : std::uint64_t { at_node, at_destination, link_free };
+
   struct Event {
     std::int64_t time;
-    std::uint32_t id;
-    bool is_message;
+    std::uint64_t order : 62;
+    std::uint64_t kind : 2;
+    std::uint64_t what;  // the message's place, the number of one that has arrived, or the link
+  };
+  static_assert(sizeof(Event) == 24);
+
+  // How long a transfer takes and a hop, of all messages that are as the last one was.
+  struct Timing {
+    std::int64_t bytes = -1;
+    double bandwidth = 0, latency_ns = 0, interfaces_ns = 0, router_ns = 0;
+    bool whole = false;
+    std::int64_t hop = 0, transfer = 0;
   };
 
-  // A message on its way: the NPU it is at or left last, and the dimension and node where it will be next.
+  // A message on its way, until it is on its last link: the NPU it is at or left last, and the dimension and node where it will be next.
   struct Message {
     std::uint64_t number = 0;
     std::int64_t bytes = 0;
@@ -122,44 +135,70 @@ class Fifo {
 
   // Let everything happen up to a time. False: an error.
   bool run(std::int64_t until) {
-    bool right = true;
-    while (right && !events_.empty() && events_.next_time() <= until) {
-      events_.take([&](const Event& event) { right = right && happen(event); });
+    while (!events_.empty() && events_.next_time() <= until) {
+      now_events_.clear();
+      events_.take([this](const Event& event) { now_events_.push_back(event); });
+      running_ = now_events_.front().time;
+      // The end of a transfer is scheduled when the first message waits for it, and may come before what was scheduled after it began.
+      if (!std::is_sorted(now_events_.begin(), now_events_.end(), before)) std::sort(now_events_.begin(), now_events_.end(), before);
+      for (next_event_ = 0; next_event_ < now_events_.size();) {
+        const Event event = now_events_[next_event_++];
+        if (!happen(event)) return false;
+      }
+      running_ = -1;
     }
-    return right;
+    return true;
   }
 
+  static bool before(const Event& a, const Event& b) { return a.order < b.order; }
+
   bool happen(const Event& event) {
-    if (event.is_message) {
-      now_ = event.time;
-      return go_on(event.id);
-    }
-    Link& link = links_[event.id];
-    link.busy = 0;
-    if (link.first == kNone) return true;
     now_ = event.time;
+    if (event.kind == at_destination) {
+      arrived_.emplace_back(now_, event.what);
+      return true;
+    }
+    const auto id = static_cast<std::uint32_t>(event.what);
+    if (event.kind == at_node) return go_on(id, event.order);
+    Link& link = links_[id];
     const std::uint32_t first = link.first;
     link.first = messages_[first].next;
     --link.waiting;
-    return start(first, event.id, link_of(messages_[first]));
+    if (!start(first, id, link_of(messages_[first]))) return false;
+    if (link.first != kNone) tell_when_free(id);
+    return true;
   }
 
-  // A message is at a node: it has arrived, or requests its next link.
-  bool go_on(std::uint32_t id) {
-    Message& message = messages_[id];
-    if (message.fresh && !enter(message)) {
-      arrived_.emplace_back(now_, message.number);
-      message.next = std::exchange(spare_, id);
-      return true;
+  void schedule(std::int64_t time, std::uint64_t order, Kind kind, std::uint64_t what) {
+    if (time != running_) {
+      events_.push(time, order, kind, what);
+      return;
     }
+    const Event event{time, order, kind, what};
+    const auto place = std::upper_bound(now_events_.begin() + static_cast<std::ptrdiff_t>(next_event_), now_events_.end(), event, before);
+    now_events_.insert(place, event);
+  }
+
+  // Schedule the end of a link's transfer: a message waits for it.
+  void tell_when_free(std::uint32_t id) { schedule(links_[id].free_at, links_[id].free_order, link_free, id); }
+
+  // A message is at a node, by the event that was scheduled as the `order`-th: it requests its next link.
+  bool go_on(std::uint32_t id, std::uint64_t order) {
+    Message& message = messages_[id];
+    if (message.fresh) enter(message);
     const auto index = static_cast<std::size_t>(message.dimension);
     const std::int32_t place = link_of(message);
     const std::uint32_t number = links_.find(map_.number(message.npu, index, place));
     Link& link = links_[number];
-    if (!link.busy) return start(id, number, place);
+    if (link.first == kNone && (link.free_at < now_ || (link.free_at == now_ && link.free_order <= order))) return start(id, number, place);
     message.next = kNone;
-    (link.first == kNone ? link.first : messages_[link.last].next) = id;
-    link.last = id;
+    if (link.first == kNone) {
+      link.first = link.last = id;
+      tell_when_free(number);
+    } else {
+      messages_[link.last].next = id;
+      link.last = id;
+    }
     ++link.waiting;
     link.largest_queue = std::max<std::uint32_t>(link.largest_queue, link.waiting);
     return true;
@@ -169,18 +208,16 @@ class Fifo {
     return map_.dimension(static_cast<std::size_t>(message.dimension)).next_link(message.node, message.position);
   }
 
-  // Let a message at an NPU enter the next dimension in which it differs from its destination; false if there is none.
-  bool enter(Message& message) const {
-    for (auto index = static_cast<std::size_t>(message.dimension + 1); index < map_.count(); ++index) {
+  // Let a message at an NPU enter the next dimension in which it differs from its destination; there is one.
+  void enter(Message& message) const {
+    for (auto index = static_cast<std::size_t>(message.dimension + 1);; ++index) {
       const std::int32_t node = map_.coordinate(message.npu, index), position = map_.coordinate(message.destination, index);
-      if (node != position) {
-        message.dimension = static_cast<std::int16_t>(index);
-        message.node = node;
-        message.position = position;
-        return true;
-      }
+      if (node == position) continue;
+      message.dimension = static_cast<std::int16_t>(index);
+      message.node = node;
+      message.position = position;
+      return;
     }
-    return false;
   }
 
   // Put a message on a link: the one numbered `number`, which is link `place` of its group.
@@ -190,27 +227,47 @@ class Fifo {
     const DimensionLinks& dimension = map_.dimension(static_cast<std::size_t>(message.dimension));
     const double own = dimension.bandwidth_of(place);
     message.bandwidth = cut_through_ ? std::min(message.bandwidth, own) : own;
-    const double transfer_ns = static_cast<double>(message.bytes) / message.bandwidth;
     const double router_ns = message.node >= dimension.size ? dimension.router_latency_ns : 0;
     double interfaces_ns = message.fresh ? dimension.nic_latency_ns : 0;
     move(message, dimension, place);
     if (message.fresh) interfaces_ns += dimension.nic_latency_ns;
     // Its head goes on before the rest, unless all of it must have arrived.
-    const bool whole = !cut_through_ || message.npu == message.destination;
-    const double hop = delay_ps(rounding_, dimension.latency_of(place), whole ? transfer_ns : 0, interfaces_ns, router_ns);
-    const double transfer = delay_ps(rounding_, 0, transfer_ns);
-    if (!(std::max(hop, transfer) < longest_ps) || static_cast<std::int64_t>(hop) > ASTRA_NEVER - 1 - now_ ||
-        static_cast<std::int64_t>(transfer) > ASTRA_NEVER - 1 - now_) {
-      error_ = "a message of " + std::to_string(message.bytes) + " bytes takes longer than can be simulated";
+    const bool last = message.npu == message.destination;
+    if (!time({message.bytes, message.bandwidth, dimension.latency_of(place), interfaces_ns, router_ns, !cut_through_ || last}))
       return false;
+    if (last) {
+      schedule(now_ + timing_.hop, orders_, at_destination, message.number);
+      message.next = std::exchange(spare_, id);
+    } else {
+      schedule(now_ + timing_.hop, orders_, at_node, id);
     }
-    events_.push(now_ + static_cast<std::int64_t>(hop), id, true);
-    events_.push(now_ + static_cast<std::int64_t>(transfer), number, false);
-    link.busy = 1;
+    link.free_at = now_ + timing_.transfer;
+    link.free_order = orders_ + 1;
+    orders_ += 2;
     ++link.messages;
     link.bytes += message.bytes;
-    link.busy_ps += static_cast<std::int64_t>(transfer);
+    link.busy_ps += timing_.transfer;
     return true;
+  }
+
+  // How long a message takes, in timing_. False: longer than can be simulated.
+  bool time(const Timing& asked) {
+    if (asked.bytes != timing_.bytes || asked.bandwidth != timing_.bandwidth || asked.latency_ns != timing_.latency_ns ||
+        asked.interfaces_ns != timing_.interfaces_ns || asked.router_ns != timing_.router_ns || asked.whole != timing_.whole) {
+      const double transfer_ns = static_cast<double>(asked.bytes) / asked.bandwidth;
+      const double hop = delay_ps(rounding_, asked.latency_ns, asked.whole ? transfer_ns : 0, asked.interfaces_ns, asked.router_ns);
+      const double transfer = delay_ps(rounding_, 0, transfer_ns);
+      if (!(std::max(hop, transfer) < longest_ps)) return too_long(asked.bytes);
+      timing_ = asked;
+      timing_.hop = static_cast<std::int64_t>(hop);
+      timing_.transfer = static_cast<std::int64_t>(transfer);
+    }
+    return std::max(timing_.hop, timing_.transfer) <= ASTRA_NEVER - 1 - now_ || too_long(asked.bytes);
+  }
+
+  bool too_long(std::int64_t bytes) {
+    error_ = "a message of " + std::to_string(bytes) + " bytes takes longer than can be simulated";
+    return false;
   }
 
   void move(Message& message, const DimensionLinks& dimension, std::int32_t place) const {
@@ -228,6 +285,11 @@ class Fifo {
   bool cut_through_;
   std::int64_t now_ = 0;
   RadixQueue<Event> events_;
+  std::uint64_t orders_ = 0;  // of the next thing that is scheduled
+  std::vector<Event> now_events_;
+  std::size_t next_event_ = 0;  // of those
+  std::int64_t running_ = -1;   // the time of those that happen
+  Timing timing_;
   Records<Message> messages_;
   std::uint32_t spare_ = kNone;  // the first message that is free
   Links links_;

@@ -35,7 +35,8 @@ struct DimensionLinks {
   std::int32_t target(std::int32_t link) const {
     switch (shape) {
       case Shape::ring:
-        return link < size ? (link + 1) % size : (link - 1) % size;
+        if (link < size) return link + 1 < size ? link + 1 : 0;
+        return (link > size ? link : 2 * size) - 1 - size;
       case Shape::fully_connected:
         return link % size;
       case Shape::switched:

@@ -11,15 +11,16 @@
 
 namespace astra::analytical {
 
-// A link: what it carried, and the messages that wait for it, a list from the first to the last.
+// A link: what it carried, when it is free (the time and order of that event), and the messages that wait for it, a list from the first to
+// the last.
 struct Link {
   std::int64_t number = 0, messages = 0, bytes = 0, busy_ps = 0;
+  std::int64_t free_at = 0;
+  std::uint64_t free_order = 0;
   std::uint32_t first = kNone, last = kNone;
-  std::uint32_t largest_queue = 0;
-  std::uint32_t waiting : 31 = 0;
-  std::uint32_t busy : 1 = 0;
+  std::uint32_t largest_queue = 0, waiting = 0;
 };
-static_assert(sizeof(Link) == 48);
+static_assert(sizeof(Link) == 64);
 
 class Links {
  public:

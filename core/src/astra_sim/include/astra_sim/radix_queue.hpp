@@ -1,10 +1,10 @@
 // A queue of what is to come, by time: for engines and networks that simulate events (C++20).
 //
-// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990). Time only goes on, so an event is compared with the time of the last one that was
-// taken, and lies in the list of the highest bit in which the two differ. The lowest list that is not empty holds the next events. If they
-// are all of one time they are taken as they are, else they are spread over the lists below. Nothing is read when an event is added but
-// the end of its list, and all is read and written in order. An event moves at most once for each bit, and on average by half of the
-// logarithm of how many wait.
+// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) whose digits have six bits. Time only goes on, so an event is compared with the time
+// of the last one that was taken, and lies in the list of the highest digit in which the two differ, and of what that digit is. The lowest
+// list that is not empty holds the next events. If they are all of one time they are taken as they are, else the others are spread over the
+// lists below. Nothing is read when an event is added but the end of its list, and all is read and written in order. An event moves at most
+// once for each digit.
 #pragma once
 
 #include <array>
@@ -18,40 +18,38 @@
 
 namespace astra {
 
-// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added.
+// `Event` has a member `time`, which is not negative. Events of the same time come in the order in which they were added. An `Event` may
+// have a function `bool absorb(const Event& next)`: it is asked whether the event that comes next to it in a list becomes part of it; it
+// may say no.
 template <class Event>
 class RadixQueue {
  public:
   bool empty() const { return occupied_ == 0; }
 
-  // Add Event{time, others...}, made where it stays. No time may be before that of the events taken last.
+  // Add Event{time, others...}. No time may be before that of the events taken last. Returns the event, or that of which it became part; it
+  // stays there until events are taken.
   template <class... Others>
-  void push(std::int64_t time, const Others&... others) {
+  Event& push(std::int64_t time, const Others&... others) {
     if (time < next_ && (next_ != kUnknown || empty())) next_ = time;
-    ::new (static_cast<void*>(place_for(time))) Event{time, others...};
+    return add(time, time, others...);
   }
 
   // When the next event happens; there is one.
   std::int64_t next_time() {
-    if (next_ == kUnknown) next_ = earliest(lists_[lowest()]);
+    if (next_ == kUnknown) next_ = earliest(lowest());
     return next_;
   }
 
   // Call a function for each event of the next time, in order; there is one. What it adds for that time comes with the next call.
   template <class Function>
   void take(Function function) {
-    last_ = next_time();
-    if (lists_[lowest()].is_mixed()) {
-      const List mixed = take_list(lowest());
-      each_block(mixed, [this](const Event* begin, const Event* end) {
-        for (; begin != end; ++begin) ::new (static_cast<void*>(place_for(begin->time))) Event(*begin);
-      });
+    const std::int64_t time = next_time();
+    List& list = lowest();
+    if (list.is_mixed() && list.first == list.last && list.end - list.first->events.data() <= kFew) {
+      take_few(list, time, function);
+    } else {
+      take_all(time, function);
     }
-    next_ = kUnknown;
-    const List list = take_list(lowest());
-    each_block(list, [&function](const Event* begin, const Event* end) {
-      for (; begin != end; ++begin) function(*begin);
-    });
     if (empty() && blocks_.size() > kKept) {
       blocks_.clear();
       spare_ = nullptr;
@@ -60,9 +58,12 @@ class RadixQueue {
 
  private:
   static constexpr std::int64_t kUnknown = INT64_MAX;
-  static constexpr std::size_t kBlockBytes = 1024;
+  static constexpr unsigned kDigit = 6;  // bits
+  static constexpr unsigned kDigits = 11;
+  static constexpr std::ptrdiff_t kFew = 4;  // events of a list that are not spread
+  static constexpr std::size_t kBlockBytes = 512;
   static constexpr std::size_t kEvents = (kBlockBytes - sizeof(void*)) / sizeof(Event);  // of a block
-  static constexpr std::size_t kBlocks = 16;                                             // that are allocated together
+  static constexpr std::size_t kBlocks = 32;                                             // that are allocated together
   static constexpr std::size_t kKept = 64;                                               // times so many that stay when the queue is empty
 
   // Some events of a list, in order. A list is of blocks, so that it grows without moving, and what it gives up serves another.
@@ -81,28 +82,94 @@ class RadixQueue {
     bool is_mixed() const { return differ != 0; }
   };
 
-  unsigned lowest() const { return static_cast<unsigned>(std::countr_zero(occupied_)); }
+  // The lists of a digit, and a bit for each that is not empty.
+  struct Digit {
+    std::uint64_t occupied = 0;
+    std::array<List, std::size_t{1} << kDigit> lists;
+  };
 
-  // The place of one more event, at the end of its list.
-  Event* place_for(std::int64_t time) {
-    const auto number = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(time ^ last_)));
-    List& list = lists_[number];
+  List& lowest() {
+    Digit& digit = digits_[static_cast<std::size_t>(std::countr_zero(occupied_))];
+    return digit.lists[static_cast<std::size_t>(std::countr_zero(digit.occupied))];
+  }
+
+  // Add Event{members...}, which is of `time`, made where it stays: at the end of its list.
+  template <class... Members>
+  Event& add(std::int64_t time, const Members&... members) {
+    const auto differ = static_cast<std::uint64_t>(time ^ last_);
+    const unsigned place = static_cast<unsigned>(std::bit_width(differ | 1) - 1) / kDigit;
+    const auto value = static_cast<unsigned>(time >> place * kDigit) & ((1u << kDigit) - 1);
+    Digit& digit = digits_[place];
+    List& list = digit.lists[value];
     if (!list.first) {
       list.first = list.last = take_block();
       list.end = list.last->events.data();
       list.time = time;
-      occupied_ |= std::uint64_t{1} << number;
+      digit.occupied |= std::uint64_t{1} << value;
+      occupied_ |= 1u << place;
     } else if (list.end == list.last->events.data() + kEvents) {
       list.last = list.last->next = take_block();
       list.end = list.last->events.data();
     }
     list.differ |= time ^ list.time;
-    return list.end++;
+    Event* added = ::new (static_cast<void*>(list.end)) Event{members...};
+    if constexpr (requires { added->absorb(*added); }) {
+      if (added != list.last->events.data() && added[-1].absorb(*added)) return added[-1];
+    }
+    ++list.end;
+    return *added;
   }
 
-  List take_list(unsigned number) {
-    occupied_ &= ~(std::uint64_t{1} << number);
-    return std::exchange(lists_[number], List{});
+  // Take the events of the lowest list that are of a time, and spread the others.
+  template <class Function>
+  void take_all(std::int64_t time, Function function) {
+    last_ = time;
+    next_ = kUnknown;
+    const List list = take_lowest();
+    if (!list.is_mixed()) {
+      each_block(list, [&function](const Event* begin, const Event* end) {
+        for (; begin != end; ++begin) function(*begin);
+      });
+      return;
+    }
+    due_.clear();
+    each_block(list, [this](const Event* begin, const Event* end) {
+      for (; begin != end; ++begin) begin->time == last_ ? due_.push_back(*begin) : void(add(begin->time, *begin));
+    });
+    for (const Event& event : due_) function(event);
+  }
+
+  // The same for the lowest list where it has few events. The others stay where they are, so the time with which events are compared does,
+  // too.
+  template <class Function>
+  void take_few(List& list, std::int64_t time, Function function) {
+    due_.clear();
+    Event* kept = list.first->events.data();
+    next_ = kUnknown;
+    for (Event* event = kept; event != list.end; ++event) {
+      if (event->time == time) {
+        due_.push_back(*event);
+        continue;
+      }
+      next_ = event->time < next_ ? event->time : next_;
+      if (kept != event) *kept = *event;
+      ++kept;
+    }
+    list.end = kept;
+    if (kept == list.first->events.data()) {
+      list.first->next = std::exchange(spare_, list.first);
+      take_lowest();
+    }
+    for (const Event& event : due_) function(event);
+  }
+
+  List take_lowest() {
+    const auto place = static_cast<unsigned>(std::countr_zero(occupied_));
+    Digit& digit = digits_[place];
+    const auto value = static_cast<std::size_t>(std::countr_zero(digit.occupied));
+    digit.occupied &= digit.occupied - 1;
+    if (digit.occupied == 0) occupied_ &= occupied_ - 1;
+    return std::exchange(digit.lists[value], List{});
   }
 
   // Call a function for the events of each block, whose blocks are free then.
@@ -135,10 +202,11 @@ class RadixQueue {
     return std::exchange(spare_, spare_->next);
   }
 
-  std::int64_t last_ = 0;         // the time of the events taken last
+  std::int64_t last_ = 0;         // the time of the events taken last, or one before it from which all that are left differ alike
   std::int64_t next_ = kUnknown;  // that of the next event, where it is known
-  std::uint64_t occupied_ = 0;    // a bit for each list that is not empty
-  std::array<List, 65> lists_;    // by how many bits there are up to the highest in which times differ from last_
+  std::uint32_t occupied_ = 0;    // a bit for each digit that has events
+  std::array<Digit, kDigits> digits_;
+  std::vector<Event> due_;  // those that are taken, out of a list of several times
   Block* spare_ = nullptr;
   std::vector<std::unique_ptr<Block[]>> blocks_;
 };
