@@ -9,7 +9,8 @@ namespace astra::packet {
 Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics)
     : shape_(shape), clock_(clock), channels_(channels), messages_(messages), statistics_(statistics), lanes_(shape.lane.size()) {}
 
-void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
+void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake,
+                      Cycle flight) {
   const Rules& rules = shape_->rules;
   const std::int64_t size = std::max<std::int64_t>(bytes, 1);
   const int l = shape_->lane_towards(source, destination, vnet);
@@ -22,6 +23,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   message.created = now;
   message.ready = awake ? now : clock_->edge(unit(l), now) + clock_->cycles_of(unit(l), 1);
   message.number = number;
+  message.flight = flight;
   Lane& lane = at(lanes_, l);
   const bool first = lane.messages.empty();
   lane.messages.push(messages_->add(message));
@@ -132,6 +134,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   lane.sent_at = now;
   if (flit.tail) {
     lane.sent = 0;
+    messages_->leave_source(number, now);
     lane.packets.pop();
     lane.vcs.pop();
     if (!shape_->rules.wait_for_tail_credit) channels_->free_vc(c, vc);

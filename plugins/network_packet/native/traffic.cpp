@@ -116,7 +116,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
     interruptible.step(domain.next());
     cycles = domain.next();
-    domain.run(cycles, arrived);
+    domain.run(cycles, cycles, arrived);
     arrived.clear();
   }
   drained = pending_ == 0;
@@ -129,7 +129,7 @@ std::vector<std::string> Traffic::deadlock(Domain domain) const {
   std::vector<std::uint64_t> arrived;
   while (domain.next() != kNever) {
     interruptible.step(domain.next());
-    domain.run(domain.next(), arrived);
+    domain.run(domain.next(), domain.next(), arrived);
     arrived.clear();
   }
   return domain.outstanding() > 0 ? domain.waiting() : std::vector<std::string>{};
