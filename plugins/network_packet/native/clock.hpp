@@ -90,7 +90,7 @@ class Clock {
     int tile = 0;
     int number = 0;
   };
-  struct Tile {
+  struct alignas(64) Tile {
     Calendar arrivals;  // of flits
     Calendar calendar;  // of work
     std::vector<int> channels;

@@ -29,16 +29,21 @@ Cycle Domain::run(Cycle time, Cycle last, std::vector<std::uint64_t>& arrived) {
 }
 
 Cycle Domain::end_of_window(Cycle time, Cycle last) const {
-  if (parts_.clock.tiles() == 1 || has_traffic_) return time;
+  if (parts_.clock.tiles() == 1) return time;
   return std::max(time, std::min({last, time + parts_.windows.length() - 1, parts_.messages.soonest_arrival()}));
 }
 
 Cycle Domain::step(Cycle time, Cycle last) {
   parts_.interfaces.begin_cycle();
+  const bool combined = shape_->rules.allocation == Allocation::combined;
   Cycle end = time;
   auto run_window = [&](int tile, auto is_last) {
     for (Cycle next = parts_.clock.next_of(tile); next <= last; next = parts_.clock.next_of(tile)) {
-      run_tile(tile, next);
+      if (combined) {
+        run_tile(parts_.combined, tile, next);
+      } else {
+        run_tile(parts_.staged, tile, next);
+      }
       end = std::max(end, next);
       if (is_last(next)) last = next;
     }
@@ -52,32 +57,19 @@ Cycle Domain::step(Cycle time, Cycle last) {
   return end;
 }
 
-void Domain::run_tile(int tile, Cycle time) {
-  const int routers = shape_->routers();
-  const bool combined = shape_->rules.allocation == Allocation::combined;
-  auto act = [&](int unit) {
-    if (unit >= routers) {
-      parts_.interfaces.run(unit - routers, time);
-    } else if (combined) {
-      parts_.combined.run(unit, time);
+template <class Routers>
+void Domain::run_tile(Routers& routers, int tile, Cycle time) {
+  const int first_lane = shape_->routers();
+  auto arrive = [&](int c) {
+    const int sink = at(shape_->link, c).sink;
+    if (sink >= first_lane) {
+      parts_.channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_lane, flit, time); });
     } else {
-      parts_.staged.run(unit, time);
+      parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
-  parts_.clock.run(tile, time, [&](int c) { receive(c, time); }, act);
-}
-
-void Domain::receive(int c, Cycle now) {
-  const int sink = at(shape_->link, c).sink;
-  parts_.channels.deliver(c, now, [&](const Flit& flit) {
-    if (!shape_->is_router(sink)) {
-      parts_.interfaces.receive(sink - shape_->routers(), flit, now);
-    } else if (shape_->rules.allocation == Allocation::combined) {
-      parts_.combined.receive(c, flit, now);
-    } else {
-      parts_.staged.receive(c, flit, now);
-    }
-  });
+  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time); };
+  parts_.clock.run(tile, time, arrive, act);
 }
 
 void Domain::catch_up(Cycle time) {

@@ -33,6 +33,7 @@ class Domain {
   // Run cycle `time`, which must be next(), and perhaps more, none after `last`. Numbers of messages that have arrived are appended to
   // `arrived`. Returns the last cycle that was run, which is the one in which they have.
   Cycle run(Cycle time, Cycle last, std::vector<std::uint64_t>& arrived);
+  Cycle longest_window() const { return parts_.windows.length(); }
   // Messages that have not arrived.
   std::int64_t outstanding() const { return parts_.messages.outstanding(); }
   const Shape& shape() const { return *shape_; }
@@ -58,10 +59,9 @@ class Domain {
   Cycle step(Cycle time, Cycle last);
   // The last cycle of a window that begins with `time`.
   Cycle end_of_window(Cycle time, Cycle last) const;
-  void run_tile(int tile, Cycle time);
+  template <class Routers>
+  void run_tile(Routers& routers, int tile, Cycle time);
   bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->rhythm != kNever && !has_traffic_; }
-  // The first flit on a channel has arrived.
-  void receive(int c, Cycle now);
 
   std::shared_ptr<const Shape> shape_;
   Parts parts_;

@@ -64,7 +64,7 @@ std::int64_t Interfaces::unmade(int lane) const {
 void Interfaces::run(int l, Cycle now) {
   Lane& lane = at(lanes_, l);
   const bool works = !lane.packets.empty() || lane.called_at == now - 1;
-  if (traffic_ != nullptr) traffic_->create(*this, l, now);
+  if (traffic_ != nullptr) traffic_->look(*this, l, now);
   channels_->take_credits(at(shape_->lane, l).out, now);
   if (!lane.messages.empty()) make_packet(l, now);
   if (!lane.packets.empty()) send_flit(l, now);
@@ -129,7 +129,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   channels_->use_credit(c, vc);
   const Flit flit{0, number, vc, lane.sent == 0, lane.sent == packet.flits - 1};
   if (flit.head) packet.injected = now;
-  channels_->send_flit(c, flit, now + clock_->cycles_of(unit(l), 1));
+  channels_->send_flit(c, flit, vc, now + clock_->cycles_of(unit(l), 1));
   ++lane.sent;
   lane.sent_at = now;
   if (flit.tail) {

@@ -4,8 +4,8 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kShortest = 4;       // cycles of a window that is worth it
-constexpr int kRoutersOfTile = 4;  // their state stays in the first cache
+constexpr Cycle kShortest = 3;       // cycles of a window that is worth it
+constexpr int kRoutersOfTile = 16;  // measured: their state stays in the second cache, and they share its upkeep
 
 // Cycles on the wires of a link, at least.
 Cycle latency(const Shape& shape, int c) {
