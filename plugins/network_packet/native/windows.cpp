@@ -4,7 +4,7 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kShortest = 3;       // cycles of a window that is worth it
+constexpr Cycle kShortest = 3;      // cycles of a window that is worth it
 constexpr int kRoutersOfTile = 16;  // measured: their state stays in the second cache, and they share its upkeep
 
 // Cycles on the wires of a link, at least.
@@ -26,14 +26,17 @@ Windows::Windows(const Shape& shape) : shape_(shape) {
   }
   if (least_link == kNever) return;
   // Flits leave behind the crossbar, credits in the next cycle.
-  length_ = std::max<Cycle>(1, least_link + std::min(rules.switch_traversal, 1 + rules.credit_delay));
+  const Cycle length = least_link + std::min(rules.switch_traversal, 1 + rules.credit_delay);
+  tiles_ = length >= kShortest;
+  if (!tiles_) return;
+  length_ = length;
   link_ = least_link + rules.switch_traversal + (rules.allocation == Allocation::combined ? rules.router_latency - 1 : 0);
   one_way_ = rules.choice == RouteChoice::first &&
              std::all_of(shape.router.begin(), shape.router.end(), [](const RouterSpec& spec) { return spec.spray.empty(); });
   interface_ = 1 + 2 * least_lane + link_ - least_link;
 }
 
-int Windows::routers_of_tile() const { return length_ < kShortest ? shape_->routers() : kRoutersOfTile; }
+int Windows::routers_of_tile() const { return tiles_ ? kRoutersOfTile : shape_->routers(); }
 
 // Where a packet chooses among ways, some may be of fewer links.
 int Windows::least_hops(int source, int destination, int vnet) const {
@@ -42,7 +45,7 @@ int Windows::least_hops(int source, int destination, int vnet) const {
 }
 
 Cycle Windows::follow(int source, int destination, int vnet) {
-  if (length_ < kShortest) return 0;
+  if (!tiles_) return 0;
   const Cycle least = interface_ + link_ * least_hops(source, destination, vnet);
   length_ = std::min(length_, least);
   return least;

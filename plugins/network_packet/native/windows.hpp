@@ -21,7 +21,7 @@ class Windows {
   // Cycles of a window at most; 1 where routers have clocks of their own or the order of units in a cycle matters (Garnet's narrow links),
   // and in folded networks, which may have to stop in each cycle.
   Cycle length() const { return length_; }
-  // Routers of a tile: all where windows are too short to be worth it.
+  // Routers of a tile: all where windows would be too short to be worth it.
   int routers_of_tile() const;
   // A message arrives no sooner than so many cycles after its last flit has left the interface. No window is longer than that.
   Cycle follow(int source, int destination, int vnet);
@@ -30,6 +30,7 @@ class Windows {
   int least_hops(int source, int destination, int vnet) const;
 
   Neighbour<const Shape> shape_;
+  bool tiles_ = false;  // there are several
   Cycle length_ = 1;
   Cycle link_ = 0;       // least cycles from one router to the next,
   Cycle interface_ = 0;  // and in and out of the network
