@@ -113,7 +113,7 @@ def test_windows_change_no_figure(
 
 
 @pytest.mark.parametrize("options", ["booksim", "speculative", "adaptive"])
-@pytest.mark.parametrize("latency", [1, 9])
+@pytest.mark.parametrize("latency", [2, 9])
 def test_windows_change_no_figure_of_traffic(options: str, latency: int) -> None:
     platform = read_platform(f"plugin:torus?sizes=6,6&links=2&link_bandwidth_gb_per_s=32&link_latency_ns={latency}")
     measured = [

@@ -4,7 +4,7 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kShortest = 3;      // cycles of a window that is worth it
+constexpr Cycle kShortest = 4;      // cycles of a window; for less, what is in the cache is not worth the upkeep
 constexpr int kRoutersOfTile = 16;  // measured: their state stays in the second cache, and they share its upkeep
 
 // Cycles on the wires of a link, at least.
