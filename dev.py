@@ -121,7 +121,7 @@ def lint(arguments: Sequence[str]) -> int:
 
 def docs(arguments: Sequence[str]) -> int:
     """Build the documentation site."""
-    if len(arguments) > 1:
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
         raise Failure("dev.py: docs takes the folder for the site, or nothing", 2)
     OURS.install(docs=True)
     folder = Path(*arguments).resolve() if arguments else ROOT / "site"
@@ -199,7 +199,7 @@ def releasable(arguments: Sequence[str]) -> int:
 def wheels(arguments: Sequence[str]) -> int:
     """Build the wheels."""
     match arguments:
-        case [directory]:
+        case [directory] if not directory.startswith("-"):
             OURS.make()
             workspace.build_wheels(Path(directory), OURS.python)
         case [directory, "--pure"]:
@@ -212,7 +212,7 @@ def wheels(arguments: Sequence[str]) -> int:
 
 def sdists(arguments: Sequence[str]) -> int:
     """Build the source distributions."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         raise Failure("dev.py: sdists takes one argument, the folder for the source distributions", 2)
     OURS.make()
     OURS.install_builders()
@@ -263,9 +263,14 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
+OWN_ARGUMENTS = ("astra", "test", "ns3", "sanitize")
+"""Commands that pass their arguments on, so that --help is not for us."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one command. Returns the exit status."""
-    if arguments and arguments[0] in COMMANDS:
+    asked = any(argument in ("-h", "--help") for argument in arguments) and arguments[0] not in OWN_ARGUMENTS
+    if arguments and arguments[0] in COMMANDS and not asked:
         try:
             return COMMANDS[arguments[0]](arguments[1:])
         except Failure as failure:
@@ -273,7 +278,6 @@ def main(arguments: Sequence[str]) -> int:
             return failure.status
         except KeyboardInterrupt:
             return STATUS_INTERRUPTED
-    asked = bool(arguments) and arguments[0] in ("-h", "--help")
     if arguments and not asked:
         print(f"dev.py: there is no command {arguments[0]!r}\n", file=sys.stderr)
     print((__doc__ or "").strip(), file=sys.stdout if asked else sys.stderr)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from support.environments import Environment, checked
 
 from devtools.release import version
@@ -30,6 +31,10 @@ os.environ["ASTRA_NO_PROGRESS"] = "1"
 if "ASTRA_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="astra-tests-")
     os.environ["ASTRA_CACHE_DIR"] = _cache.name
+
+# No test asserts on wall time: an example may take as long as a busy machine makes it.
+settings.register_profile("astra", settings.default, deadline=None)
+settings.load_profile("astra")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

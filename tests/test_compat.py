@@ -13,13 +13,14 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim_chakra import Node, NodeType, write_nodes
+from astra_sim_chakra import Node, NodeType, load_trace, write_nodes
 from astra_sim_compat.install import install as command
 from astra_sim_compat.programs import PROGRAMS
 from astra_sim_compat.shared_tables import filled
 from click.testing import CliRunner
 from support import ROOT
 from support.compat import Ended, install, run
+from support.pytorch_traces import training_step
 
 SYSTEM_1 = """\
 scheduling-policy: LIFO
@@ -298,6 +299,72 @@ def test_the_program_of_ns3_runs_on_the_network_roce(programs: Path, astra2: Pat
     assert run(program, *FILES_2, *more, "--nothing=1", folder=astra2).status == 1
 
 
+HTSIM = """\
+Nodes 4
+Tiers 2
+Podsize 4
+Tier 0
+Downlink_speed_Gbps 400
+Downlink_Latency_ns 500
+Radix_Down 2
+Radix_Up 2
+Tier 1
+Downlink_speed_Gbps 400
+Downlink_Latency_ns 500
+Radix_Down 2
+"""
+
+
+def test_the_program_of_htsim_runs_on_the_network_flow(programs: Path, astra2: Path) -> None:
+    (astra2 / "tree.topo").write_text(HTSIM)
+    program = programs / "AstraSim_HTSim"
+    ended = run(program, *FILES_2, "--htsim_opts", "-topo", "tree.topo", "-o", "out.dat", "UNCOUPLED", folder=astra2)
+    assert ended.status == 0
+    assert ended.output.startswith("--htsim_opts -topo tree.topo -o out.dat UNCOUPLED\n[")
+    finished = re.findall(r"sys\[\d\] finished, (\d+) cycles", ended.output)
+    assert len(finished) == 4
+    says = "AstraSim_HTSim: warning: -o out.dat has no effect", "AstraSim_HTSim: warning: UNCOUPLED has no effect"
+    assert all(words in ended.errors for words in says)
+    twice = re.sub("400", "200", HTSIM)
+    (astra2 / "tree.topo").write_text(twice)
+    slower = run(program, *FILES_2, "--htsim_opts", "-topo", "tree.topo", folder=astra2)
+    # A ring all-reduce of 1 MiB on four NPUs: 1.5 MiB on each link, which take so much longer.
+    longer = int(re.findall(r"finished, (\d+) cycles", slower.output)[0]) - int(finished[0])
+    assert longer == pytest.approx(1.5 * (1 << 20) * (1 / 25 - 1 / 50), rel=1e-3)
+
+
+@pytest.mark.parametrize(("npus", "links"), [(2, 6), (16, 6), (54, 6)])
+def test_without_a_file_the_program_of_htsim_makes_a_fat_tree(npus: int, links: int, programs: Path, astra2: Path) -> None:
+    (astra2 / "n.yml").write_text(f"topology: [ Ring ]\nnpus_count: [ {npus} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    node = Node(id=0, name="send", type=NodeType.COMM_SEND_NODE, is_cpu_op=False, comm_size=12500, comm_src=0, comm_dst=npus - 1)
+    receive = Node(id=0, name="receive", type=NodeType.COMM_RECV_NODE, is_cpu_op=False, comm_size=12500, comm_src=0, comm_dst=npus - 1)
+    idle = Node(id=0, name="compute", type=NodeType.COMP_NODE, duration_ns=1, is_cpu_op=False)
+    for rank in range(npus):
+        write_nodes(astra2 / f"pair.{rank}.et", [{0: node, npus - 1: receive}.get(rank, idle)])
+    ended = run(
+        programs / "AstraSim_HTSim", "--workload-configuration=pair", *FILES_2[1:], "--htsim_opts", "-nodes", str(npus), folder=astra2
+    )
+    finish = max(int(cycles) for cycles in re.findall(r"finished, (\d+) cycles", ended.output))
+    assert finish == pytest.approx(links * 1000 + 1000, abs=30)  # over six links of 1 us, and 12500 bytes at 12.5 bytes/ns
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "says"),
+    [
+        (("-topo", "nothing.topo"), 1, "--htsim_opts -topo is nothing.topo; there is no such file"),
+        (("-topo",), 255, "-topo after --htsim_opts has no value"),
+        (("-nodes", "8"), 1, "-nodes is 8; expected 4, the NPUs of --network-configuration"),
+        (("-nodes", "x"), 255, "-nodes after --htsim_opts is 'x'; expected a whole number"),
+        (("-speed", "8"), 255, "'-speed' after --htsim_opts; expected -topo FILE"),
+        ((), 1, "--network-configuration has 4 NPUs; expected K^3 / 4 for an even K (2, 16, 54, 128, ...), or -topo FILE"),
+    ],
+)
+def test_what_is_wrong_in_options_of_htsim_is_named(more: tuple[str, ...], status: int, says: str, programs: Path, astra2: Path) -> None:
+    ended = run(programs / "AstraSim_HTSim", *FILES_2, "--htsim_opts", *more, folder=astra2)
+    assert ended.status == status
+    assert says in ended.errors
+
+
 def test_the_generator_takes_its_options_and_any_python_starts_it(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "layers.csv").write_text("Layer,m,n,k\nfirst,1024,128,512\n")
     (tmp_path / "array.cfg").write_text(ARRAY)
@@ -309,6 +376,61 @@ def test_the_generator_takes_its_options_and_any_python_starts_it(programs: Path
     assert (heading, count) == ("DATA", "1")
     assert layer.split()[0] == "first"
     assert layer.split()[9:] == ["ALLREDUCE", "131072", "100", "DATA"]
+
+
+# -- Tools of Chakra ---------------------------------------------------------------------------------------------------
+
+
+def test_the_converter_of_chakra_takes_text(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.txt").write_text(WORKLOAD_1)
+    ended = run(programs / "chakra_converter", "Text", "--input=w.txt", "--output=t", "--num-npus=4", "--num-passes=2", folder=tmp_path)
+    assert ended == Ended(0, "", "")
+    traces = [load_trace(tmp_path / f"t.{rank}.et") for rank in range(4)]
+    collectives = [node for node in traces[3].nodes() if node.type == NodeType.COMM_COLL_NODE]
+    assert sorted(node.comm_size or 0 for node in collectives) == [524288, 524288, 1048576, 1048576]
+    assert {node.involved_dim for node in collectives} == {None}  # so that it runs on platforms of any number of dimensions
+    assert not (tmp_path / "t.4.et").exists()
+    shown = run(programs / "chakra_jsonizer", "--input_filename=t.3.et", "--output_filename=t.json", folder=tmp_path)
+    assert shown == Ended(0, "", "")
+    assert list(load_trace(tmp_path / "t.json").nodes()) == list(traces[3].nodes())
+
+
+def test_the_linker_and_the_converter_of_chakra_take_traces_of_pytorch(programs: Path, tmp_path: Path) -> None:
+    host, kineto = training_step(tmp_path)
+    files = f"--chakra-host-trace={host}", f"--chakra-device-trace={kineto}", "--output-file=hdt.json"
+    linked = run(programs / "chakra_trace_link", "--rank=0", *files, folder=tmp_path)
+    assert linked.status == 0
+    assert "operators matched" in linked.output
+    for name, written in (("et.0.et", "et.0.et"), ("plain", "plain.0.et")):
+        ended = run(programs / "chakra_converter", "PyTorch", "--input=hdt.json", f"--output={name}", "--simulate", folder=tmp_path)
+        assert (ended.status, ended.output) == (0, "")
+        trace = load_trace(tmp_path / written)
+        assert [node.comm_size for node in trace.nodes() if node.type == NodeType.COMM_COLL_NODE] == [4096]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("chakra_converter",), 2, "the following arguments are required: kind"),
+        (("chakra_converter", "FlexFlow", "--input=w"), 2, "invalid choice: 'FlexFlow' (choose from"),
+        (("chakra_converter", "Text", "--input=w"), 2, "the following arguments are required: --output, --num-npus, --num-passes"),
+        (("chakra_converter", "Text", "--input=w", "--output=t", "--num-npus=0", "--num-passes=1"), 2, "--num-npus is 0; expected"),
+        (("chakra_converter", "Text", "--input=w", "--output=t", "--num-npus=2", "--num-passes=1"), 1, "--input is w; there is no"),
+        (("chakra_trace_link", "--chakra-host-trace=h", "--chakra-device-trace=d", "--output-file=o"), 1, "is h; there is no such file"),
+        (("chakra_jsonizer", "--input_filename=w", "--output_filename=t"), 1, "--input_filename is w; there is no such file"),
+        (("chakra_jsonizer", "--input_filename=w", "--output_filename=t", "--output=3"), 2, "unrecognised option '--output=3'"),
+    ],
+)
+def test_what_is_wrong_in_options_of_tools_of_chakra_is_named(
+    words: tuple[str, ...], status: int, says: str, programs: Path, tmp_path: Path
+) -> None:
+    ended = run(programs / words[0], *words[1:], folder=tmp_path)
+    assert (ended.status, ended.output) == (status, "")
+    assert ended.errors.startswith(f"{words[0]}: error: ")
+    assert says in ended.errors
+
+
+# -- Installation ------------------------------------------------------------------------------------------------------
 
 
 def test_a_checkout_gets_programs_where_its_scripts_look(tmp_path: Path) -> None:

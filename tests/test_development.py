@@ -313,6 +313,9 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
         (("releasable",), "takes one argument, the tag"),
         (("wheels",), "the folder for the wheels"),
         (("wheels", "folder", "--fast"), "the folder for the wheels, and --pure"),
+        (("wheels", "--pure"), "the folder for the wheels, and --pure"),
+        (("docs", "--strict"), "the folder for the site, or nothing"),
+        (("sdists", "-v"), "the folder for the source distributions"),
         (("sdists",), "the folder for the source distributions"),
         (("lint", "core"), "takes no arguments"),
         (("unknown",), "there is no command 'unknown'"),
@@ -329,6 +332,7 @@ def test_help_names_every_command() -> None:
     commands = runpy.run_path(str(ROOT / "dev.py"))["COMMANDS"]
     text = dev("--help").stdout
     assert all(f"python3 dev.py {name}" in text for name in commands)
+    assert all(dev(name, "--help").stdout == text for name in ("wheels", "lint", "unknown"))  # and nothing else happens
 
 
 def test_the_tests_for_sanitizers_exist() -> None:

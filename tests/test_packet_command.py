@@ -61,7 +61,7 @@ def folder_fixture(tmp_path: Path) -> Path:
 def astra(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     command = [sys.executable, "-m", "astra_sim", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
 
 
 def needs(engine: str) -> None:

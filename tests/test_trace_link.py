@@ -347,12 +347,19 @@ def test_what_is_wrong_with_a_file_is_named(name: str, text: str, message: str, 
     assert (done.status, message in done.error) == (2, True), done.error
 
 
+@pytest.mark.parametrize("arguments", [("trace", "stats"), ("convert",)])
+def test_an_execution_trace_is_none_of_chakra(arguments: tuple[str, ...], tmp_path: Path, astra: Astra) -> None:
+    host, _ = training_step(tmp_path)
+    target = [str(tmp_path / "t.et")] if arguments == ("convert",) else []
+    done = astra(*arguments, host, *target)
+    assert (done.status, done.out) == (2, "")
+    assert "this is an execution trace of PyTorch; expected one of Chakra (astra trace link and astra convert" in done.error
+
+
 def test_a_trace_that_is_not_linked_is_refused(tmp_path: Path, astra: Astra) -> None:
     host, _ = training_step(tmp_path)
     done = astra("convert", host, str(tmp_path / "a.et"), "--from", "pytorch")
     assert (done.status, "it has to be linked with a trace of Kineto first (astra trace link)" in done.error) == (2, True)
-    done = astra("convert", host, str(tmp_path / "a.et"))
-    assert (done.status, "--from pytorch converts it" in done.error) == (2, True)
     host, kineto = training_step(tmp_path)
     (tmp_path / "a.groups.json").write_text('{"1": [0, 5]}')
     done = astra("convert", host, str(tmp_path / "a.et"), "--from", "pytorch", "--kineto", kineto)

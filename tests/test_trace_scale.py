@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,15 @@ def test_a_circle_between_ranks_has_no_longest_chain(astra: Astra, tmp_path: Pat
     prefix = write_ranks(tmp_path / "t", ranks)
     assert json.loads(astra("trace", "stats", prefix, "--json").out)["bound"]["chain_ns"] is None
     assert "There is no longest chain" in astra("trace", "stats", prefix).out
+
+
+def test_stats_of_traces_that_cannot_be_read_are_an_error(astra: Astra, tmp_path: Path) -> None:
+    prefix = write_ranks(tmp_path / "t", [data_parallel(rank) for rank in range(2)])
+    file = tmp_path / "t.1.et"
+    file.write_bytes(file.read_bytes()[:-3])
+    done = astra("trace", "stats", prefix)
+    assert (done.status, done.out) == (2, "")
+    assert re.search(rf"{prefix}: rank 1: .*the file ends in the middle of a message.* \(astra trace check says all", done.error)
 
 
 def test_stats_fit_a_screen(astra: Astra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,8 +220,6 @@ def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
 def _from_json(request: Request, files: FileSet) -> Iterable[str]:
     document = parse_document(read_text(request.source), request.source)
     if is_trace(document):
-        if "schema" in document and "nodes" in document:
-            raise InputError(f"{request.source}: this is an execution trace of PyTorch; --from pytorch converts it")
         trace = from_json(document, request.source)
         if request.target_format in ("text", "toml"):
             raise _impossible(request, "a trace")

@@ -150,7 +150,7 @@ class _Writer:
             comm_type=_COLLECTIVES[operation.collective],
             comm_size=operation.bytes,
             comm_priority=URGENT if operation.urgent else 0,
-            involved_dim=involved,
+            involved_dim=None if involved == (True,) else involved,  # one dimension leaves no choice, and the trace runs on others, too
         )
         update = round(operation.update_ps / PS_PER_NS)
         if update:

@@ -119,6 +119,10 @@ def encoded_messages(document: Any, where: str) -> tuple[bytes, list[bytes]]:
         document = {"nodes": [_of_feeder(node, f"{where}: {_FEEDER}: node number {n}") for n, node in enumerate(document[_FEEDER])]}
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise InputError(f"{where}: expected a table with nodes, a list")
+    if "schema" in document:
+        raise InputError(
+            f"{where}: this is an execution trace of PyTorch; expected one of Chakra (astra trace link and astra convert --from pytorch)"
+        )
     nodes = [_message(node, NodeMessage, f"{where}: node number {number}") for number, node in enumerate(document["nodes"])]
     return _message(document.get("metadata", {}), GlobalMetadata, f"{where}: metadata"), nodes
 

@@ -35,6 +35,7 @@ PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "build/astra_analytical": _REPOSITORY,
     "build/astra_garnet": {"gem5.opt": ("build/astra_garnet/build",)},
     "build/astra_ns3": _NS3,
+    "build/astra_htsim": {"AstraSim_HTSim": ("build/astra_htsim/build/bin",)},
     "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
     "exercise_1": _TUTORIAL,
 }

@@ -56,10 +56,14 @@ PROGRAMS: Mapping[str, Program] = {
         2,
     ),
     "gem5.opt": Program("ASTRA-sim 1.0 in gem5, network Garnet", "astra_sim_compat.astra1:garnet", 2),
+    "AstraSim_HTSim": Program("ASTRA-sim 2.x, HTSim back end", "astra_sim_compat.htsim:htsim", _WRONG_OPTIONS),
     **{
         f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
         for profile in _NS3_PROFILES
     },
+    "chakra_converter": Program("converter of Chakra", "astra_sim_compat.chakra_tools:converter", 2),
+    "chakra_trace_link": Program("linker of traces of Chakra", "astra_sim_compat.chakra_tools:trace_link", 2),
+    "chakra_jsonizer": Program("converter to JSON of Chakra", "astra_sim_compat.chakra_tools:jsonizer", 2),
     GENERATOR: Program("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
 }
 

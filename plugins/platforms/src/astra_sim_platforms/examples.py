@@ -54,3 +54,17 @@ edges:
 """
     )
     return [{"file": str(path), "bandwidth_gb_per_s": 64}]
+
+
+def htsim_topology(folder: Path) -> list[dict[str, object]]:
+    """Eight NPUs in two pods, three tiers, a core switch with two links to each switch below."""
+    tiers = ("speed 200 down 2 up 2", "speed 200 down 2 up 4", "speed 100 down 4 bundle 2")
+    names = {"speed": "Downlink_speed_Gbps", "down": "Radix_Down", "up": "Radix_Up", "bundle": "Bundle"}
+    lines = ["Nodes 8", "Tiers 3", "Podsize 4"]
+    for number, tier in enumerate(tiers):
+        words = tier.split()
+        lines += [f"Tier {number}", "Downlink_Latency_ns 1000"]
+        lines += [f"{names[key]} {value}" for key, value in zip(words[::2], words[1::2], strict=True)]
+    path = folder / "tree.topo"
+    path.write_text("\n".join(lines) + "\n")
+    return [{"file": str(path)}]

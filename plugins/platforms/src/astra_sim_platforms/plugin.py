@@ -52,6 +52,13 @@ def astra_formats() -> list[FileFormat]:
             recognises=f"{_HERE}.infragraph_file:recognises",
             read=f"{_HERE}.infragraph:read",
         ),
+        FileFormat(
+            "htsim-topology",
+            "Fat tree of HTSim (-topo)",
+            kinds=("platform",),
+            recognises=f"{_HERE}.htsim_topology:recognises",
+            read=f"{_HERE}.htsim_topology:read",
+        ),
     ]
 
 
@@ -87,6 +94,13 @@ def _topologies() -> list[Provider]:
             f"{_HERE}.infragraph:infragraph",
             f"{_HERE}.infragraph:InfraGraphOptions",
             examples=f"{_HERE}.examples:infragraph",
+        ),
+        Provider(
+            "htsim_topology",
+            "A fat tree as a topology file of HTSim says",
+            f"{_HERE}.htsim_topology:htsim_topology",
+            f"{_HERE}.htsim_topology:HtsimTopologyOptions",
+            examples=f"{_HERE}.examples:htsim_topology",
         ),
         Provider(
             "torus3d",

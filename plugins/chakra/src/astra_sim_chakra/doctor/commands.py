@@ -126,6 +126,9 @@ def stats_command(trace: str, groups: str | None, platform: str | None, every: b
     The longest chain of compute through all ranks takes communication for nothing: no network makes a run shorter than it.
     """
     checked = _checked(trace, groups, platform, quiet or as_json)
+    unread = [finding for finding in checked.findings if finding.kind in _LOSSY]
+    if unread:
+        raise InputError(f"{trace}: {spans(unread[0].ranks)}: {unread[0].text} (astra trace check says all that is wrong)")
     found = figures(checked)
     if as_json:
         say_json(found.table())

@@ -1,0 +1,84 @@
+"""Chakra's own tools, `chakra_converter`, `chakra_trace_link` and `chakra_jsonizer`: their options; commands of astra do the work."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from astra_sim.commands import shared_plugins
+
+from astra_sim_compat.arguments import Arguments, UsageError, existing_file
+
+_TRACE_OF_RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>\d+)\.et")
+
+
+def converter(name: str, given: Sequence[str]) -> None:
+    """chakra_converter: a text workload of ASTRA-sim 1.0, or a linked trace of PyTorch, to Chakra traces."""
+    known = Arguments(name, "Chakra's converter, by `astra convert`.")
+    known.add_argument("--log-filename", metavar="TEXT", help="has no effect: there is no log")
+    known.add_argument("kind", choices=tuple(_CONVERTERS), help="what is converted; `KIND --help` lists its options")
+    known.add_argument("options", nargs=argparse.REMAINDER, help="its options")
+    values = known.all(given)
+    _CONVERTERS[values["kind"]](f"{name} {values['kind']}", values["options"])
+
+
+def _from_text(name: str, given: Sequence[str]) -> None:
+    known = Arguments(name, "A text workload of ASTRA-sim 1.0 to Chakra traces, by `astra convert`.")
+    known.text("input", "text workload of ASTRA-sim 1.0")
+    known.text("output", "prefix of the traces: PREFIX.0.et, PREFIX.1.et, ...")
+    known.add_argument("--num-npus", metavar="N", type=int, required=True, help="NPUs, and traces")
+    known.add_argument("--num-passes", metavar="N", type=int, required=True, help="training iterations")
+    values = known.all(given)
+    for option in ("num_npus", "num_passes"):
+        if values[option] < 1:
+            raise UsageError(f"--{option.replace('_', '-')} is {values[option]}; expected a number from 1 on")
+    source = existing_file("input", values["input"])
+    platform = f"plugin:switch?size={values['num_npus']}&link_bandwidth_gb_per_s=1"  # of which a trace has the number of NPUs alone
+    _convert(name, source, f"{values['output']}.et", "--from", "text", "--platform", platform, "--passes", str(values["num_passes"]))
+
+
+def _from_pytorch(name: str, given: Sequence[str]) -> None:
+    known = Arguments(name, "A linked trace of PyTorch to a Chakra trace, by `astra convert`.")
+    known.text("input", "linked trace, as chakra_trace_link writes it (JSON)")
+    known.text("output", "the trace, PREFIX.RANK.et, or PREFIX")
+    known.add_argument("--simulate", action="store_true", help="has no effect: the error of a replay is always told")
+    values = known.all(given)
+    source, named = existing_file("input", values["input"]), _TRACE_OF_RANK.fullmatch(values["output"])
+    rank = ("--rank", named["rank"]) if named else ()
+    _convert(name, source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
+
+
+_CONVERTERS = {"PyTorch": _from_pytorch, "Text": _from_text}
+
+
+def trace_link(name: str, given: Sequence[str]) -> None:
+    """chakra_trace_link: an execution trace of PyTorch and a trace of Kineto as one."""
+    known = Arguments(name, "Chakra's linker of traces, by `astra trace link`.")
+    known.add_argument("--rank", metavar="N", type=int, help="rank of the traces (what Kineto recorded)")
+    known.text("chakra-host-trace", "execution trace of PyTorch (JSON)")
+    known.text("chakra-device-trace", "trace of Kineto (JSON)")
+    known.text("output-file", "the linked trace (JSON)")
+    known.add_argument("--log-level", metavar="TEXT", help="has no effect: there is no log")
+    values = known.all(given)
+    files = [existing_file(option, values[option.replace("-", "_")]) for option in ("chakra-host-trace", "chakra-device-trace")]
+    rank = [] if values["rank"] is None else ["--rank", str(values["rank"])]
+    _run(name, "trace link", *files, "--output", values["output_file"], *rank)
+
+
+def jsonizer(name: str, given: Sequence[str]) -> None:
+    """chakra_jsonizer: a Chakra trace as JSON."""
+    known = Arguments(name, "Chakra's converter to JSON, by `astra convert`.")
+    known.text("input_filename", "Chakra trace")
+    known.text("output_filename", "the same as JSON")
+    values = known.all(given)
+    _convert(name, existing_file("input_filename", values["input_filename"]), values["output_filename"], "--from", "chakra", "--to", "json")
+
+
+def _convert(name: str, source: str, target: str, *options: str) -> None:
+    _run(name, "convert", source, target, *options, "--quiet")
+
+
+def _run(name: str, command: str, *arguments: str) -> None:
+    """Run a command of astra. Raises InputError where no installed plugin has it."""
+    shared_plugins().get("command", command).load_factory().main(list(arguments), name, standalone_mode=False)
