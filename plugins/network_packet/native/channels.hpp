@@ -30,8 +30,8 @@ class Channels {
  public:
   Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics);
 
-  // A flit in a virtual channel, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes` on. The credit of a
-  // tail `frees` the virtual channel.
+  // A flit in a virtual channel, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes`
+  // on. The credit of a tail `frees` the virtual channel.
   void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Link& way = link(c);
     RingBuffer<Flit>& flits = at(channels_, c).flits;

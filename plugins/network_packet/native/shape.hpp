@@ -110,9 +110,7 @@ class Shape {
 
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
-  int first_hop(int r, int in, int node, int vnet) const {
-    return next_channel(routes.hop(r, node), r, in, node, vnet);
-  }
+  int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
   // The same, of the table's entry.
   int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
     const std::uint16_t place = entry & RoutingTables::kPlace;

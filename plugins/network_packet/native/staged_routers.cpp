@@ -185,7 +185,8 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const int start = at(at(routers_, r).next_vc, input);
   const int count = shape_->vc_count(vc.channel);
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
-  if (shape_->is_folded() && vcs[other->tag].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   if (turn(vc.number) < turn(vcs[other->tag].number)) other->tag = local;
 }
 
@@ -245,7 +246,8 @@ void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
   at(at(routers_, r).next_vc, ask.input) = next < count ? next : next - count;
   inputs_->forward(vc, now);
   if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(of_router(switching_, r), ask.tag);
-  if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, ask.tag, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
+  if (vc.state == VcState::idle && !vc.buffer.empty())
+    begin_packet(r, ask.tag, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
 }
 
 void StagedRouters::snapshot(Snapshot& snapshot) const {

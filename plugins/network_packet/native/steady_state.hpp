@@ -22,7 +22,8 @@ class SteadyState {
   int anchored(int lane) { return anchor_ < 0 ? anchor_ = lane : anchor_; }
   // The same, or -1 if there is none.
   int anchor() const { return anchor_; }
-  // Cycle `now` has been run and that lane has made a packet in it. Returns whether `periods` periods of `period` cycles can be passed over.
+  // Cycle `now` has been run and that lane has made a packet in it. Returns whether `periods` periods of `period` cycles can be passed
+  // over.
   bool look(Parts& parts, Cycle now);
   // The snapshot that is compared, and round-robin pointers.
   static std::vector<std::int64_t> signature(Parts& parts, Cycle now);

@@ -76,7 +76,7 @@ class Traffic {
   std::vector<Cycle> latest_;  // and when it has made, or will have made, its latest
   Calendar calendar_;          // of lanes whose next packet may be due
   Cycle created_ = -1;         // all packets up to this cycle have been made
-  std::int64_t pending_ = 0;  // measured packets that have not arrived
+  std::int64_t pending_ = 0;   // measured packets that have not arrived
   std::uint64_t state_[4];
   std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
 };
