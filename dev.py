@@ -10,6 +10,8 @@ python3 dev.py interop             run the tests that need programs of others: M
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
 python3 dev.py docs [DIR]          build the documentation site into DIR (site), with warnings as errors; docs/*.md are its pages
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
+python3 dev.py bench --write [NAME]...  measure the tables of docs/performance.md, or those of some benchmarks, and write them there. Other
+                                   programs are measured beside ours where environment variables name them: see that page
 python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with a revision of git, which gets a checkout and an
                                    environment of its own, in a temporary folder
 python3 dev.py validate [--short]  compare simulated iterations with measured ones: fit profiles and write docs/validation.md; or run
@@ -41,7 +43,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devtools import comparison, release, workspace
+from devtools import comparison, figures, release, workspace
 from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
@@ -139,14 +141,23 @@ def bench(arguments: Sequence[str]) -> int:
             for line in comparison.compare(name, revision, OURS):
                 print(line)
             return 0
+        case ["--write", *names] if not set(names) - set(known):
+            OURS.install()
+            figures.write(figures.PAGE, OURS, names)
+            return 0
         case [] | [_] if not set(arguments) - set(known):
             OURS.install()
             for name in arguments or known:
-                status = subprocess.run([OURS.python, ROOT / "benchmarks" / f"{name}.py"], env=OURS.variables(), check=False).returncode
+                command = [OURS.python, ROOT / "benchmarks" / f"{name}.py"]
+                status = subprocess.run(command, env=figures.variables(OURS), check=False).returncode
                 if status:
                     return status
             return 0
-    raise Failure(f"dev.py: bench takes the name of a benchmark, and --against REVISION; the names are {', '.join(known)}", 2)
+    raise Failure(
+        "dev.py: bench takes the name of a benchmark, and --against REVISION; or --write, and names of benchmarks;"
+        f" the names are {', '.join(known)}",
+        2,
+    )
 
 
 def random(arguments: Sequence[str]) -> int:

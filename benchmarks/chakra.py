@@ -1,12 +1,15 @@
 """Measures the traces of astra-sim-chakra: python3 dev.py bench chakra.
 
 Writes traces of a million nodes, computing and collectives, and times reading, writing, feeding and simulating them, each in a process of
-its own. ASTRA-sim 2.x is not part of it: its figure is that of its own runs on a machine of the same kind, messages per second of CPU.
+its own. All times are CPU time.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,17 +19,15 @@ from pathlib import Path
 
 import astra_sim
 from astra_sim_chakra import Node, NodeType, load_trace, write_nodes
-from rich.console import Console
-from rich.table import Table
 
-ASTRA_SIM_2_MESSAGES_PER_S = 1.0e6
+from devtools.figures import FigureTable, Row, main
 
 READING = """
 import json, resource, sys, time
 from astra_sim_chakra import Feeder, load_ranks, load_trace, write_trace
 what, path = sys.argv[1:]
 trace = load_trace(path) if what in ("write", "feed") else None
-begin = time.perf_counter()
+begin = time.process_time()
 if what == "read":
     trace = load_trace(path)
 elif what == "ranks":
@@ -39,7 +40,7 @@ else:
     feeder = Feeder(trace)
     while not feeder.finished:
         feeder.done(feeder.take())
-seconds = time.perf_counter() - begin
+seconds = time.process_time() - begin
 print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 """
 
@@ -51,15 +52,15 @@ from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
 prefix, npus, symmetry = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "one"
 gc.disable()  # as simulate does
-begin = time.perf_counter()
+begin = time.process_time()
 components = build(Experiment(sections={
     "workload": {"plugin": "chakra", "prefix": prefix},
     "platform": {"plugin": "torus", "sizes": [npus // 2, 2], "link_bandwidth_gib_per_s": 50, "link_latency_ns": 500},
     "system": {"plugin": "astra2", "all_reduce": "ring"},
 }, run={"symmetry": symmetry}), shared_plugins())
-ready = time.perf_counter()
+ready = time.process_time()
 result = run_components(components, "run", begin)
-end = time.perf_counter()
+end = time.process_time()
 print(json.dumps([ready - begin, end - ready, result.messages, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 """
 
@@ -94,64 +95,82 @@ def measured(script: str, *arguments: object, runs: int = 1) -> list[float]:
     return [min(numbers) for numbers in zip(*found, strict=True)]
 
 
-def table_of(title: str, *names: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for name in names:
-        table.add_column(name, justify="left" if name == names[0] else "right")
-    return table
+COUNT = 1_000_000
+"""Nodes of a trace."""
 
 
-def reading(folder: Path, count: int) -> Table:
-    """Reading, writing and feeding one trace."""
-    table = table_of(f"A trace of {count:,} nodes", "what", "seconds", "nodes/s", "peak memory")
-    plain, packed = folder / "plain.0.et", folder / "packed.0.et"
-    write_nodes(plain, nodes(count, 2))
-    write_nodes(packed, nodes(count, 2), compress=True)
+@functools.cache
+def place() -> Path:
+    """A folder for traces, which goes at the end of the process."""
+    made = tempfile.mkdtemp(prefix="astra-bench-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
+
+
+@functools.cache
+def traces() -> Path:
+    """A folder with a trace of so many nodes, plain and packed, the plain one for four ranks."""
+    folder = place()
+    write_nodes(folder / "plain.0.et", nodes(COUNT, 2))
+    write_nodes(folder / "packed.0.et", nodes(COUNT, 2), compress=True)
     for rank in range(1, 4):
-        (folder / f"plain.{rank}.et").symlink_to(plain)
-    rows = [
-        (f"read ({plain.stat().st_size / 1e6:.0f} MB)", "read", plain, 3),
-        (f"read, gzip ({packed.stat().st_size / 1e6:.0f} MB)", "read", packed, 3),
-        ("read 4 equal ranks", "ranks", plain, 3),
-        ("read, reader in Python", "python", plain, 1),
-        ("write", "write", plain, 1),
-        ("feed", "feed", plain, 1),
-    ]
-    for label, what, path, runs in rows:
-        seconds, peak = measured(READING, what, path, runs=runs)
-        table.add_row(label, f"{seconds:.2f}", f"{count / seconds:,.0f}", f"{peak:.0f} MB")
-    return table
+        (folder / f"plain.{rank}.et").symlink_to(folder / "plain.0.et")
+    return folder
 
 
-def simulating(folder: Path, count: int) -> Table:
-    """Simulating traces on a torus: getting ready (reading, and making the graph), and the run with its figures."""
-    names = ("trace", "NPUs", "simulated", "ready", "run", "messages", "million/s", "times 2.x", "peak memory")
-    table = table_of(f"{count:,} nodes simulated", *names)
-    kinds = {"every 2nd a collective": (2, True), "every 10th": (10, True), "every 10th, all computing times different": (10, False)}
-    cases = [("every 2nd a collective", 4), ("every 10th", 8), ("every 10th", 16), ("every 10th", 64)]
-    cases.append(("every 10th, all computing times different", 8))
-    for place, (label, npus) in enumerate(cases):
-        first = folder / f"case{place}.0.et"
-        write_nodes(first, nodes(count, *kinds[label]))
-        for rank in range(1, npus):
-            (folder / f"case{place}.{rank}.et").symlink_to(first)
-        for scope in ("one", "all") if npus <= 16 else ("one",):
-            ready, run, messages, peak = measured(SIMULATING, folder / f"case{place}", npus, scope, runs=2)
-            rate = messages / run
-            factor = f"{rate / ASTRA_SIM_2_MESSAGES_PER_S:.1f}"
-            row = (
-                label,
-                f"{npus}",
-                scope,
-                f"{ready:.2f} s",
-                f"{run:.2f} s",
-                f"{messages:,.0f}",
-                f"{rate / 1e6:.1f}",
-                factor,
-                f"{peak:.0f} MB",
-            )
-            table.add_row(*row)
-    return table
+def _reading(what: str, file: str, runs: int) -> list[str]:
+    path = traces() / file
+    seconds, peak = measured(READING, what, path, runs=runs)
+    return [f"{path.stat().st_size / 1e6:.0f} MB", f"{seconds:.2f}", f"{COUNT / seconds:,.0f}", f"{peak:.0f} MB"]
+
+
+FILES = FigureTable(
+    "files",
+    (f"a trace of {COUNT:,} nodes", "file", "CPU s", "nodes/s", "peak memory"),
+    [
+        Row(["read"], partial(_reading, "read", "plain.0.et", 3)),
+        Row(["read, gzip"], partial(_reading, "read", "packed.0.et", 3)),
+        Row(["read 4 equal ranks"], partial(_reading, "ranks", "plain.0.et", 3)),
+        Row(["read, reader in Python"], partial(_reading, "python", "plain.0.et", 1)),
+        Row(["write"], partial(_reading, "write", "plain.0.et", 1)),
+        Row(["feed"], partial(_reading, "feed", "plain.0.et", 1)),
+    ],
+)
+
+KINDS = {"every 2nd node an all-reduce": (2, True), "every 10th": (10, True), "every 10th, all compute times different": (10, False)}
+
+
+@functools.cache
+def ranks(kind: str, npus: int) -> Path:
+    """The prefix of traces for so many NPUs."""
+    prefix = place() / f"{list(KINDS).index(kind)}-{npus}"
+    write_nodes(f"{prefix}.0.et", nodes(COUNT, *KINDS[kind]))
+    for rank in range(1, npus):
+        Path(f"{prefix}.{rank}.et").symlink_to(f"{prefix}.0.et")
+    return prefix
+
+
+def _simulating(kind: str, npus: int, scope: str) -> list[str]:
+    ready, run, messages, peak = measured(SIMULATING, ranks(kind, npus), npus, scope, runs=2)
+    return [f"{ready:.2f} s", f"{run:.2f} s", f"{messages / 1e6:.1f} million", f"{messages / run / 1e6:.1f} million", f"{peak:.0f} MB"]
+
+
+RUNS = FigureTable(
+    "runs",
+    (f"a trace of {COUNT:,} nodes", "NPUs", "simulated", "ready", "run", "messages", "messages/s of the run", "peak memory"),
+    [
+        Row([kind, str(npus), scope], partial(_simulating, kind, npus, scope))
+        for kind, npus in (
+            ("every 2nd node an all-reduce", 4),
+            ("every 10th", 8),
+            ("every 10th", 16),
+            ("every 10th", 64),
+            ("every 10th, all compute times different", 8),
+        )
+        for scope in (("one", "every") if npus <= 16 else ("one",))
+    ],
+)
+TABLES = (FILES, RUNS)
 
 
 def write_and_read(count: int) -> None:
@@ -182,13 +201,5 @@ CASES: dict[str, Callable[[], object]] = {
 """What `dev.py bench chakra --against REVISION` compares."""
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    console = Console(width=140)
-    with tempfile.TemporaryDirectory() as folder:
-        console.print(reading(Path(folder), count))
-        console.print(simulating(Path(folder), count))
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

@@ -1,13 +1,14 @@
 """Runs and engines: python3 dev.py bench engine.
 
-Every figure is the median of several runs, with the smallest beside it. Ratios compare what was measured in this one run.
+All figures are CPU time. Ratios compare what was measured in this one run.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
-import platform
+import math
 import statistics
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
-from rich.console import Console
-from rich.table import Table
+
+from devtools.figures import FigureTable, Row, main
 
 ROOT = Path(__file__).resolve().parents[1]
 RING = "plugin:ring?size={}&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -30,41 +31,25 @@ TORUS = "plugin:torus?sizes={}&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = f"plugin:collective?collective=all_reduce&bytes={64 << 20}"
 
 
-def timed(action: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median and minimum seconds of `runs` runs, after one that does not count."""
-    action()
-    seconds = []
-    for _ in range(runs):
-        begin = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds), min(seconds)
-
-
-def process(*arguments: str) -> Callable[[], object]:
-    """A run of this Python with arguments."""
-    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
-
-
 # Runs one collective in which every message is simulated, and prints what it took as JSON.
 MESSAGE_BY_MESSAGE = """
 import json, resource, sys, time
 import astra_sim
 collective, algorithm, npus, splits, engine = sys.argv[1:]
-begin = time.perf_counter()
+begin = time.process_time()
 result = astra_sim.simulate(
     workload=f"plugin:collective?collective={collective}&bytes={64 << 20}",
     platform=f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500",
     symmetry=False, engine=engine, set=[f"system.splits={splits}", f"system.{collective}={algorithm}"],
 )
-seconds = time.perf_counter() - begin
+seconds = time.process_time() - begin
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
 print(json.dumps([seconds, result.messages, peak]))
 """
 
 
 def message_by_message(collective: str, algorithm: str, npus: int, splits: int, engine: str = "compiled") -> tuple[float, int, float]:
-    """Seconds (the best of three processes), messages, and peak memory in MB of a run without symmetry."""
+    """CPU seconds (the best of three processes), messages, and peak memory in MB of a run without symmetry."""
     runs = []
     for _ in range(3):
         arguments = [sys.executable, "-c", MESSAGE_BY_MESSAGE, collective, algorithm, str(npus), str(splits), engine]
@@ -139,61 +124,128 @@ def simulate_all_reduce(spec: str) -> astra_sim.Result:
     return astra_sim.simulate(workload=ALL_REDUCE, platform=spec, set=["system.splits=4", "system.all_reduce=ring"])
 
 
-def print_engines() -> None:
-    """The compiled engine, message by message, and the Python engine beside it."""
-    table = Table(title="Without symmetry: every NPU and every message", title_justify="left")
-    for name in ("collective of 64 MiB on a ring", "messages", "seconds", "messages/s", "peak memory"):
-        table.add_column(name, justify="left" if name.startswith("collective") else "right")
-
-    def add(what: str, figures: tuple[float, int, float]) -> float:
-        seconds, messages, peak = figures
-        table.add_row(what, f"{messages:,}", f"{seconds:.2f}", f"{messages / seconds:,.0f}", f"{peak:.0f} MB")
-        return messages / seconds
-
-    add("all-reduce, ring, 1024 NPUs, 4 chunks", message_by_message("all_reduce", "ring", 1024, 4))
-    add("all-reduce, ring, 4096 NPUs", message_by_message("all_reduce", "ring", 4096, 1))
-    add("all-to-all, direct, 1024 NPUs", message_by_message("all_to_all", "direct", 1024, 1))
-    add("all-reduce, halving-doubling, 4096 NPUs, 4 chunks", message_by_message("all_reduce", "halving_doubling", 4096, 4))
-    add("all-reduce, double binary tree, 4096 NPUs, 4 chunks", message_by_message("all_reduce", "double_binary_tree", 4096, 4))
-    fast = add("all-reduce, ring, 128 NPUs, 4 chunks", message_by_message("all_reduce", "ring", 128, 4))
-    slow = add("the same on the Python engine", message_by_message("all_reduce", "ring", 128, 4, "python"))
-    console = Console(width=150)
-    console.print(table)
-    console.print(f"The compiled engine moves {fast / slow:.0f} times the messages of the Python engine per second.")
+def cpu_ms(action: Callable[[], object], runs: int) -> float:
+    """The median CPU time of some runs in milliseconds, after one that does not count."""
+    action()
+    taken = []
+    for _ in range(runs):
+        begin = time.process_time()
+        action()
+        taken.append(time.process_time() - begin)
+    return statistics.median(taken) * 1e3
 
 
-def main() -> None:
-    """Measure everything and print tables."""
-    table = Table(title=f"astra on {platform.machine()}, Python {platform.python_version()}", title_justify="left")
-    for name in ("what", "median", "best", "beside it"):
-        table.add_column(name, justify="left" if name in ("what", "beside it") else "right")
+TORI = {sizes: math.prod(map(int, sizes.split(","))) for sizes in ("4,4,4", "16,16,16", "32,32,32", "64,64,64", "128,128,64")}
 
-    def add(what: str, seconds: tuple[float, float], beside: str = "") -> None:
-        table.add_row(what, *(f"{value * 1e3:.2f} ms" for value in seconds), beside)
 
-    alone = timed(vgg16, 30)
-    add("simulate VGG-16 on the DGX-2 pod, 256 NPUs", alone)
-    add("the same on another platform in every run", timed(elsewhere(), 30))
-    seconds = timed(written(), 30)
-    add("the same with result.json and CSV files", seconds, f"{seconds[0] / alone[0]:.2f} x the run")
+@functools.cache
+def torus_ms(sizes: str) -> float:
+    """What an all-reduce on a torus takes."""
+    return cpu_ms(lambda: simulate_all_reduce(TORUS.format(sizes)), 40)
 
-    add("all-reduce of 64 MiB, ring of 1024 NPUs, 4 chunks", timed(lambda: simulate_all_reduce(RING.format(1024)), 30))
-    first = 0.0
-    for sizes in ("4,4,4", "16,16,16", "32,32,32", "64,64,64", "128,128,64"):
-        spec = TORUS.format(sizes)
-        seconds = timed(partial(simulate_all_reduce, spec), 20)
-        first = first or seconds[0]
-        npus = simulate_all_reduce(spec).npus
-        add(f"the same on a torus of {sizes.replace(',', ' x ')} = {npus} NPUs", seconds, f"{seconds[0] / first:.2f} x 64 NPUs")
 
-    bare = timed(process("-c", "pass"), 15)
-    add("python -c pass", bare)
-    for what, arguments in (("import astra_sim", ("-c", "import astra_sim")), ("astra --help", ("-m", "astra_sim", "--help"))):
-        seconds = timed(process(*arguments), 15)
-        add(what, seconds, f"{seconds[0] / bare[0]:.1f} x python -c pass")
-    Console(width=150).print(table)
-    print_engines()
+def _vgg16() -> list[str]:
+    return [f"{cpu_ms(vgg16, 60):.2f}", ""]
 
+
+def _beside(action: Callable[[], object]) -> list[str]:
+    taken = cpu_ms(action, 40)
+    return [f"{taken:.2f}", f"{taken / cpu_ms(vgg16, 40):.2f} times the run"]
+
+
+def _torus(sizes: str) -> list[str]:
+    return [f"{torus_ms(sizes):.2f}", f"{torus_ms(sizes) / torus_ms('4,4,4'):.2f} times 64 NPUs"]
+
+
+IN_PROCESS = FigureTable(
+    "in-process",
+    ("what", "CPU ms, median", "beside it"),
+    [
+        Row(["`simulate` VGG-16 on the DGX-2 pod, 256 NPUs, from its files"], _vgg16),
+        Row(["the same on another platform in every run"], lambda: _beside(elsewhere())),
+        Row(["the same with result.json and CSV files"], lambda: _beside(written())),
+        Row(
+            ["all-reduce of 64 MiB on a ring of 1024 NPUs, 4 chunks"],
+            lambda: [f"{cpu_ms(lambda: simulate_all_reduce(RING.format(1024)), 40):.2f}", ""],
+        ),
+        *(
+            Row([f"the same on a torus of {sizes.replace(',', ' x ')} = {npus} NPUs"], partial(_torus, sizes))
+            for sizes, npus in TORI.items()
+        ),
+    ],
+)
+
+
+def _message_row(*arguments: Any) -> list[str]:
+    seconds, messages, peak = message_by_message(*arguments)
+    return [f"{messages:,}", f"{seconds:.2f}", f"{messages / seconds / 1e6:.2f} million", f"{peak:.0f} MB"]
+
+
+MESSAGES = FigureTable(
+    "messages",
+    ("collective of 64 MiB on a ring", "messages", "CPU s", "messages/s", "peak memory"),
+    [
+        Row([label], partial(_message_row, *arguments))
+        for label, arguments in {
+            "all-reduce, ring, 1024 NPUs, 4 chunks": ("all_reduce", "ring", 1024, 4),
+            "all-reduce, ring, 4096 NPUs": ("all_reduce", "ring", 4096, 1),
+            "all-to-all, direct, 1024 NPUs, all messages at once": ("all_to_all", "direct", 1024, 1),
+            "all-reduce, halving-doubling, 4096 NPUs, 4 chunks": ("all_reduce", "halving_doubling", 4096, 4),
+            "all-reduce, double binary tree, 4096 NPUs, 4 chunks": ("all_reduce", "double_binary_tree", 4096, 4),
+            "all-reduce, ring, 128 NPUs, 4 chunks": ("all_reduce", "ring", 128, 4),
+            "the same on the Python engine": ("all_reduce", "ring", 128, 4, "python"),
+        }.items()
+    ],
+)
+
+WITH_CONGESTION = """
+import json, resource, sys
+import astra_sim
+collective, algorithm, splits, platform, small = sys.argv[1:]
+def run(platform):
+    return astra_sim.simulate(
+        workload=f"plugin:collective?collective={collective}&bytes={64 << 20}", platform=platform,
+        network="plugin:analytical?congestion=aware", set=[f"system.splits={splits}", f"system.{collective}={algorithm}"],
+    )
+run(small)
+before = resource.getrusage(resource.RUSAGE_SELF)
+result = run(platform)
+after = resource.getrusage(resource.RUSAGE_SELF)
+seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+print(json.dumps([seconds, result.messages, 1024 * (after.ru_maxrss - before.ru_maxrss)]))
+"""
+"""CPU seconds, messages, and bytes of memory, beyond those of a run of four NPUs."""
+
+
+def _congestion_row(collective: str, algorithm: str, splits: int, platform: str, small: str) -> list[str]:
+    arguments = [sys.executable, "-c", WITH_CONGESTION, collective, algorithm, str(splits), platform, small]
+    runs = [json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout) for _ in range(3)]
+    seconds, messages, size = min(runs)
+    return [f"{messages:,}", f"{seconds:.2f}", f"{messages / seconds / 1e6:.1f} million", f"{size / messages:.2g}"]
+
+
+CONGESTION = FigureTable(
+    "congestion",
+    ("collective of 64 MiB", "messages", "CPU s", "messages/s", "bytes a message"),
+    [
+        Row([label], partial(_congestion_row, *arguments))
+        for label, arguments in {
+            "all-reduce, ring, ring of 1024 NPUs": ("all_reduce", "ring", 1, RING.format(1024), RING.format(4)),
+            "the same in 4 chunks": ("all_reduce", "ring", 4, RING.format(1024), RING.format(4)),
+            "all-to-all, direct, switch of 1024 NPUs, all messages at once": (
+                "all_to_all", "direct", 1, SWITCH.format(1024), SWITCH.format(4),
+            ),
+            "all-to-all, direct, 1024 NPUs fully connected": (
+                "all_to_all", "direct", 1, CONNECTED.format(1024, 1023), CONNECTED.format(4, 3),
+            ),
+            "all-reduce, direct, 512 NPUs fully connected": (
+                "all_reduce", "direct", 1, CONNECTED.format(512, 511), CONNECTED.format(4, 3),
+            ),
+        }.items()
+    ],
+)  # fmt: skip
+
+TABLES = (IN_PROCESS, MESSAGES, CONGESTION)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

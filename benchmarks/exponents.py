@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import astra_sim
-from rich.console import Console
-from rich.table import Table
+
+from devtools.figures import FigureTable, Row, main
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 1.15
@@ -26,13 +26,15 @@ ROUNDS = 1
 LINKS = "link_bandwidth_gib_per_s=50&link_latency_ns=500"
 RING = f"plugin:ring?size={{}}&links=2&{LINKS}"
 SWITCH = f"plugin:switch?size={{}}&{LINKS}"
+TORUS = f"plugin:torus?sizes={{}}&{LINKS}"
 
 MEASURE = """
 import json, resource, sys
 import astra_sim
-astra_sim.simulate(workload="plugin:collective?bytes=64", platform=sys.argv[2])
+given = json.load(sys.stdin)
+astra_sim.simulate(workload="plugin:collective?bytes=64", platform=sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF)
-astra_sim.simulate(**json.loads(sys.argv[1]))
+astra_sim.simulate(**given)
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss - before.ru_maxrss]))
 """
@@ -61,9 +63,11 @@ def chunks(splits: int) -> dict[str, Any]:
 
 def layers(count: int) -> dict[str, Any]:
     """Data-parallel training of so many layers."""
-    gradient = {"compute_ns": 1000, "collective": "all_reduce", "collective_bytes": 65536}
+    computing = {"compute_ns": 1000}
+    passes = {"forward": computing, "input_gradient": computing}
+    gradient = {**computing, "collective": "all_reduce", "collective_bytes": 65536}
     return {
-        "workload": {"loop": "data", "layers": [{"name": f"layer{number}", "weight_gradient": gradient} for number in range(count)]},
+        "workload": {"loop": "data", "layers": [{"name": f"layer{each}", **passes, "weight_gradient": gradient} for each in range(count)]},
         "platform": RING.format(16),
     }
 
@@ -84,8 +88,13 @@ def all_at_once(npus: int) -> dict[str, Any]:
 
 
 def packets(size: int) -> dict[str, Any]:
-    """An all-reduce of so many bytes through the packet network."""
-    return collective("all_reduce", "ring", RING.format(8), size, network="plugin:packet")
+    """An all-to-all of so many bytes through the packet network, whose messages wait for each other."""
+    return collective("all_to_all", "direct", TORUS.format("4,4"), size, network="plugin:packet", symmetry=False)
+
+
+def routers(side: int) -> dict[str, Any]:
+    """A small all-reduce on a torus of packet routers: mostly their tables."""
+    return collective("all_reduce", "ring", TORUS.format(f"{side},{side}"), 64 * side, network="plugin:packet", symmetry=False)
 
 
 def links_of_their_own(npus: int) -> dict[str, Any]:
@@ -108,14 +117,15 @@ RUNS = (
     Case("NPUs, ring without symmetry: messages", every, (512, 1024, 1728), lambda n: 2 * PAIRS(n)),
     Case("NPUs, direct on links with congestion: messages", all_at_once, (256, 512, 1024), PAIRS),
     Case("NPUs, direct, fully connected, congestion: messages", links_of_their_own, (256, 512, 1024), PAIRS),
-    Case("bytes of an all-reduce on the packet network", packets, (1 << 20, 1 << 22, 10 << 20)),
+    Case("bytes of an all-to-all on the packet network", packets, (1 << 20, 1 << 22, 10 << 20)),
+    Case("routers of the packet network: messages", routers, (16, 32, 64), lambda side: side**3.0),
 )
 
 
 def measured(case: Case, size: int) -> tuple[float, float]:
     """CPU seconds and megabytes of a run: medians of some processes."""
-    command = [sys.executable, "-c", MEASURE, json.dumps(case.arguments(size)), RING.format(4)]
-    figures = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(ROUNDS)]
+    command, given = [sys.executable, "-c", MEASURE, RING.format(4)], json.dumps(case.arguments(size))
+    figures = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True, input=given).stdout) for _ in range(ROUNDS)]
     seconds, kilobytes = (statistics.median(each) for each in zip(*figures, strict=True))
     return seconds, kilobytes / 1024
 
@@ -135,31 +145,27 @@ CASES: dict[str, Callable[[], object]] = {case.name: partial(smallest, case) for
 """What `dev.py bench exponents --against REVISION` compares: the smallest size of each."""
 
 
-def main() -> int:
-    """Measure everything, print a table, and return 1 if something grows faster than its work."""
-    table = Table(title="CPU time and memory by size", title_justify="left")
-    for heading in ("what grows", "sizes", "seconds", "MB at the largest", "exponent"):
-        table.add_column(heading, justify="left" if heading in ("what grows", "sizes") else "right")
-    failed = []
-    for case in RUNS:
-        figures = [measured(case, size) for size in case.sizes]
-        seconds = [each for each, _ in figures]
-        found = exponent([case.work(size) for size in case.sizes], seconds)
-        table.add_row(
-            case.name,
-            f"{case.sizes[0]:,} - {case.sizes[-1]:,}",
-            f"{seconds[0]:.3f} - {seconds[-1]:.3f}",
-            f"{figures[-1][1]:.0f}",
-            f"{found:.2f}",
-        )
-        if found > LIMIT:
-            failed.append(case.name)
-    console = Console(width=140)
-    console.print(table)
-    for name in failed:
-        console.print(f"{name}: an exponent above {LIMIT}")
-    return 1 if failed else 0
+failed: list[str] = []
 
+
+def _row(case: Case) -> list[str]:
+    figures = [measured(case, size) for size in case.sizes]
+    seconds = [each for each, _ in figures]
+    found = exponent([case.work(size) for size in case.sizes], seconds)
+    if found > LIMIT:
+        failed.append(case.name)
+    return [f"{seconds[0]:.3f} to {seconds[-1]:.3f}", f"{figures[-1][1]:.0f}", f"{found:.2f}"]
+
+
+GROWTH = FigureTable(
+    "growth",
+    ("what grows", "sizes", "CPU s", "MB at the largest", "exponent"),
+    [Row([case.name, f"{case.sizes[0]:,} to {case.sizes[-1]:,}"], partial(_row, case)) for case in RUNS],
+)
+TABLES = (GROWTH,)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main(TABLES)
+    for name in failed:
+        print(f"{name}: an exponent above {LIMIT}", file=sys.stderr)
+    sys.exit(status or int(bool(failed)))

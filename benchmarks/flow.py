@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+import sys
 import time
 from functools import partial
 from typing import Any
 
 import astra_sim
-from rich.console import Console
-from rich.table import Table
+
+from devtools.figures import FigureTable, Row, main
 
 WIRES = "link_bandwidth_gb_per_s=25&link_latency_ns=500"
 MIB = 1 << 20
@@ -59,16 +60,18 @@ CASES = {
 }
 
 
-def main() -> None:
-    """Print the table."""
-    table = Table("case", "simulated", "messages", "rates computed", "CPU s", "million messages/s", "MB")
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        for name, case in CASES.items():
-            microseconds, messages, updates, seconds, memory = pool.apply(case)
-            speed = messages / seconds / 1e6
-            table.add_row(name, f"{microseconds:.1f} us", f"{messages}", f"{updates}", f"{seconds:.2f}", f"{speed:.3f}", f"{memory:.0f}")
-    Console(width=140).print(table)
+def _row(case: partial[tuple[float, int, int, float, float]]) -> list[str]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        microseconds, messages, updates, seconds, memory = pool.apply(case)
+    return [f"{microseconds:.1f} us", f"{messages:,}", f"{updates:,}", f"{seconds:.2f}", f"{messages / seconds / 1e6:.3f}", f"{memory:.0f}"]
 
+
+MESSAGES = FigureTable(
+    "messages",
+    ("case", "simulated", "messages", "rates computed", "CPU s", "million messages/s", "MB"),
+    [Row([name], partial(_row, case)) for name, case in CASES.items()],
+)
+TABLES = (MESSAGES,)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

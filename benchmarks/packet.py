@@ -1,12 +1,12 @@
 """Measures the packet network on this machine: python3 dev.py bench packet.
 
-Flit hops count routers passed, as the figures of BookSim do, in CPU seconds of one core. Beside them stand figures of other programs, from
-machines of the same kind, which vary by a factor of two.
+Flit hops count routers passed, as the figures of BookSim do, in CPU seconds of one core. `dev.py bench peers` runs other programs.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,12 +18,10 @@ from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
 from astra_sim_platforms.garnet import Torus3dOptions, torus3d
-from rich.console import Console
-from rich.table import Table
+
+from devtools.figures import FigureTable, Row, main
 
 WIRES = "link_bandwidth_gb_per_s=32"
-BOOKSIM_MILLION = 0.5
-GARNET_FLITS = 2200
 TRAFFIC = {
     **{f"mesh 8x8, uniform {rate}": (f"plugin:mesh?sizes=8,8&{WIRES}&link_latency_ns=1", rate) for rate in (0.1, 0.2, 0.3, 0.4)},
     "mesh 16x16, uniform 0.1": (f"plugin:mesh?sizes=16,16&{WIRES}&link_latency_ns=1", 0.1),
@@ -134,36 +132,37 @@ CASES: dict[str, Callable[[], object]] = {
 """What `dev.py bench packet --against REVISION` compares."""
 
 
-def main() -> None:
-    """Print a table."""
-    table = Table("case", "million a CPU second", "times the other program's")
-    for name, (platform, rate) in TRAFFIC.items():
-        count, seconds = cpu(partial(random_traffic, platform, rate))
-        table.add_row(f"{name}: flit hops", f"{count / seconds / 1e6:.1f}", f"BookSim 2: {count / seconds / 1e6 / BOOKSIM_MILLION:.0f}")
-    for size in RING_BYTES:
-        count, seconds = cpu(partial(rings, size))
-        table.add_row(
-            f"Garnet torus 2x2x2, messages of {size >> 10} KiB: flits",
-            f"{count / seconds / 1e6:.1f}",
-            f"Garnet: {count / seconds / GARNET_FLITS:,.0f}",
-        )
-    for name, sizes in TORI.items():
-        count, seconds = cpu(partial(torus_rings, sizes))
-        table.add_row(f"torus {name}, rings with the default preset: flits", f"{count / seconds / 1e6:.1f}", "")
-    Console(width=120).print(table)
-    print_folded()
+def _rate(action: Callable[[], float]) -> list[str]:
+    count, seconds = cpu(action)
+    return [f"{count / seconds / 1e6:.1f}"]
 
 
-def print_folded() -> None:
-    """What an all-reduce takes with one NPU for all, and with every NPU."""
-    table = Table("all-reduce of 64 MiB on a torus", "NPUs simulated", "million flit hops", "CPU seconds")
-    for folded, tori in ((True, FOLDED_TORI), (False, WHOLE_TORI)):
-        for sizes in tori:
-            count, seconds = cpu(partial(all_reduce, sizes, folded))
-            name = " x ".join(map(str, sizes))
-            table.add_row(name, "one" if folded else "every", f"{count / 1e6:,.0f}", f"{seconds:.2f}")
-    Console(width=120).print(table)
+FLITS = FigureTable(
+    "flits",
+    ("case", "million a CPU second"),
+    [
+        *(Row([f"{name}: flit hops"], partial(_rate, partial(random_traffic, *case))) for name, case in TRAFFIC.items()),
+        *(Row([f"Garnet's torus 2x2x2, messages of {size >> 10} KiB: flits"], partial(_rate, partial(rings, size))) for size in RING_BYTES),
+        *(
+            Row([f"torus {name}, rings with the default preset: flits"], partial(_rate, partial(torus_rings, sizes)))
+            for name, sizes in TORI.items()
+        ),
+    ],
+)
 
+
+def _folded_row(sizes: tuple[int, ...]) -> list[str]:
+    count, seconds = cpu(partial(all_reduce, sizes, True))
+    every = f"{cpu(partial(all_reduce, sizes, False))[1]:.2f} s" if sizes in WHOLE_TORI else ""
+    return [f"{count / 1e6:,.0f} million", f"{seconds:.2f} s", every]
+
+
+ONE_NPU = FigureTable(
+    "one-npu",
+    ("all-reduce of 64 MiB on a torus, 4 chunks", "flit hops", "one NPU for all", "every NPU"),
+    [Row([" x ".join(map(str, sizes))], partial(_folded_row, sizes)) for sizes in FOLDED_TORI],
+)
+TABLES = (FLITS, ONE_NPU)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

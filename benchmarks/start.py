@@ -6,16 +6,17 @@ meets all alike; a first round, in which bytecode is written and entry points ar
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from devtools.figures import FigureTable, Row, main
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 25
@@ -59,23 +60,30 @@ def cpu_ms(name: str) -> float:
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 
 
-def main() -> None:
-    """Measure everything and print a table."""
+@functools.cache
+def taken() -> dict[str, list[float]]:
+    """What each process takes in each round, in milliseconds."""
     for name in PROCESSES:
         run(name)
-    taken: dict[str, list[float]] = {name: [] for name in PROCESSES}
+    found: dict[str, list[float]] = {name: [] for name in PROCESSES}
     for _ in range(ROUNDS):
-        for name, figures in taken.items():
+        for name, figures in found.items():
             figures.append(cpu_ms(name))
-    table = Table(title=f"CPU time of processes, {ROUNDS} rounds", title_justify="left")
-    for heading in ("process", "median", "least", "times python -c pass"):
-        table.add_column(heading, justify="left" if heading == "process" else "right")
-    bare = statistics.median(taken["python -c pass"])
-    for name, figures in taken.items():
-        median = statistics.median(figures)
-        table.add_row(name, f"{median:.0f} ms", f"{min(figures):.0f} ms", f"{median / bare:.1f}")
-    Console(width=100).print(table)
+    return found
 
+
+def _row(name: str) -> list[str]:
+    figures, bare = taken()[name], statistics.median(taken()["python -c pass"])
+    median = statistics.median(figures)
+    return [f"{median:.0f} ms", f"{min(figures):.0f} ms", f"{median / bare:.1f}"]
+
+
+WHOLE = FigureTable(
+    "processes",
+    ("process", "CPU time, median", "least", "times `python -c pass`"),
+    [Row([name], partial(_row, name)) for name in PROCESSES],
+)
+TABLES = (WHOLE,)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from astra_sim_sweep import search, sweep
 from astra_sim_sweep.outcomes import run_points
 from astra_sim_sweep.plan import Plan, read_plan
 from astra_sim_sweep.tables import Columns, write_table
+
+from devtools.figures import FigureTable, Row, main
 
 EXPERIMENT = str(Path(__file__).resolve().parents[1] / "examples" / "vgg16_dgx2_pod.toml")
 OPTION = "platform.dimensions.{}.link_bandwidth_gib_per_s"
@@ -69,12 +72,20 @@ def measure(what: str, points: int) -> None:
     print(seconds, cpu, own.ru_maxrss / 1000, workers.ru_maxrss / 1000)
 
 
-def main() -> None:
-    """Print a table."""
-    print(f"{'':13}  {'points':>7}  {'s':>6}  {'CPU s':>6}  {'ms CPU/point':>12}  {'MB main':>8}  {'MB worker':>9}")
-    for what, points in (("sweep", 1000), ("sweep", 10_000), ("search all", 1000), ("search by tpe", 200)):
-        seconds, cpu, parent, worker = measured(what, points)
-        print(f"{what:13}  {points:7}  {seconds:6.1f}  {cpu:6.1f}  {1000 * cpu / points:12.2f}  {parent:8.0f}  {worker:9.0f}")
+def _row(what: str, points: int) -> list[str]:
+    seconds, cpu, parent, worker = measured(what, points)
+    return [f"{seconds:.1f}", f"{cpu:.1f}", f"{1000 * cpu / points:.2f}", f"{parent:.0f} MB", f"{worker:.0f} MB"]
+
+
+POINTS = FigureTable(
+    "points",
+    ("what", "points", "wall s", "CPU s", "CPU ms a point", "main process", "worker"),
+    [
+        Row([what, str(points)], partial(_row, what, points))
+        for what, points in (("sweep", 1000), ("sweep", 10_000), ("search all", 1000), ("search by tpe", 200))
+    ],
+)
+TABLES = (POINTS,)
 
 
 def _run(points: int) -> None:
@@ -104,7 +115,7 @@ CASES: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[2:3] and sys.argv[2].isdecimal():
         measure(sys.argv[1], int(sys.argv[2]))
     else:
-        main()
+        sys.exit(main(TABLES))

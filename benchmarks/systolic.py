@@ -7,8 +7,8 @@ inputs have no padding, and for the same product of matrices. Machines differ by
 
 from __future__ import annotations
 
-import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +18,8 @@ from astra_sim.shapes import Gemm, Shape
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.generate.model_file import read_model
 from astra_sim_compute_systolic.report import report_layer
-from rich.console import Console
-from rich.table import Table
+
+from devtools.figures import FigureTable, Row, main
 
 SCALE_SIM_RESNET50_S = {
     (128, Dataflow.OUTPUT_STATIONARY): 118,
@@ -41,9 +41,9 @@ def timed(action: Callable[[], object], runs: int) -> tuple[float, float]:
     action()
     seconds = []
     for _ in range(runs):
-        begin = time.perf_counter()
+        begin = time.process_time()
         action()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     return statistics.median(seconds), min(seconds)
 
 
@@ -69,39 +69,50 @@ CASES: dict[str, Callable[[], object]] = {
 """What `dev.py bench systolic --against REVISION` compares."""
 
 
-def main() -> None:
-    """Measure everything and print one table."""
-    table = Table(title=f"systolic arrays on {platform.machine()}, Python {platform.python_version()}", title_justify="left")
-    for name in ("what", "median", "best", "SCALE-Sim v2", "ratio"):
-        table.add_column(name, justify="left" if name == "what" else "right")
+def _row(action: Callable[[], object], runs: int, theirs: float | None = None) -> list[str]:
+    median, best = timed(action, runs)
+    beside = ["", ""] if theirs is None else [f"{theirs:g} s", f"{theirs / median:,.0f}"]
+    return [f"{median * 1e3:.3f} ms", f"{best * 1e3:.3f} ms", *beside]
 
-    def add(what: str, seconds: tuple[float, float], theirs: float | None = None) -> None:
-        ratio = "" if theirs is None else f"{theirs / seconds[0]:,.0f}"
-        table.add_row(what, *(f"{value * 1e3:.3f} ms" for value in seconds), "" if theirs is None else f"{theirs:g} s", ratio)
 
+def _cycles(size: int, dataflow: Dataflow) -> Callable[[], object]:
     shapes = [layer.shape for layer in read_model("resnet50", 1, {})]
-    for (size, dataflow), theirs in SCALE_SIM_RESNET50_S.items():
-        array = SystolicArray(size, size, dataflow)
-        add(
-            f"cycles of ResNet-50, {len(shapes)} layers, {size} x {size}, {dataflow}",
-            timed(partial(all_cycles, array, shapes), 50),
-            theirs,
-        )
-    for size in (128, 256):
-        theirs = SCALE_SIM_RESNET50_S[size, Dataflow.WEIGHT_STATIONARY]
-        add(f"the same with all reports, {size} x {size}, ws", timed(partial(reports, size, None), 3), theirs)
-    add("the same with stalls at 10 elements per cycle, 128 x 128, ws", timed(partial(reports, 128, 10), 3))
-    product = Gemm(m=1024, n=512, k=512)
-    for size, shortest in SCALE_SIM_GEMM_S.items():
-        array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
-        kib64 = Srams(64 << 10, 64 << 10, 64 << 10)
-        add(
-            f"all reports of 1024 x 512 x 512, {size} x {size}, ws",
-            timed(partial(report_layer, "", product, array, kib64, None), 5),
-            shortest,
-        )
-    Console(width=150).print(table)
+    return partial(all_cycles, SystolicArray(size, size, dataflow), shapes)
 
+
+def _product(size: int) -> Callable[[], object]:
+    kib64 = Srams(64 << 10, 64 << 10, 64 << 10)
+    array = SystolicArray(size, size, Dataflow.WEIGHT_STATIONARY)
+    return partial(report_layer, "", Gemm(m=1024, n=512, k=512), array, kib64, None)
+
+
+def _shape(size: int) -> str:
+    return f"{size} x {size}"
+
+
+CYCLES = FigureTable(
+    "cycles",
+    ("what", "array", "astra, median", "best", "SCALE-Sim v2, from its own runs", "ratio"),
+    [
+        *(
+            Row([f"cycles of ResNet-50, {dataflow}", _shape(size)], lambda key=(size, dataflow), s=theirs: _row(_cycles(*key), 50, s))  # type: ignore[misc]
+            for (size, dataflow), theirs in SCALE_SIM_RESNET50_S.items()
+        ),
+        *(
+            Row(
+                ["the same with all reports, ws", _shape(size)],
+                partial(_row, partial(reports, size, None), 3, SCALE_SIM_RESNET50_S[size, Dataflow.WEIGHT_STATIONARY]),
+            )
+            for size in (128, 256)
+        ),
+        Row(["the same with stalls at 10 elements per cycle, ws", _shape(128)], partial(_row, partial(reports, 128, 10), 3)),
+        *(
+            Row(["all reports of 1024 x 512 x 512, ws", _shape(size)], lambda size=size, s=theirs: _row(_product(size), 5, s))  # type: ignore[misc]
+            for size, theirs in SCALE_SIM_GEMM_S.items()
+        ),
+    ],
+)
+TABLES = (CYCLES,)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

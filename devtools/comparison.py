@@ -7,6 +7,7 @@ environment of its own; the benchmark is that of this checkout in both, so that 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -85,7 +86,8 @@ def row(rounds: Sequence[tuple[float, float]]) -> str:
 
 def _answer(side: str, python: Path, benchmark: Path, *case: str) -> Any:
     """What MEASURE prints in the environment of one side. Raises Failure."""
-    done = subprocess.run([python, "-c", MEASURE, benchmark, *case], capture_output=True, text=True, check=False)
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}  # benchmarks import devtools
+    done = subprocess.run([python, "-c", MEASURE, benchmark, *case], capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         raise Failure(f"{done.stderr}dev.py: {benchmark.name} {' '.join(case)} does not run ({side})")
     return json.loads(done.stdout)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from devtools.workspace import (
     KERNEL,
     ROOT,
     build_requirements,
+    compiled_bytes,
     fingerprint,
     in_parallel,
     is_compiled,
@@ -99,15 +101,30 @@ class Environment:
             run_quietly("installing what the packages need", *pip, *needed)
         options = ("--no-deps", "--no-build-isolation", *self.build_options)
 
-        def install(*names: str) -> None:
+        def install(*names: str, further: Sequence[str] = ()) -> None:
             arguments = [argument for name in names for argument in ("--editable", folders[name])]
-            run_quietly("installing " + ", ".join(names), *pip, *options, *arguments)
+            run_quietly("installing " + ", ".join(names), *pip, *options, *further, *arguments)
 
-        compiled = [name for name, folder in folders.items() if is_compiled(folder)]
+        compiled = sorted((name for name in folders if is_compiled(folders[name])), key=lambda name: -compiled_bytes(folders[name]))
         plain = [name for name in folders if name not in compiled]
+        linked = self._shared_nanobind() if compiled else ()
         kernel = [name for name in compiled if name == KERNEL]
-        in_parallel([partial(install, *names) for names in (kernel, plain) if names])
-        in_parallel([partial(install, name) for name in compiled if name != KERNEL])
+        in_parallel([partial(install, *names, further=linked if names is kernel else ()) for names in (kernel, plain) if names])
+        in_parallel([partial(install, name, further=linked) for name in compiled if name != KERNEL])
+
+    def _shared_nanobind(self) -> tuple[str, ...]:
+        """Build nanobind's runtime, once for this environment. Returns the options of pip with which packages link it. Raises Failure.
+
+        Such builds have folders of their own: one without these options may be made anywhere, at any time.
+        """
+        build = self.folder / "nanobind"
+        cmake = self.folder / "bin" / "cmake"
+        settings = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={self.python}")
+        ninja = f"-DCMAKE_MAKE_PROGRAM={self.folder / 'bin' / 'ninja'}"
+        run_quietly("preparing nanobind", cmake, "-S", ROOT / "devtools" / "nanobind", "-B", build, *settings, ninja)
+        run_quietly("building nanobind, once for all packages", cmake, "--build", build)
+        folder = () if any("build-dir" in option for option in self.build_options) else ("-Cbuild-dir=build/development/{wheel_tag}",)
+        return (f"-Ccmake.define.CMAKE_PROJECT_INCLUDE={build / 'packages.cmake'}", *folder)
 
     def make(self) -> None:
         """Create it, or create it anew where it is incomplete or of another Python version. Raises Failure."""

@@ -556,7 +556,7 @@ class Changed(bench.BenchSystem):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         inner = super().session(dimensions)
         plan = inner.issue
-        inner.issue = lambda operation, now_ps: self._change(plan(operation, now_ps))  # type: ignore[method-assign]
+        inner.issue = lambda operation, now_ps: self._change(list(plan(operation, now_ps)))  # type: ignore[method-assign]
         inner.repeats = lambda operation: self._repeats  # type: ignore[method-assign]
         return inner
 

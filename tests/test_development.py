@@ -21,6 +21,7 @@ from packaging.version import Version
 from support import ROOT
 
 from devtools import comparison, release, workspace
+from devtools.environment import Environment
 from devtools.workspace import Failure, fingerprint
 
 MEMBERS = [*workspace.members(), *workspace.separate()]
@@ -337,3 +338,71 @@ def test_help_names_every_command() -> None:
 
 def test_the_tests_for_sanitizers_exist() -> None:
     assert all((ROOT / path).is_file() for path in runpy.run_path(str(ROOT / "dev.py"))["SANITIZED_TESTS"])
+
+
+# -- Builds ------------------------------------------------------------------------------------------------------------
+
+TWO_MODULES = """
+cmake_minimum_required(VERSION 3.20)
+project(two LANGUAGES CXX)
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module OPTIONAL_COMPONENTS Development.SABIModule)
+execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
+find_package(nanobind CONFIG REQUIRED)
+nanobind_add_module(one STABLE_ABI NB_STATIC NOMINSIZE one.cpp)
+nanobind_add_module(two NOMINSIZE two.cpp)
+"""
+MODULE = """
+#include <nanobind/nanobind.h>
+NB_MODULE({name}, m) {{ m.def("name", [] {{ return "{name}"; }}); }}
+"""
+
+
+def test_development_builds_link_one_nanobind(tmp_path: Path) -> None:
+    """Packages compile nothing of it, wherever the environment lies, and their modules work."""
+    tools = Path(sys.prefix, "bin")
+    for name in ("cmake", "ninja"):
+        if not (tools / name).exists():
+            pytest.skip(f"{name} is not in the environment")
+    pytest.importorskip("nanobind")
+    environment = _Beside(tmp_path / "an environment", tools)
+    linked = dict(option.removeprefix("-C").split("=", 1) for option in environment._shared_nanobind())
+    package = tmp_path / "a package"
+    package.mkdir()
+    (package / "CMakeLists.txt").write_text(TWO_MODULES)
+    for name in ("one", "two"):
+        (package / f"{name}.cpp").write_text(MODULE.format(name=name))
+    include = f"-DCMAKE_PROJECT_INCLUDE={linked['cmake.define.CMAKE_PROJECT_INCLUDE']}"
+    configure: list[str | Path] = [
+        tools / "cmake",
+        "-S",
+        package,
+        "-B",
+        package / "build",
+        "-G",
+        "Ninja",
+        include,
+        f"-DPython_EXECUTABLE={sys.executable}",
+    ]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", "-DCMAKE_BUILD_TYPE=Release"]
+    subprocess.run(configure, check=True, capture_output=True)
+    commands = subprocess.check_output([tools / "ninja", "-C", package / "build", "-t", "commands"], text=True)
+    assert "nb_internals" not in commands
+    subprocess.run([tools / "cmake", "--build", package / "build"], check=True, capture_output=True)
+    program = "import one, two; print(one.name(), two.name())"
+    done = subprocess.run([sys.executable, "-c", program], cwd=package / "build", check=True, capture_output=True, text=True)
+    assert done.stdout == "one two\n"
+    assert linked["build-dir"] != "build/{wheel_tag}"
+
+
+class _Beside(Environment):
+    """An environment in a folder of its own, with the programs of the one that runs the tests."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        super().__init__(folder)
+        (folder / "bin").mkdir(parents=True)
+        for name in ("cmake", "ninja"):
+            (folder / "bin" / name).symlink_to(tools / name)
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable)

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import astra_sim
@@ -14,13 +15,16 @@ import attrs
 import pytest
 from astra_sim import CollectiveProvider, InputError, Provider, hookimpl, options
 from astra_sim.engine import has_compiled
-from astra_sim.graph import Pass
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram
+from astra_sim.platform import LogicalDimension
 from astra_sim.report import result as result_module
 from astra_sim.report.audit import Finding, audit
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.plugins import Plugins
-from astra_sim.testing.bench import pairwise
+from astra_sim.system import ChunkPlan, SystemSession
+from astra_sim.testing.bench import BenchMemory, BenchSystem, pairwise
+from astra_sim_systems import kept_plans
 from support import ROOT, figures
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -135,6 +139,96 @@ def test_a_loop_writes_every_run_unless_it_is_pure(pure: bool) -> None:
         run = astra_sim.simulate(workload={"loop": "counted", "layers": [layer]}, platform=RING.format(latency), plugins=plugins)
         assert run.finish_ns == 5
     assert len(written) == (1 if pure else 3)
+
+
+class _Growing(BenchMemory):
+    """A memory model that somebody changes between runs."""
+
+    slowness = 1
+
+    def access_ps(self, size: int, write: bool) -> int:
+        return self.slowness * size
+
+
+def test_a_memory_model_that_has_changed_counts() -> None:
+    memory = _Growing()
+    finished = []
+    for memory.slowness in (1, 1, 50, 1):
+        finished.append(astra_sim.simulate(workload=COLLECTIVE, platform=RING.format(1), memory=memory).finish_ns)
+    assert finished[0] == finished[1] == finished[3] < finished[2]
+
+
+def test_a_graph_that_has_changed_counts() -> None:
+    graph = ExecutionGraph([Compute((), 5000, 0, Pass.FORWARD)], (LogicalDimension(4, 1, 0),), ("only",))
+    assert isinstance(graph.operations, list)
+    assert astra_sim.simulate(workload=graph, platform=RING.format(1)).finish_ns == 5
+    graph.operations.append(Compute((0,), 7000, 0, Pass.FORWARD))
+    assert astra_sim.simulate(workload=graph, platform=RING.format(1)).finish_ns == 12
+
+
+class _Replanned(BenchSystem):
+    """A system layer whose sessions answer with one list, in which the chunk comes `count` times as a part of it."""
+
+    def __init__(self) -> None:
+        self.count = 1
+        self._chunks: list[ChunkPlan] = []
+
+    def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
+        session = super().session(dimensions)
+        plan = session.issue
+
+        def issue(operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
+            part = attrs.evolve(operation, bytes=operation.bytes // self.count)
+            self._chunks[:] = [chunk for _ in range(self.count) for chunk in plan(part, now_ps)]
+            return self._chunks
+
+        session.issue = issue  # type: ignore[method-assign]
+        return session
+
+
+def test_a_plan_that_comes_as_a_list_may_change() -> None:
+    system = _Replanned()
+    finished = []
+    for system.count in (1, 1, 4, 1):
+        finished.append(astra_sim.simulate(workload=COLLECTIVE, platform=RING.format(1), system=system).finish_ns)
+    assert finished[0] == finished[1] == finished[3] != finished[2]
+
+
+@pytest.mark.parametrize("inner", ["ring", "double_binary_tree"])
+def test_variants_take_turns_as_if_nothing_were_kept(inner: str) -> None:
+    """A session that has its plans from earlier ones counts phases as one that has made them."""
+    experiment: dict[str, Any] = {
+        "workload": {"loop": "data", "layers": [_layer(number) for number in range(6)]},
+        "platform": {"dimensions": [_switch(4), _switch(4)]},
+        "system": {"plugin": "astra1", "splits": 3, "all_reduce": [inner, "direct"]},
+    }
+    first = figures(astra_sim.simulate(**experiment))
+    assert figures(astra_sim.simulate(**experiment)) == first
+    assert figures(astra_sim.simulate(**experiment, engine="python")) == first
+    kept_plans._of_sessions.clear()
+    assert figures(astra_sim.simulate(**experiment)) == first
+
+
+def _layer(number: int) -> dict[str, Any]:
+    exchange = {"compute_ns": 100, "collective": "all_reduce", "collective_bytes": 4096 * (1 + number % 3)}
+    return {"name": f"layer{number}", "forward": {"compute_ns": 10}, "input_gradient": {"compute_ns": 10}, "weight_gradient": exchange}
+
+
+def _switch(size: int) -> dict[str, Any]:
+    return {"topology": "switch", "size": size, "link_bandwidth_gb_per_s": 1, "link_latency_ns": 1}
+
+
+def test_kept_plans_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_plans, "_of_sessions", {})
+    monkeypatch.setattr(kept_plans.KeptPlans, "_MOST", 200)
+    for splits in range(1, 40):
+        for size in range(6):
+            system = f"plugin:astra1?splits={splits}"
+            astra_sim.simulate(workload=f"plugin:collective?bytes={65536 + size}", platform=RING.format(1), system=system)
+    assert len(kept_plans._of_sessions) <= kept_plans._MOST_SESSIONS
+    kept = [plans for plans in kept_plans._of_sessions.values() if plans._plans]
+    assert kept
+    assert all(sum(len(plan.chunks) for plan in plans._plans.values()) <= plans._size <= 200 for plans in kept)
 
 
 def test_what_is_kept_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:

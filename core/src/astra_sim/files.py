@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import IO, Any, Self
 
-import tomli
-
 from astra_sim.errors import InputError, RunError
 
 FilePath = str | os.PathLike[str]
@@ -47,6 +45,8 @@ def read_text(path: str) -> str:
 
 def parse_toml(text: str, path: str) -> Table:
     """A TOML file's table. Raises InputError naming the file and line."""
+    import tomli
+
     try:
         return tomli.loads(text)
     except (tomli.TOMLDecodeError, RecursionError) as error:

@@ -7,16 +7,19 @@ NPUs that do the same share one program.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import lt, sub
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import attrs
 
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
+
+T = TypeVar("T")
 
 
 class Pass(enum.StrEnum):
@@ -191,7 +194,8 @@ class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
-    NPU 0 is not among them. With `figures` a workload adds figures of its own to the result.
+    NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
+    runs, and nobody changes it or its operations, so that what is found out about it holds for all of them (`of_graph`).
     """
 
     operations: Sequence[Operation]
@@ -200,10 +204,30 @@ class ExecutionGraph:
     footprint_bytes: int | None = None
     others: tuple[NpuProgram, ...] = ()
     figures: Figures | None = None
+    shared: bool = False
 
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
         return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
+
+
+_of_graphs: WeakKeyDictionary[ExecutionGraph, dict[Hashable, Any]] = WeakKeyDictionary()
+_MOST_FOUND = 12
+
+
+def of_graph(graph: ExecutionGraph, what: Hashable, find: Callable[[], T]) -> T:
+    """What `find` finds out about a graph, under the name of it and all else that it depends on; of a shared one it is found out once.
+
+    It must not refer to the graph itself, which else would never go.
+    """
+    if not graph.shared:
+        return find()
+    found = _of_graphs.setdefault(graph, {})
+    if what not in found:
+        if len(found) >= _MOST_FOUND:
+            found.clear()
+        found[what] = find()
+    return found[what]  # type: ignore[no-any-return]
 
 
 def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
@@ -291,8 +315,12 @@ def peer_of(operation: Send | Receive, npu: int, npus: int) -> int:
 
 def chooses_algorithms(graph: ExecutionGraph) -> bool:
     """Whether some collective names its algorithm."""
-    programs = (graph.operations, *(program.operations for program in graph.others))
-    return any(isinstance(kind, Communicate) and bool(kind.algorithm) for operations in programs for kind in kinds_of(operations))
+    return any(isinstance(kind, Communicate) and bool(kind.algorithm) for kind in graph_kinds(graph))
+
+
+def graph_kinds(graph: ExecutionGraph) -> Iterator[Operation]:
+    """The kinds of operations of all programs of a graph."""
+    return chain.from_iterable(kinds_of(operations) for operations in (graph.operations, *(each.operations for each in graph.others)))
 
 
 def waits_of(operation: Operation) -> tuple[int, ...]:
@@ -310,6 +338,10 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
+    of_graph(graph, ("checked", npus), lambda: _check_graph(graph, npus))
+
+
+def _check_graph(graph: ExecutionGraph, npus: int) -> None:
     elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:

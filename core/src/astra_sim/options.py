@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import functools
 import math
-import pickle
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -334,6 +333,8 @@ class _Structured:
         """Tells 1, 1.0 and True apart, as structuring does. None for what cannot be kept."""
         if kind in self._can_change:
             return None
+        import pickle
+
         try:
             content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
         except Exception:  # an object of somebody's

@@ -251,11 +251,13 @@ class Platform:
 
         Raises InputError where they are one.
         """
-        order = range(len(self.dimensions))
+        strides, dimensions = self.strides, self.dimensions
+        order = range(len(dimensions))
         for index in order if lowest else reversed(order):
-            a, b = self.coordinate(source, index), self.coordinate(destination, index)
+            stride, size = strides[index], dimensions[index].size
+            a, b = source // stride % size, destination // stride % size
             if a != b:
-                return Route(index, self.dimensions[index].topology.hops(a, b))
+                return Route(index, dimensions[index].topology.hops(a, b))
         raise InputError(f"a message from NPU {source} to itself has no route")
 
     def logical_dimensions(self) -> tuple[LogicalDimension, ...]:

@@ -9,7 +9,6 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +19,7 @@ from astra_sim.options import can_be_kept, structure
 
 if TYPE_CHECKING:
     import importlib.metadata
+    from pathlib import Path
 
 __all__ = [
     "CollectiveProvider",

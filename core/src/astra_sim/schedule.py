@@ -215,12 +215,11 @@ class Schedule:
             for step in program.steps:
                 if not isinstance(step, Step):
                     raise ScheduleError(f"{step!r} is not a step")
-                _check_count(step.bytes, "bytes", 0)
+                counts = step.bytes, step.times, step.after or 0, step.after_arrivals, step.memory_bytes, step.compute_ps
+                for number, name in zip(counts, _COUNTS, strict=True):
+                    if type(number) is not int or number < 0:
+                        _check_count(number, name, 0)
                 _check_count(step.times, "times", 1)
-                _check_count(step.after or 0, "after", 0)
-                _check_count(step.after_arrivals, "after_arrivals", 0)
-                _check_count(step.memory_bytes, "memory_bytes", 0)
-                _check_count(step.compute_ps, "compute_ps", 0)
             _check_peers(program, index, ranks)
         if self.is_shared and ranks > 1:
             _check_shared_peers(self.programs[0], ranks)
@@ -313,6 +312,9 @@ class Schedule:
         return sum(sends * ranks_of[number] for number, sends in sends_of.items())
 
 
+_COUNTS = ("bytes", "times", "after", "after_arrivals", "memory_bytes", "compute_ps")
+
+
 def _check_count(value: object, name: str, minimum: int) -> None:
     if type(value) is not int or value < minimum:
         raise ScheduleError(f"a schedule has {name} {value!r}; expected a whole number of at least {minimum}")
@@ -376,6 +378,9 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     number or size.
     """
     ranks = schedule.ranks
+    if schedule.is_shared and _exchanges_once(schedule.programs[0], ranks):
+        _check_peers(schedule.programs[0], 0, ranks)
+        return (_lower_exchanges(schedule.programs[0]),)
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
         # One program for all: its sends to a peer meet its receives from that peer's inverse.
         program = schedule.programs[0]
@@ -406,6 +411,46 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         )
         for index in range(ranks)
     )
+
+
+def _exchanges_once(program: RankProgram, ranks: int) -> bool:
+    """Whether each step of a program that all ranks share exchanges one message, each with another peer, all of one operator."""
+    seen: set[int] = set()
+    operator = None
+    for step in program.steps:
+        to, source = step.send_to, step.receive_from
+        if to is None or source is None or step.times != 1:
+            return False
+        operator = operator or to.operator
+        if to.operator != operator or source.operator != operator:
+            return False
+        if operator == "shift":
+            if (to.value + source.value) % ranks:
+                return False
+            seen.add(to.value % ranks)
+        elif to.value != source.value:
+            return False
+        else:
+            seen.add(to.value)
+    return len(seen) == len(program.steps)
+
+
+def _lower_exchanges(program: RankProgram) -> LoweredProgram:
+    """The same for such a program: a message meets the receive of its own step."""
+    steps = program.steps
+    actions = [
+        Action(
+            number + 1 if step.after is None else step.after,
+            step.after_arrivals,
+            step.send_to,
+            number,
+            step.receive_from,
+            number,
+            step.bytes,
+        )
+        for number, step in enumerate(steps)
+    ]
+    return _lowered(program, actions, [step.memory_bytes for step in steps], [step.compute_ps for step in steps])
 
 
 def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
@@ -477,7 +522,7 @@ def _mixes_operators(program: RankProgram) -> bool:
 def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
     for step in program.steps:
         for peer in (step.send_to, step.receive_from):
-            if peer is None:
+            if peer is None or (peer.operator == "shift" and peer.value % ranks):
                 continue
             other = peer.of(index, ranks)
             if other == index or not 0 <= other < ranks:
@@ -534,6 +579,11 @@ def _lower(
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
+    return _lowered(program, actions, memory, computing)
+
+
+def _lowered(program: RankProgram, actions: list[Action], memory: list[int], computing: list[int]) -> LoweredProgram:
+    """A program of these actions, whose receives cost so many bytes of memory and picoseconds."""
     tokens = program.starts + len(memory)
     return LoweredProgram(
         program.starts,
@@ -548,13 +598,18 @@ def _lower(
 
 def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
     sends = [action.bytes for action in actions if action.send_to is not None]
-    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes
+    last = program.last_bytes if program.last_bytes is not None else sends[-1] if sends else actions[-1].bytes if actions else 0
     returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
+    known: dict[tuple[int, bool, bool], Carriage] = {}  # many are equal, and share an object
     for number in range(tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
-            yield Carriage(size, number >= program.starts, number >= program.starts and returned[number - program.starts])
-            continue
-        first, others = program.cycle
-        place = number % (first + others)
-        yield Carriage(size, place >= first, place >= first and first + others - place > first)
+            key = size, number >= program.starts, number >= program.starts and returned[number - program.starts]
+        else:
+            first, others = program.cycle
+            place = number % (first + others)
+            key = size, place >= first, place >= first and first + others - place > first
+        carriage = known.get(key)
+        if carriage is None:
+            carriage = known[key] = Carriage(*key)
+        yield carriage

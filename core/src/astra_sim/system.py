@@ -122,7 +122,11 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     No chunk at all is right: there may be nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
     the platform's `npus`.
     """
+    checked: set[int] = set()  # many are the same object
     for number, chunk in enumerate(chunks):
+        if id(chunk) in checked:
+            continue
+        checked.add(id(chunk))
         if not chunk.phases:
             raise PluginError(f"it planned chunk {number} without phases")
         for before, after in pairwise(chunk.phases):
@@ -149,10 +153,11 @@ class SystemSession(abc.ABC):
     cuts_by_bandwidth: bool = False
 
     @abc.abstractmethod
-    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+    def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """Plan a collective that is issued now, at `now_ps` picoseconds. An empty list: there is nothing to do.
 
-        Called once per collective, in order of issue; of collectives that repeat, once for all.
+        Called once per collective, in order of issue; of collectives that repeat, once for all. Who answers with a tuple says that nobody
+        changes it or what is in it: then what follows from it is kept, for other runs, too, whose sessions answer with the same object.
         """
 
     def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:

@@ -9,7 +9,7 @@ void Endpoints::receive(PacketId id) {
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
   const Answer answer = settings_.out_of_order ? in_any_order(packet.flow, packet) : in_order(flow, packet);
-  if (flow.received < 0 && flow.expected >= flow.bytes) {
+  if (flow.expected >= flow.bytes && flow.received < 0) {
     flow.received = events_.now();
     if (settings_.complete_at_arrival) delivered.push_back({flow.number, false});
   }
@@ -59,7 +59,7 @@ bool Endpoints::acknowledges(const Flow& flow) const {
 }
 
 void Endpoints::answer(PacketId id) {
-  const Packet packet = packets_[id];
+  const Packet& packet = packets_[id];
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
   ++(packet.kind == Kind::nack ? flow.nacks : flow.acks);

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "types.hpp"
@@ -23,14 +24,36 @@ enum class What : std::uint8_t { arrival, port_free, wake, start, alpha, decreas
 struct Event {
   Tick time;
   std::uint64_t order;
-  std::uint32_t subject;  // a link, a flow, a start or a failure
+  std::uint32_t subject;  // a packet that arrives, a port, a flow, a start or a failure
+  LinkId link;            // by which a packet arrives
   What what;
 };
 
 class Events {
+  static constexpr std::uint64_t kLast = ~std::uint64_t{0};
+
  public:
+  // What an event is, in a word.
+  class Thing {
+   public:
+    Thing() = default;
+    Thing(What what, std::uint32_t subject, LinkId link)
+        : bits_(std::uint64_t{link} << 36 | std::uint64_t{subject} << 4 | static_cast<std::uint64_t>(what)) {}
+    What what() const { return static_cast<What>(bits_ & 15); }
+    std::uint32_t subject() const { return static_cast<std::uint32_t>(bits_ >> 4); }
+    LinkId link() const { return static_cast<LinkId>(bits_ >> 36); }
+
+   private:
+    std::uint64_t bits_ = 0;
+  };
+  // An event of a bucket.
+  struct Entry {
+    std::uint64_t key = kLast;  // time in its bucket, then order
+    Thing thing{};
+  };
+
   // `usual`: how far in the future most events are, at most. `shortest_shift`: a bucket has two to the power of this ticks, or more.
-  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift), heads_(kBuckets, kNone) {
+  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift), buckets_(kBuckets), chunks_(1), older_(1, kNone), turn_(1) {
     while (shift_ < kTimeBits && usual >> shift_ >= kBuckets) ++shift_;
     span_ = (std::int64_t{kBuckets} - 1) << shift_;
   }
@@ -42,36 +65,50 @@ class Events {
   std::uint64_t last_order() const { return orders_; }
   std::uint64_t count() const { return count_; }
 
-  // Whether there is nothing more to happen; else `first` is next.
+  // Whether there is nothing more to happen; else `first` is next, at `first_time`.
   bool empty() {
-    if (place_ < turn_.size() && late_.empty()) {
-      take_first(turn_[place_], Source::turn);
-      if (first_.time < far_time_) return false;
-    }
-    return look_further();
+    const Entry next = turn_[place_];
+    if (next.key >= limit_) return look_further();
+    first_ = next;
+    first_time_ = time_of(base_, next.key);
+    source_ = Source::turn;
+    return false;
   }
-  const Event& first() const { return first_; }
+  Thing first() const { return first_.thing; }
+  Tick first_time() const { return first_time_; }
+  // When a bucket has had its turn since this was asked: events of the next one, some of them; else none.
+  std::span<const Entry> soon() {
+    const std::uint32_t count = soon_;
+    soon_ = 0;
+    return {chunks_[next_chunk_].data(), count};
+  }
+
+  // The event so many after the first, if it belongs to the same bucket; else none.
+  const Entry* ahead(std::size_t count) const { return place_ + count < end_ ? &turn_[place_ + count] : nullptr; }
 
   // The first event happens, after `empty` was asked.
-  const Event& begin() {
-    source_ == Source::turn ? static_cast<void>(++place_) : take_out();
-    now_ = first_.time;
-    current_ = first_.order;
+  void begin() {
+    if (source_ == Source::turn) {
+      ++place_;
+    } else {
+      take_out();
+    }
+    now_ = first_time_;
+    current_ = first_.key & kOrders;
     ++count_;
-    return first_;
   }
 
   // `time` is not before now.
-  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject) {
+  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject, LinkId link = 0) {
     const std::int64_t bucket = time >> shift_;
     const auto in_bucket = static_cast<std::uint64_t>(time - (bucket << shift_));
-    const Entry entry{in_bucket << kOrderBits | order, subject, what};
+    const Entry entry{in_bucket << kOrderBits | order, {what, subject, link}};
     bucket > bucket_&& time - now_ < span_ ? put(bucket, entry) : put_aside(time, entry);
   }
   void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
 
   // How many wait.
-  std::size_t waiting() const { return waiting_ + turn_.size() - place_ + late_.size() + far_.size(); }
+  std::size_t waiting() const { return waiting_ + end_ - place_ + late_.size() + far_.size(); }
   // All that wait, in order.
   std::vector<Event> all() const;
   void clear();
@@ -82,147 +119,154 @@ class Events {
   static constexpr unsigned kTimeBits = 64 - kOrderBits;
   static constexpr std::uint64_t kOrders = (std::uint64_t{1} << kOrderBits) - 1;
   static constexpr std::uint32_t kBits = 64;
-  static constexpr std::size_t kFew = 24;
-  static constexpr std::uint32_t kOfChunk = 3;
+  static constexpr std::size_t kFew = 16;  // moves of an event, while a bucket is put in order one by one
+  static constexpr std::uint32_t kOfChunk = 16;
 
   // Where the first event lies.
   enum class Source : std::uint8_t { turn, late, far };
 
-  struct Entry {
-    std::uint64_t key;  // time in its bucket, then order
-    std::uint32_t subject;
-    What what;
-  };
-  // Entries of a bucket lie a few together, in a line of the processor's cache.
-  struct alignas(64) Chunk {
-    std::array<Entry, kOfChunk> entries;
-    std::uint32_t count;
-    std::uint32_t next;  // older ones
+  // Entries of a bucket lie some together, so that all are brought near the processor at once before its turn.
+  using Chunk = std::array<Entry, kOfChunk>;
+  struct Bucket {
+    std::uint32_t head = kNone;  // the newest chunk
+    std::uint32_t count = 0;     // of entries
   };
 
   static bool later(const Event& one, const Event& other) {
     return one.time != other.time ? one.time > other.time : one.order > other.order;
   }
+  static bool comes_before(const Entry& one, const Entry& other) { return one.key < other.key; }
   static bool comes_after(const Entry& one, const Entry& other) { return one.key > other.key; }
-  Tick time_of(std::int64_t bucket, std::uint64_t key) const { return (bucket << shift_) + static_cast<Tick>(key >> kOrderBits); }
-
-  void take_first(const Entry& entry, Source source) {
-    first_ = {time_of(bucket_, entry.key), entry.key & kOrders, entry.subject, entry.what};
-    source_ = source;
+  static Tick time_of(Tick base, std::uint64_t key) { return base + static_cast<Tick>(key >> kOrderBits); }
+  static Event event_of(Tick base, const Entry& entry) {
+    return {time_of(base, entry.key), entry.key & kOrders, entry.thing.subject(), entry.thing.link(), entry.thing.what()};
   }
 
   // `empty`, where the first event may not be the next of the turn.
-  bool look_further() {
-    if (place_ == turn_.size() && late_.empty() && waiting_ > 0) open_next();
-    const bool any = place_ < turn_.size() || !late_.empty();
-    if (any) {
-      const bool is_late = !late_.empty() && (place_ == turn_.size() || late_.front().key < turn_[place_].key);
-      take_first(is_late ? late_.front() : turn_[place_], is_late ? Source::late : Source::turn);
-    }
-    if (far_.empty() || (any && !later(first_, far_.front()))) return !any;
-    first_ = far_.front();
-    source_ = Source::far;
-    return false;
-  }
-
+  [[gnu::noinline]] bool look_further();
   // Take the first event out of its heap.
-  void take_out() {
-    if (source_ == Source::late) {
-      std::pop_heap(late_.begin(), late_.end(), comes_after);
-      return late_.pop_back();
-    }
-    std::pop_heap(far_.begin(), far_.end(), later);
-    far_.pop_back();
-    far_time_ = far_.empty() ? kNever : far_.front().time;
-    if (place_ == turn_.size() && late_.empty()) bucket_ = first_.time >> shift_;  // the wheel is empty
-  }
+  [[gnu::noinline]] void take_out();
+  // An event that does not just go into a bucket that comes later.
+  [[gnu::noinline]] void put_aside(Tick time, Entry entry);
 
-  void put(std::int64_t bucket, const Entry& entry) {
-    const auto index = static_cast<std::uint32_t>(bucket & (kBuckets - 1));
-    std::uint32_t id = heads_[index];
-    if (id == kNone || chunks_[id].count == kOfChunk) id = add_chunk(index);
-    Chunk& chunk = chunks_[id];
-    chunk.entries[chunk.count++] = entry;
+  void put(std::int64_t number, Entry entry) {
+    const auto index = static_cast<std::uint32_t>(number & (kBuckets - 1));
+    Bucket& bucket = buckets_[index];
+    const std::uint32_t place = bucket.count++ % kOfChunk;
+    if (place == 0) add_chunk(index);
+    chunks_[bucket.head][place] = entry;
     ++waiting_;
   }
 
-  // An event that does not just go into a bucket that comes later.
-  void put_aside(Tick time, const Entry& entry) {
-    const std::int64_t bucket = time >> shift_;
-    if (bucket - (now_ >> shift_) >= kBuckets) {
-      far_.push_back({time, entry.key & kOrders, entry.subject, entry.what});
-      std::push_heap(far_.begin(), far_.end(), later);
-      far_time_ = far_.front().time;
-      return;
-    }
-    if (bucket < bucket_) close();
-    bucket == bucket_ ? put_in_turn(entry) : put(bucket, entry);
-  }
-
   // A chunk without entries becomes the first of a bucket.
-  std::uint32_t add_chunk(std::uint32_t index) {
-    std::uint32_t id = free_;
-    if (id == kNone) {
-      id = static_cast<std::uint32_t>(chunks_.size());
-      chunks_.emplace_back();
-    } else {
-      free_ = chunks_[id].next;
-    }
-    chunks_[id].count = 0;
-    chunks_[id].next = heads_[index];
-    heads_[index] = id;
+  void add_chunk(std::uint32_t index) {
+    if (free_ == kNone) make_chunk();
+    const std::uint32_t id = free_;
+    free_ = older_[id];
+    older_[id] = buckets_[index].head;
+    buckets_[index].head = id;
     filled_[index / kBits] |= std::uint64_t{1} << index % kBits;
-    return id;
+  }
+  [[gnu::noinline]] void make_chunk() {
+    free_ = static_cast<std::uint32_t>(chunks_.size());
+    chunks_.emplace_back();
+    older_.push_back(kNone);
   }
 
   // An event of the bucket whose turn it is.
-  void put_in_turn(const Entry& entry) {
-    if (place_ == turn_.size() || turn_.back().key < entry.key) return turn_.push_back(entry);
-    late_.push_back(entry);
-    std::push_heap(late_.begin(), late_.end(), comes_after);
+  void put_in_turn(Entry entry) {
+    if (end_ - place_ > kFew && turn_[end_ - kFew].key > entry.key) {
+      late_.push_back(entry);
+      std::push_heap(late_.begin(), late_.end(), comes_after);
+      return set_limit();
+    }
+    std::size_t place = end_++;
+    for (; place > place_ && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
+    turn_[place] = entry;
+    if (turn_.size() == end_) turn_.resize(2 * end_);
+    turn_[end_] = Entry{};
+  }
+
+  // The first of the events beside the turn may come before the next of the turn.
+  void set_limit() {
+    limit_ = late_.empty() ? kLast : late_.front().key;
+    if (!far_.empty() && far_.front().time >> shift_ <= bucket_) limit_ = 0;
+  }
+  void begin_bucket(std::int64_t bucket) {
+    bucket_ = bucket;
+    base_ = bucket << shift_;
+  }
+  void end_turn() {
+    place_ = end_ = 0;
+    turn_[0] = Entry{};
   }
 
   // The next bucket that is not empty has its turn: its events, in order.
   void open_next() {
     const std::uint32_t index = next_filled(static_cast<std::uint32_t>((bucket_ + 1) & (kBuckets - 1)));
-    bucket_ += static_cast<std::int64_t>((index - static_cast<std::uint64_t>(bucket_)) & (kBuckets - 1));
+    begin_bucket(bucket_ + static_cast<std::int64_t>((index - static_cast<std::uint64_t>(bucket_)) & (kBuckets - 1)));
     filled_[index / kBits] &= ~(std::uint64_t{1} << index % kBits);
-    turn_.clear();
+    Bucket& bucket = buckets_[index];
     place_ = 0;
-    std::uint32_t last = kNone;
-    for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
-      const Chunk& chunk = chunks_[id];
-      __builtin_prefetch(&chunks_[chunk.next == kNone ? id : chunk.next]);
-      for (std::uint32_t place = chunk.count; place-- > 0;) turn_.push_back(chunk.entries[place]);
-      last = id;
+    end_ = bucket.count;
+    if (turn_.size() <= end_) turn_.resize(2 * end_);
+    turn_[end_] = Entry{};
+    // What was put in last comes first.
+    for (std::uint32_t left = bucket.count; left > 0;) {
+      const std::uint32_t id = bucket.head;
+      const std::uint32_t count = (left - 1) % kOfChunk + 1;
+      left -= count;
+      std::copy_n(chunks_[id].begin(), count, turn_.begin() + left);
+      bucket.head = older_[id];
+      older_[id] = free_;
+      free_ = id;
     }
-    chunks_[last].next = free_;
-    free_ = heads_[index];
-    heads_[index] = kNone;
-    waiting_ -= turn_.size();
-    // What was put in last came first.
-    std::reverse(turn_.begin(), turn_.end());
-    const auto earlier = [](const Entry& one, const Entry& other) { return one.key < other.key; };
-    if (turn_.size() <= kFew) {
-      for (std::size_t next = 1; next < turn_.size(); ++next) {
-        const Entry entry = turn_[next];
-        std::size_t place = next;
-        for (; place > 0 && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
-        turn_[place] = entry;
+    bucket.count = 0;
+    waiting_ -= end_;
+    sort_turn();
+    set_limit();
+    look_ahead(index);
+  }
+
+  // Bring near the processor what buckets after this one hold.
+  void look_ahead(std::uint32_t index) {
+    if (waiting_ == 0) return;
+    const std::uint32_t next = next_filled((index + 1) % kBuckets);
+    soon_ = std::min(buckets_[next].count, kOfChunk);
+    next_chunk_ = oldest_chunk(buckets_[next]);
+    const Bucket& later = buckets_[next_filled((next + 1) % kBuckets)];
+    const Chunk& chunk = chunks_[oldest_chunk(later)];
+    for (std::uint32_t place = 0; place < std::min(later.count, kOfChunk); place += 64 / sizeof(Entry)) __builtin_prefetch(&chunk[place]);
+  }
+  std::uint32_t oldest_chunk(const Bucket& bucket) const {
+    std::uint32_t id = bucket.head;
+    for (std::uint32_t count = bucket.count; count > kOfChunk; count -= kOfChunk) id = older_[id];
+    return id;
+  }
+
+  void sort_turn() {
+    std::size_t moves = kFew * end_;
+    for (std::size_t next = 1; next < end_; ++next) {
+      const Entry entry = turn_[next];
+      std::size_t place = next;
+      for (; place > 0 && turn_[place - 1].key > entry.key; --place) turn_[place] = turn_[place - 1];
+      turn_[place] = entry;
+      moves -= next - place;
+      if (moves > kFew * end_) {
+        const auto first = turn_.begin();
+        return std::sort(first, first + static_cast<std::ptrdiff_t>(end_), comes_before);
       }
-    } else if (!std::is_sorted(turn_.begin(), turn_.end(), earlier)) {
-      std::sort(turn_.begin(), turn_.end(), earlier);
     }
   }
 
   // An event comes before the bucket whose turn it is, of which none has happened: it has its turn later.
   void close() {
-    for (std::size_t place = place_; place < turn_.size(); ++place) put(bucket_, turn_[place]);
+    for (std::size_t place = place_; place < end_; ++place) put(bucket_, turn_[place]);
     for (const Entry& entry : late_) put(bucket_, entry);
     late_.clear();
-    turn_.clear();
-    place_ = 0;
-    bucket_ = now_ >> shift_;
+    end_turn();
+    begin_bucket(now_ >> shift_);
+    set_limit();
   }
 
   // The first bucket from this one on, round, that is not empty. There is one.
@@ -237,59 +281,30 @@ class Events {
   }
 
   unsigned shift_;
-  Tick span_;                         // events not so far from now lie in the wheel
-  std::vector<std::uint32_t> heads_;  // of each bucket the first chunk
+  Tick span_;  // events not so far from now lie in the wheel
+  std::vector<Bucket> buckets_;
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Chunk> chunks_;
-  std::uint32_t free_ = kNone;
-  std::size_t waiting_ = 0;  // events in the wheel whose bucket has not had its turn
-  std::vector<Entry> turn_;  // events of the bucket whose turn it is, in order,
-  std::size_t place_ = 0;    // and the next of them;
-  std::vector<Entry> late_;  // a heap of those that came while it had its turn, and not as the last
-  std::int64_t bucket_ = 0;  // counted from time 0
-  std::vector<Event> far_;   // a heap
-  Tick far_time_ = kNever;   // of its first
-  Event first_{};
+  std::vector<std::uint32_t> older_;  // of each chunk the next of its bucket, or of those that are free
+  std::uint32_t free_ = 0;
+  std::uint32_t soon_ = 0;  // entries of the next bucket, in one of its chunks, until they are asked for
+  std::uint32_t next_chunk_ = 0;
+  std::size_t waiting_ = 0;      // events in the wheel whose bucket has not had its turn
+  std::vector<Entry> turn_;      // events of the bucket whose turn it is, in order,
+  std::size_t place_ = 0;        // and the next of them,
+  std::size_t end_ = 0;          // up to here, where a mark stands;
+  std::vector<Entry> late_;      // a heap of those that came while it had its turn, and not as the last
+  std::uint64_t limit_ = kLast;  // the next of the turn is the first of all events where its key is below this
+  std::int64_t bucket_ = 0;      // counted from time 0
+  Tick base_ = 0;                // when it begins
+  std::vector<Event> far_;       // a heap
+  Entry first_{};
+  Tick first_time_ = 0;
   Source source_ = Source::turn;
   Tick now_ = 0;
   std::uint64_t current_ = 0;
   std::uint64_t orders_ = 0;
   std::uint64_t count_ = 0;
 };
-
-inline std::vector<Event> Events::all() const {
-  std::vector<Event> events(far_);
-  const auto add = [&](std::int64_t bucket, const Entry& entry) {
-    events.push_back({time_of(bucket, entry.key), entry.key & kOrders, entry.subject, entry.what});
-  };
-  for (std::size_t place = place_; place < turn_.size(); ++place) add(bucket_, turn_[place]);
-  for (const Entry& entry : late_) add(bucket_, entry);
-  const std::int64_t first = now_ >> shift_;
-  for (std::uint32_t word = 0; word < filled_.size(); ++word) {
-    for (std::uint64_t bits = filled_[word]; bits != 0; bits &= bits - 1) {
-      const std::uint32_t index = word * kBits + static_cast<std::uint32_t>(std::countr_zero(bits));
-      const std::int64_t bucket = first + ((index - first) & (kBuckets - 1));
-      for (std::uint32_t id = heads_[index]; id != kNone; id = chunks_[id].next) {
-        for (std::uint32_t place = 0; place < chunks_[id].count; ++place) add(bucket, chunks_[id].entries[place]);
-      }
-    }
-  }
-  std::sort(events.begin(), events.end(), [](const Event& one, const Event& other) { return later(other, one); });
-  return events;
-}
-
-inline void Events::clear() {
-  std::fill(heads_.begin(), heads_.end(), kNone);
-  filled_.fill(0);
-  chunks_.clear();
-  free_ = kNone;
-  waiting_ = 0;
-  turn_.clear();
-  place_ = 0;
-  late_.clear();
-  far_.clear();
-  far_time_ = kNever;
-  bucket_ = now_ >> shift_;
-}
 
 }  // namespace astra::roce

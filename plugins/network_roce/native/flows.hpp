@@ -28,20 +28,17 @@ struct alignas(64) Flow {
   std::int64_t last_rate = 0;
   std::uint32_t last_bytes = 0;
   LinkId nic = kNone;
-  std::uint32_t place = 0;  // among the queue pairs of that interface
+  std::uint32_t place = 0;     // among the queue pairs of that interface
+  std::uint32_t timeouts = 0;  // since there was progress
+  Tick progress = 0;           // when the last new acknowledgement came
   std::uint64_t packets = 0;
+  std::uint64_t acks = 0;
+  std::int64_t expected = 0;  // by the receiver
+
+  Tick round_trip_ns = 0;  // the longest of all pairs, or its own
 
   // The receiver.
-  std::int64_t expected = 0;
   Tick received = -1;
-  std::uint64_t acks = 0;
-
-  // The sender again.
-  Tick progress = 0;           // when the last new acknowledgement came
-  std::uint32_t timeouts = 0;  // since then
-  Tick round_trip_ns = 0;      // the longest of all pairs, or its own
-
-  // The receiver: refusals.
   std::int64_t last_refused = -1;  // the byte of the last NACK
   Tick refuse_again = 0;
   std::uint64_t nacks = 0;
@@ -63,6 +60,11 @@ class Flows {
  public:
   Flow& operator[](FlowId id) { return flows_[id]; }
   const Flow& operator[](FlowId id) const { return flows_[id]; }
+  void prefetch(FlowId id) const {
+    const char* const flow = reinterpret_cast<const char*>(&flows_[id]);
+    __builtin_prefetch(flow, 1);
+    __builtin_prefetch(flow + 64, 1);
+  }
   std::size_t room() const { return flows_.size(); }
   std::size_t under_way() const { return under_way_; }
 

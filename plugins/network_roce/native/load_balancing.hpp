@@ -43,6 +43,11 @@ class Ways {
     return kept;
   }
 
+  // The port that a packet will likely take; kNone where that is not known yet.
+  LinkId expected(const Packet& packet) const {
+    return packet.step < kSteps ? paths_[packet.flow].ports[packet.kind != Kind::data ? 1 : 0][packet.step] : kNone;
+  }
+
   // All ports that a message's packets take by its hash, there and back.
   std::vector<LinkId> path(const Flow& flow) const {
     std::vector<LinkId> ports;

@@ -6,6 +6,9 @@
 namespace astra::roce {
 namespace {
 
+// Events before its own at which what an event needs is brought near the processor.
+constexpr std::size_t kFar = 10;
+constexpr std::size_t kNear = 4;
 constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
 
 // Ticks that most events are in the future, at most: packets on a link.
@@ -83,14 +86,86 @@ bool Network::advance(Tick until) {
   }
 }
 
+inline void Network::bring(Events::Thing event) const {
+  if (event.what() == What::arrival) {
+    packets_.prefetch(event.subject());
+    switches_.prefetch(event.link());
+  } else if (event.what() == What::port_free) {
+    wires_.prefetch(event.subject());
+    wires_.leaves_npu(event.subject()) ? nics_.prefetch(event.subject()) : switches_.prefetch_port(event.subject());
+  }
+}
+
+inline void Network::bring_further(Events::Thing event) const {
+  if (event.what() == What::arrival) {
+    const Packet& packet = packets_[event.subject()];
+    if (packet.flow == kNone) return;
+    if (wires_.enters_npu(event.link())) {
+      flows_.prefetch(packet.flow);
+    } else {
+      const LinkId port = ways_.expected(packet);
+      if (port == kNone) return;
+      switches_.prefetch_port(port);
+      wires_.prefetch(port);
+    }
+  } else if (event.what() == What::port_free && wires_.leaves_npu(event.subject())) {
+    nics_.prefetch_further(event.subject());
+  }
+}
+
+inline void Network::arrive(LinkId link, PacketId id) {
+  const Packet& packet = packets_[id];
+  wires_.arrives();
+  idle_timeouts_ = 0;
+  if (packet.flow == kNone) {
+    if (wires_.is_up(link)) take_pause(link, packet);
+    return packets_.give_back(id);
+  }
+  if (wires_.loses(link) && (!wires_.is_up(link) || random_.share() < wires_.error_rate(link))) {
+    ++monitor_.losses;
+    flows_.drop(packet.flow);
+    return packets_.give_back(id);
+  }
+  wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
+}
+
+inline void Network::happen(Events::Thing event) {
+  if (event.what() == What::arrival) return arrive(event.link(), event.subject());
+  switch (event.what()) {
+    case What::port_free:
+      wires_.told(event.subject());
+      wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
+      return;
+    case What::wake:
+      return nics_.woken(event.subject());
+    case What::start:
+      return start(event.subject());
+    case What::timeout:
+      if (!endpoints_.timeout(event.subject())) give_up();
+      return;
+    case What::failure:
+      return fail(plan_.failures[event.subject()]);
+    case What::nothing:
+      return;
+    default:
+      ring(event.subject(), event.what());
+      flows_.drop(event.subject());
+  }
+}
+
 Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
-  while (!events_.empty() && events_.first().time <= until) {
-    if (until == kNever && !moves()) look_for_an_end(events_.first());
-    if (events_.first().what == What::start && repeats_ && repeats()) return Reached::idle;
-    samples_.upto(events_.first().time, switches_.queues());
-    happen(events_.begin());
-    if (events_.current() <= first_order_ && events_.first().what != What::start) ++older_events_;
+  while (!events_.empty() && events_.first_time() <= until) {
+    const Events::Thing event = events_.first();
+    for (const Events::Entry& next : events_.soon()) bring(next.thing);
+    if (const Events::Entry* next = events_.ahead(kFar)) bring(next->thing);
+    if (const Events::Entry* next = events_.ahead(kNear)) bring_further(next->thing);
+    if (until == kNever && !moves()) look_for_an_end(event);
+    if (event.what() == What::start && repeats_ && repeats()) return Reached::idle;
+    samples_.upto(events_.first_time(), switches_.queues());
+    events_.begin();
+    happen(event);
+    if (events_.current() <= first_order_ && event.what() != What::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
@@ -103,52 +178,12 @@ Network::Reached Network::run(Tick until) {
   return Reached::end;
 }
 
-void Network::happen(const Event& event) {
-  if (event.what == What::arrival) return arrive(event.subject);
-  switch (event.what) {
-    case What::port_free:
-      wires_.told(event.subject);
-      wires_.leaves_npu(event.subject) ? nics_.serve(event.subject) : switches_.serve(event.subject);
-      return;
-    case What::wake:
-      return nics_.woken(event.subject);
-    case What::start:
-      return start(event.subject);
-    case What::timeout:
-      if (!endpoints_.timeout(event.subject)) give_up();
-      return;
-    case What::failure:
-      return fail(plan_.failures[event.subject]);
-    case What::nothing:
-      return;
-    default:
-      ring(event.subject, event.what);
-      flows_.drop(event.subject);
-  }
-}
-
 void Network::ring(FlowId id, What timer) {
   const Flow& flow = flows_[id];
   if (!flow.under_way) return;
   const std::int64_t rate = flow.rate;
   congestion_->timer(id, timer);
   if (flow.rate != rate) nics_.update(id);
-}
-
-void Network::arrive(LinkId link) {
-  const PacketId id = wires_.arrive(link);
-  const Packet& packet = packets_[id];
-  idle_timeouts_ = 0;
-  if (packet.flow == kNone) {
-    if (wires_.is_up(link)) take_pause(link, packet);
-    return packets_.give_back(id);
-  }
-  if (wires_.loses(link) && (!wires_.is_up(link) || random_.share() < wires_.error_rate(link))) {
-    ++monitor_.losses;
-    flows_.drop(packet.flow);
-    return packets_.give_back(id);
-  }
-  wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
 void Network::take_pause(LinkId link, const Packet& packet) {
@@ -243,10 +278,10 @@ void Network::fail(const Failure& failure) {
   }
 }
 
-void Network::look_for_an_end(const Event& event) {
+void Network::look_for_an_end(Events::Thing event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
-  if (event.what != What::timeout || !flows_[event.subject].under_way) return;  // messages that have ended leave theirs behind
+  if (event.what() != What::timeout || !flows_[event.subject()].under_way) return;  // messages that have ended leave theirs behind
   if (++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
 }
 

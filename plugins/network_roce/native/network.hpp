@@ -81,8 +81,13 @@ class Network : public Interruptible<1U << 14> {
   Reached run(Tick until);
   // A message waits for its start.
   void post(const Start& start);
-  void happen(const Event& event);
-  void arrive(LinkId link);
+  // Bring near the processor what an event needs first, and, when that is there, what it needs then. Inlined since calls of functions
+  // without effect are left out.
+  [[gnu::always_inline]] void bring(Events::Thing event) const;
+  [[gnu::always_inline]] void bring_further(Events::Thing event) const;
+  void happen(Events::Thing event);
+  // A packet comes to the end of a link.
+  void arrive(LinkId link, PacketId id);
   // A timer of congestion control goes off.
   void ring(FlowId flow, What timer);
   void take_pause(LinkId link, const Packet& packet);
@@ -91,7 +96,7 @@ class Network : public Interruptible<1U << 14> {
   // Whether something but timers goes on.
   bool moves() const { return wires_.on_the_way() > 0 || nics_.sleeping() > 0 || starting_ > 0; }
   // Throw Stuck where an event is a timer that can change nothing.
-  void look_for_an_end(const Event& event);
+  void look_for_an_end(Events::Thing event);
   [[noreturn]] void give_up() const;
 
   // The next event is the start of a message. Where the network is idle, a period ends and the next one begins: returns whether that is

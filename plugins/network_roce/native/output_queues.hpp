@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +18,7 @@ class OutputQueues {
   OutputQueues(std::size_t ports, Packets& packets) : packets_(packets), ports_(ports) {}
 
   std::int64_t bytes(LinkId port) const { return ports_[port].bytes; }
-  std::int64_t bytes(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue].bytes; }
+  std::int64_t bytes(LinkId port, std::uint32_t queue) const { return ports_[port].queue(queue).bytes; }
   std::int64_t highest(LinkId port) const { return std::max(ports_[port].highest_before, ports_[port].highest); }
   // The highest since `start_peaks`.
   std::int64_t peak(LinkId port) const { return ports_[port].highest; }
@@ -31,8 +32,8 @@ class OutputQueues {
   void raise(LinkId port, std::int64_t bytes) { ports_[port].highest_before = std::max(ports_[port].highest_before, bytes); }
   std::uint32_t waiting(LinkId port) const { return ports_[port].packets; }
   bool is_paused(LinkId port, std::uint32_t queue) const { return (ports_[port].paused >> queue & 1) != 0; }
-  bool holds(LinkId port, std::uint32_t queue) const { return !ports_[port].queues[queue].packets.empty(); }
-  const Fifo& queue(LinkId port, std::uint32_t queue) const { return ports_[port].queues[queue].packets; }
+  bool holds(LinkId port, std::uint32_t queue) const { return !ports_[port].queue(queue).packets.empty(); }
+  const Fifo& queue(LinkId port, std::uint32_t queue) const { return ports_[port].queue(queue).packets; }
 
   void pause(LinkId port, std::uint32_t queue) { ports_[port].paused |= static_cast<std::uint8_t>(1U << queue); }
   void resume(LinkId port, std::uint32_t queue) { ports_[port].paused &= static_cast<std::uint8_t>(~(1U << queue)); }
@@ -40,8 +41,9 @@ class OutputQueues {
   void push(LinkId port, std::uint32_t queue, PacketId id) {
     Port& at = ports_[port];
     const std::uint32_t bytes = packets_[id].bytes;
-    at.queues[queue].packets.push(packets_, id);
-    at.queues[queue].bytes += bytes;
+    Queue& to = at.queue(queue);
+    to.packets.push(packets_, id);
+    to.bytes += bytes;
     at.filled |= static_cast<std::uint8_t>(1U << queue);
     at.bytes += bytes;
     at.packets += 1;
@@ -65,14 +67,10 @@ class OutputQueues {
     if ((at.filled & 1) != 0) return take(at, 0);
     const unsigned ready = at.filled & ~static_cast<unsigned>(at.paused);
     if (ready == 0) return kNone;
-    for (std::uint32_t step = 1; step <= kQueues; ++step) {
-      const std::uint32_t queue = (at.last + step) % kQueues;
-      if (queue != 0 && (ready >> queue & 1) != 0) {
-        at.last = static_cast<std::uint8_t>(queue);
-        return take(at, queue);
-      }
-    }
-    return kNone;
+    const unsigned after = ready & ~0U << (at.last + 1);
+    const auto queue = static_cast<std::uint32_t>(std::countr_zero(after != 0 ? after : ready));
+    at.last = static_cast<std::uint8_t>(queue);
+    return take(at, queue);
   }
 
   // The first packet of a queue, taken out, paused or not; kNone where it is empty.
@@ -83,6 +81,8 @@ class OutputQueues {
     snapshot.put(ports_[port].last);
     snapshot.put(ports_[port].paused);
   }
+
+  void prefetch(LinkId port) const { __builtin_prefetch(&ports_[port], 1); }
 
  private:
   struct Queue {
@@ -97,11 +97,14 @@ class OutputQueues {
     std::uint8_t last = 0;    // the queue that was served last
     std::uint8_t filled = 0;  // queues that are not empty
     std::uint8_t paused = 0;
-    std::array<Queue, kQueues> queues{};
+    std::array<Queue, kQueues> queues{};  // from the usual group on, which lies in the same line of the cache
+
+    Queue& queue(std::uint32_t number) { return queues[(number - kUsualGroup) % kQueues]; }
+    const Queue& queue(std::uint32_t number) const { return queues[(number - kUsualGroup) % kQueues]; }
   };
 
   PacketId take(Port& at, std::uint32_t queue) {
-    Queue& from = at.queues[queue];
+    Queue& from = at.queue(queue);
     const PacketId id = from.packets.pop(packets_);
     if (from.packets.empty()) {
       at.filled &= static_cast<std::uint8_t>(~(1U << queue));

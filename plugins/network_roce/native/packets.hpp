@@ -12,24 +12,26 @@ namespace astra::roce {
 
 enum class Kind : std::uint8_t { data, ack, nack, pause, resume };
 
-struct alignas(64) Packet {
+struct alignas(32) Packet {
   std::int64_t sequence = 0;  // data: its first byte; else the byte that the receiver expects
-  Tick arrival = 0;           // on a link: when it comes to its end,
-  std::uint64_t order = 0;    // and the place of that among all of its instant
-  Tick stamp = 0;             // when the data was sent
   PacketId next = kNone;      // in its list
   FlowId flow = kNone;        // its message
   std::uint32_t bytes = 0;    // without preamble and gap
   std::uint32_t payload = 0;  // data: bytes of the message; pause, resume: the queue that is meant
-  LinkId came_by = kNone;     // the link over which it came to the switch that it waits in
-  std::uint16_t power = 0;    // PINT: the utilisation, as a power of a base
+  LinkId came_by = kNone;     // the link that it is on, or over which it came to the switch that it waits in
   Kind kind : 4 = Kind::data;
   std::uint8_t queue : 4 = 0;  // of the ports that it passes
   bool marked = false;         // by a switch whose queue was long (ECN)
   std::uint8_t hops = 0;       // of telemetry
   std::uint8_t step = 0;       // switches it has come to, since its message or its acknowledgement left
 };
-static_assert(sizeof(Packet) == 64);
+static_assert(sizeof(Packet) == 32);
+
+// What algorithms read of a packet that measure delays, or utilisation as PINT does.
+struct Measured {
+  Tick stamp = 0;           // when the data was sent
+  std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
+};
 
 // What a switch writes into a packet of data (INT), quantised as on the wire.
 struct Hop {
@@ -43,23 +45,29 @@ using Hops = std::array<Hop, kMostHops>;
 
 class Packets {
  public:
-  explicit Packets(Algorithm algorithm) : has_hops_(algorithm == Algorithm::hpcc) {}
+  explicit Packets(Algorithm algorithm)
+      : has_hops_(algorithm == Algorithm::hpcc),
+        is_measured_(algorithm == Algorithm::timely || algorithm == Algorithm::swift || algorithm == Algorithm::pint) {}
 
   Packet& operator[](PacketId id) { return packets_[id]; }
   const Packet& operator[](PacketId id) const { return packets_[id]; }
   Hops& hops(PacketId id) { return hops_[id]; }
+  Measured& measured(PacketId id) { return measured_[id]; }
 
   PacketId take() {
     ++used_;
     if (free_ != kNone) {
       const PacketId id = free_;
-      free_ = packets_[id].next;
-      packets_[id] = Packet{};
+      Packet& packet = packets_[id];
+      free_ = packet.next;
+      packet = Packet{};
       return id;
     }
-    packets_.emplace_back();
-    if (has_hops_) hops_.emplace_back();
-    return static_cast<PacketId>(packets_.size() - 1);
+    return make();
+  }
+  // Data leaves its sender.
+  void stamp(PacketId id, Tick now) {
+    if (is_measured_) measured_[id] = {now, 0};
   }
 
   // Bring a packet near the processor that is needed soon, but not at once.
@@ -75,9 +83,18 @@ class Packets {
   std::size_t room() const { return packets_.size(); }
 
  private:
+  [[gnu::noinline]] PacketId make() {
+    packets_.emplace_back();
+    if (has_hops_) hops_.emplace_back();
+    if (is_measured_) measured_.emplace_back();
+    return static_cast<PacketId>(packets_.size() - 1);
+  }
+
   bool has_hops_;
+  bool is_measured_;
   std::vector<Packet> packets_;
   std::vector<Hops> hops_;  // of each packet, with HPCC
+  std::vector<Measured> measured_;
   PacketId free_ = kNone;
   std::size_t used_ = 0;
 };

@@ -31,7 +31,7 @@ class Pint final : public Congestion {
     }
     const bool full = packet.sequence > state.round;
     if (!full && !settings.fast_reaction) return;
-    state.rate.u = std::pow(settings.pint_base, tools_.packets[ack].power) / Telemetry::kPintScale;
+    state.rate.u = std::pow(settings.pint_base, tools_.packets.measured(ack).power) / Telemetry::kPintScale;
     const HpccRate next = next_rate(tools_, flow, state.rate);
     tools_.nics.change_rate(id, next.rate);
     if (full) {

@@ -23,28 +23,26 @@ class QueuePairs {
     Tick next_time = 0;  // before which it may not send
   };
 
-  bool empty() const { return flows_.empty(); }
-  std::uint32_t count() const { return static_cast<std::uint32_t>(flows_.size()); }
-  FlowId flow(std::uint32_t place) const { return flows_[place]; }
+  bool empty() const { return pairs_.empty(); }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(pairs_.size()); }
+  FlowId flow(std::uint32_t place) const { return pairs_[place].flow; }
+
+  void prefetch() const { __builtin_prefetch(pairs_.data(), 1); }
 
   // Returns its place.
   std::uint32_t add(FlowId flow, std::uint8_t queue, const State& state) {
     const std::uint32_t place = count();
-    flows_.push_back(flow);
-    queues_.push_back(queue);
-    times_.push_back(0);
-    if (can_send_.size() * kBits < flows_.size()) {
-      can_send_.push_back(0);
-      finished_.push_back(0);
-    }
+    pairs_.push_back({0, flow, queue});
+    if (place / kBits > further_.size()) further_.emplace_back();
     set(place, state);
     return place;
   }
 
   void set(std::uint32_t place, const State& state) {
-    put(can_send_, place, state.can_send);
-    put(finished_, place, state.finished);
-    times_[place] = state.next_time;
+    Bits& bits = bits_of(place / kBits);
+    bits.can_send = with(bits.can_send, place % kBits, state.can_send);
+    bits.finished = with(bits.finished, place % kBits, state.finished);
+    pairs_[place].next_time = state.next_time;
   }
 
   // The first place after `last`, round, whose pair may send now; kNone where there is none. Bits of `paused` are queues that may not.
@@ -56,10 +54,11 @@ class QueuePairs {
 
   // The first place with a pair that has finished, of those from `last` on, round, up to `place` or to all if that is kNone.
   std::uint32_t first_finished(std::uint32_t last, std::uint32_t place) const {
+    if (further_.empty() && first_.finished == 0) return kNone;
     const std::uint32_t after = last + 1;
-    if (place != kNone && place > last) return first_of(finished_, after, place);
-    const std::uint32_t early = first_of(finished_, 0, place == kNone ? std::min(after, count()) : place);
-    return early != kNone ? early : first_of(finished_, after, count());
+    if (place != kNone && place > last) return first_of(&Bits::finished, after, place);
+    const std::uint32_t early = first_of(&Bits::finished, 0, place == kNone ? std::min(after, count()) : place);
+    return early != kNone ? early : first_of(&Bits::finished, after, count());
   }
 
   // Takes out all that have finished, from a place on. `gone` is told of each, `moved` of those that have another place now.
@@ -67,15 +66,15 @@ class QueuePairs {
   void take_finished(std::uint32_t from, Gone gone, Moved moved) {
     std::uint32_t end = from;
     for (std::uint32_t place = from; place < count(); ++place) {
-      if (has(finished_, place)) {
-        gone(flows_[place]);
+      const Bits& bits = bits_of(place / kBits);
+      if (has(bits.finished, place % kBits)) {
+        gone(pairs_[place].flow);
         continue;
       }
-      const State state{has(can_send_, place), false, times_[place]};
-      flows_[end] = flows_[place];
-      queues_[end] = queues_[place];
+      const State state{has(bits.can_send, place % kBits), false, pairs_[place].next_time};
+      pairs_[end] = pairs_[place];
       set(end, state);
-      moved(flows_[end], place, end);
+      moved(pairs_[end].flow, place, end);
       ++end;
     }
     resize(end);
@@ -83,7 +82,8 @@ class QueuePairs {
 
   // Takes out all.
   std::vector<FlowId> take_all() {
-    std::vector<FlowId> all = std::move(flows_);
+    std::vector<FlowId> all;
+    for (const Pair& pair : pairs_) all.push_back(pair.flow);
     resize(0);
     return all;
   }
@@ -91,59 +91,65 @@ class QueuePairs {
   // The earliest time of all pairs, or of those that can send but for it.
   Tick earliest() const {
     Tick earliest = kNever;
-    for (const Tick time : times_) earliest = std::min(earliest, time);
+    for (const Pair& pair : pairs_) earliest = std::min(earliest, pair.next_time);
     return earliest;
   }
   Tick earliest_ready(unsigned paused) const {
     Tick earliest = kNever;
-    for (std::uint32_t place = first_of(can_send_, 0, count()); place != kNone; place = first_of(can_send_, place + 1, count())) {
-      if ((paused >> queues_[place] & 1) == 0) earliest = std::min(earliest, times_[place]);
+    for (std::uint32_t place = first_of(&Bits::can_send, 0, count()); place != kNone;
+         place = first_of(&Bits::can_send, place + 1, count())) {
+      if ((paused >> pairs_[place].queue & 1) == 0) earliest = std::min(earliest, pairs_[place].next_time);
     }
     return earliest;
   }
 
  private:
-  using Bits = std::vector<std::uint64_t>;
   static constexpr std::uint32_t kBits = 64;
 
-  static bool has(const Bits& bits, std::uint32_t place) { return (bits[place / kBits] >> place % kBits & 1) != 0; }
-  static void put(Bits& bits, std::uint32_t place, bool value) {
-    const std::uint64_t bit = std::uint64_t{1} << place % kBits;
-    std::uint64_t& word = bits[place / kBits];
-    word = value ? word | bit : word & ~bit;
+  struct Pair {
+    Tick next_time;
+    FlowId flow;
+    std::uint8_t queue;  // its priority group
+  };
+  // Of so many pairs.
+  struct Bits {
+    std::uint64_t can_send = 0;
+    std::uint64_t finished = 0;
+  };
+
+  Bits& bits_of(std::uint32_t word) { return word == 0 ? first_ : further_[word - 1]; }
+  const Bits& bits_of(std::uint32_t word) const { return word == 0 ? first_ : further_[word - 1]; }
+  static bool has(std::uint64_t bits, std::uint32_t place) { return (bits >> place & 1) != 0; }
+  static std::uint64_t with(std::uint64_t bits, std::uint32_t place, bool value) {
+    return (bits & ~(std::uint64_t{1} << place)) | std::uint64_t{value} << place;
   }
   // The first place from `from` up to before `end` whose bit is set.
-  static std::uint32_t first_of(const Bits& bits, std::uint32_t from, std::uint32_t end) {
+  std::uint32_t first_of(std::uint64_t Bits::* kind, std::uint32_t from, std::uint32_t end) const {
     if (from >= end) return kNone;
     std::uint32_t word = from / kBits;
-    std::uint64_t left = bits[word] & ~std::uint64_t{0} << from % kBits;
+    std::uint64_t left = bits_of(word).*kind & ~std::uint64_t{0} << from % kBits;
     while (left == 0) {
       if (++word * kBits >= end) return kNone;
-      left = bits[word];
+      left = bits_of(word).*kind;
     }
     const std::uint32_t place = word * kBits + static_cast<std::uint32_t>(std::countr_zero(left));
     return place < end ? place : kNone;
   }
   std::uint32_t first_ready(std::uint32_t from, std::uint32_t end, Tick now, unsigned paused) const {
-    for (std::uint32_t place = first_of(can_send_, from, end); place != kNone; place = first_of(can_send_, place + 1, end)) {
-      if (times_[place] <= now && (paused >> queues_[place] & 1) == 0) return place;
+    for (std::uint32_t place = first_of(&Bits::can_send, from, end); place != kNone; place = first_of(&Bits::can_send, place + 1, end)) {
+      if (pairs_[place].next_time <= now && (paused >> pairs_[place].queue & 1) == 0) return place;
     }
     return kNone;
   }
   void resize(std::uint32_t count) {
-    for (std::uint32_t place = count; place < times_.size(); ++place) set(place, {});
-    flows_.resize(count);
-    queues_.resize(count);
-    times_.resize(count);
-    can_send_.resize((count + kBits - 1) / kBits);
-    finished_.resize((count + kBits - 1) / kBits);
+    for (std::uint32_t place = count; place < pairs_.size(); ++place) set(place, {});
+    pairs_.resize(count);
+    further_.resize(count <= kBits ? 0 : (count - 1) / kBits);
   }
 
-  std::vector<FlowId> flows_;
-  std::vector<std::uint8_t> queues_;  // of each its priority group
-  std::vector<Tick> times_;
-  Bits can_send_;
-  Bits finished_;
+  Bits first_;
+  std::vector<Pair> pairs_;
+  std::vector<Bits> further_;  // beyond the first
 };
 
 }  // namespace astra::roce

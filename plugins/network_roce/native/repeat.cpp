@@ -17,7 +17,7 @@ bool is_timer(What what) { return what == What::alpha || what == What::decrease 
 
 bool Network::repeats() {
   if (catches_up_ || events_.count() < next_look_ || failures_left_ > 0 || packets_.used() > 0 || flows_.under_way() > 0) return false;
-  const Tick now = events_.first().time;
+  const Tick now = events_.first_time();
   std::vector<Start> waiting;
   std::vector<Tick> timers;
   std::vector<Tick> older;

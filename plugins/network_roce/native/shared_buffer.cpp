@@ -30,35 +30,6 @@ SharedBuffers::SharedBuffers(const Settings& settings, const Plan& plan)
   }
 }
 
-bool SharedBuffers::admit(LinkId link, std::uint32_t queue, std::int64_t bytes) {
-  Ingress& port = ingress_[link];
-  Count& count = port.count(queue);
-  Switch& at = switches_[port.node];
-  const std::int64_t xoff = threshold(port);
-  if (count.headroom + bytes > port.headroom && used(count) + bytes > xoff) return false;
-  const std::int64_t next = count.in + bytes;
-  if (next <= reserve_) {
-    count.in = next;
-  } else if (next - reserve_ > xoff) {
-    count.headroom += bytes;
-  } else {
-    count.in = next;
-    at.shared += std::min(bytes, next - reserve_);
-  }
-  return true;
-}
-
-void SharedBuffers::remove(LinkId link, std::uint32_t queue, std::int64_t bytes) {
-  Ingress& port = ingress_[link];
-  Count& count = port.count(queue);
-  Switch& at = switches_[port.node];
-  const std::int64_t of_headroom = std::min(count.headroom, bytes);
-  const std::int64_t of_shared = std::min(bytes - of_headroom, used(count));
-  count.headroom -= of_headroom;
-  count.in -= bytes - of_headroom;
-  at.shared -= of_shared;
-}
-
 void SharedBuffers::snapshot(LinkId link, Snapshot& snapshot) const {
   const Ingress& port = ingress_[link];
   snapshot.put(port.headroom);
@@ -73,23 +44,6 @@ void SharedBuffers::snapshot(LinkId link, Snapshot& snapshot) const {
 void SharedBuffers::snapshot_node(NodeId node, Snapshot& snapshot) const {
   snapshot.put(switches_[node].free);
   snapshot.put(switches_[node].shared);
-}
-
-bool SharedBuffers::must_pause(LinkId link, std::uint32_t queue) {
-  Ingress& port = ingress_[link];
-  const Count& count = port.count(queue);
-  if (port.has_paused(queue) || (count.headroom == 0 && used(count) < threshold(port))) return false;
-  port.paused |= static_cast<std::uint8_t>(1U << queue);
-  return true;
-}
-
-bool SharedBuffers::may_resume(LinkId link, std::uint32_t queue) {
-  Ingress& port = ingress_[link];
-  if (!port.has_paused(queue)) return false;
-  const Count& count = port.count(queue);
-  if (count.headroom > 0 || (used(count) > 0 && used(count) + margin_ > threshold(port))) return false;
-  port.paused &= static_cast<std::uint8_t>(~(1U << queue));
-  return true;
 }
 
 }  // namespace astra::roce

@@ -28,7 +28,7 @@ class Swift final : public Congestion {
     State& state = states_[id];
     const Packet& packet = tools_.packets[ack];
     const Tick now = tools_.events.now();
-    const Tick delay = now - tools_.packets[ack].stamp;
+    const Tick delay = now - tools_.packets.measured(ack).stamp;
     const double goal = target(state.window, packet.hops);
     if (real(delay) < goal) {
       state.window += settings.swift_increase / std::max(1.0, state.window);

@@ -53,11 +53,15 @@ class Switches {
   }
   void snapshot_node(NodeId node, Snapshot& snapshot) const { buffers_.snapshot_node(node, snapshot); }
 
+  void prefetch(LinkId link) const { buffers_.prefetch(link); }
+  void prefetch_port(LinkId port) const { queues_.prefetch(port); }
   const OutputQueues& queues() const { return queues_; }
   OutputQueues& queues() { return queues_; }
   const SharedBuffers& buffers() const { return buffers_; }
 
  private:
+  // Send the next packet of a port that is free.
+  void send_next(LinkId port);
   // Send a packet that has come out of its queue on a port that is free.
   void send(LinkId port, PacketId id);
   // A packet leaves the queue of a port: memory becomes free, and it may be marked.
@@ -79,5 +83,63 @@ class Switches {
   SharedBuffers buffers_;
   Telemetry telemetry_;
 };
+
+inline void Switches::take(LinkId link, PacketId id) {
+  Packet& packet = packets_[id];
+  const std::uint32_t queue = packet.queue;
+  const std::uint32_t bytes = packet.bytes;
+  const LinkId port = ways_.choose(link, packet);
+  if (port == kNone) {
+    ++monitor_.losses;
+    return drop(id);
+  }
+  if (!buffers_.admit(link, queue, bytes)) {
+    ++monitor_.drops;
+    return drop(id);
+  }
+  if (settings_.pauses && buffers_.must_pause(link, queue)) tell_peer(link, queue, Kind::pause);  // may move all packets in memory
+  if (!wires_.is_free(port)) {
+    queues_.push(port, queue, id);
+    return wires_.tell_when_free(port);
+  }
+  if (queues_.would_be_next(port, queue)) {
+    queues_.pass(port, queue, bytes);
+    return send(port, id);
+  }
+  queues_.push(port, queue, id);
+  send_next(port);
+}
+
+inline void Switches::send(LinkId port, PacketId id) {
+  Packet& packet = packets_[id];
+  if (packet.queue != 0) leave(port, packet);
+  telemetry_.write(port, id);
+  wires_.send(port, id);
+}
+
+inline void Switches::serve(LinkId port) {
+  if (!wires_.is_free(port)) {
+    if (queues_.waiting(port) > 0) wires_.tell_when_free(port);
+    return;
+  }
+  send_next(port);
+}
+
+inline void Switches::send_next(LinkId port) {
+  const PacketId id = queues_.pop(port);
+  if (id == kNone) return;
+  send(port, id);
+  if (queues_.waiting(port) > 0) wires_.tell_when_free(port);
+}
+
+inline void Switches::leave(LinkId port, Packet& packet) {
+  const std::uint32_t queue = packet.queue;
+  buffers_.remove(packet.came_by, queue, packet.bytes);
+  if (packet.kind == Kind::data && settings_.marking && is_marked(port, queue) && !packet.marked) {
+    packet.marked = true;
+    ++monitor_.marks;
+  }
+  if (settings_.pauses && buffers_.may_resume(packet.came_by, queue)) tell_peer(packet.came_by, queue, Kind::resume);
+}
 
 }  // namespace astra::roce

@@ -64,7 +64,7 @@ class Telemetry {
       const double scaled = std::ceil(std::max(at.u * kPintScale, 1.0));
       const double power = std::log(scaled) / std::log(settings_.pint_base);
       const auto rounded = static_cast<std::uint16_t>(std::floor(power) + (random_.share() < power - std::floor(power) ? 1 : 0));
-      std::uint16_t& highest = packets_[id].power;
+      std::uint16_t& highest = packets_.measured(id).power;
       highest = std::max(highest, rounded);
     }
     at.last_time = events_.now();

@@ -10,7 +10,6 @@
 namespace astra::roce {
 
 constexpr std::int64_t kPicosecondsOfNanosecond = 1000;
-constexpr std::uint8_t kUsualGroup = 3;  // the priority group of messages that ask for none
 
 inline std::int64_t picoseconds_of_tick(const Settings& settings) { return kPicosecondsOfNanosecond / settings.ticks_per_ns; }
 

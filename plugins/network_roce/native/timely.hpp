@@ -19,7 +19,7 @@ class Timely final : public Congestion {
     State& state = states_[id];
     const Flow& flow = tools_.flows[id];
     const Packet& packet = tools_.packets[ack];
-    const Tick trip = tools_.events.now() - tools_.packets[ack].stamp;
+    const Tick trip = tools_.events.now() - tools_.packets.measured(ack).stamp;
     if (state.round == 0) {
       state.round = flow.next_byte;
       state.trip = trip;

@@ -16,7 +16,8 @@ using PacketId = std::uint32_t;  // a packet in the pool
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 constexpr Tick kNever = std::numeric_limits<Tick>::max();
-constexpr std::uint32_t kQueues = 8;  // of a port; queue 0 holds pauses, the others are priority groups
+constexpr std::uint32_t kQueues = 8;     // of a port; queue 0 holds pauses, the others are priority groups
+constexpr std::uint8_t kUsualGroup = 3;  // the priority group of messages that ask for none
 
 // Ticks that bytes take at a rate (bits per second), rounded to the nearest.
 constexpr Tick transmission(std::int64_t bytes, std::int64_t rate, Tick ticks_per_s) {

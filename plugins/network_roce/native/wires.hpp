@@ -1,4 +1,4 @@
-// Links, one way each: the port that sends on it, and the packets on the wire, of which only the first is among the events.
+// Links, one way each: the port that sends on it. A packet on the wire is an event, its arrival.
 //
 // A transmission schedules first that the port is free, then the arrival. The first is an event only where somebody waits for it; its
 // place in the order is kept in any case.
@@ -24,35 +24,31 @@ class Wires {
       : ticks_per_s_(settings.ticks_per_ns * 1'000'000'000), gap_bytes_(settings.gap_bytes), events_(events), packets_(packets) {
     wires_.reserve(plan.links.size());
     for (const LinkSpec& link : plan.links) {
-      Wire& wire = wires_.emplace_back();
-      wire.rate = link.rate;
-      wire.delay = link.delay;
-      wire.error_rate = link.error_rate;
-      wire.loses = link.error_rate > 0;
-      wire.leaves_npu = link.source < plan.npus;
-      wire.enters_npu = link.target < plan.npus;
+      wires_.emplace_back().delay = link.delay;
+      rates_.push_back({link.rate, link.error_rate});
+      unsigned traits = kUp;
+      if (link.error_rate > 0) traits |= kLoses;
+      if (link.source < plan.npus) traits |= kLeavesNpu;
+      if (link.target < plan.npus) traits |= kEntersNpu;
+      traits_.push_back(static_cast<std::uint8_t>(traits));
     }
   }
 
-  std::int64_t rate(LinkId link) const { return wires_[link].rate; }
-  bool is_up(LinkId link) const { return wires_[link].up; }
-  void fail(LinkId link) {
-    wires_[link].up = false;
-    wires_[link].loses = true;
-  }
+  std::int64_t rate(LinkId link) const { return rates_[link].rate; }
+  bool is_up(LinkId link) const { return has(link, kUp); }
+  void fail(LinkId link) { traits_[link] = static_cast<std::uint8_t>((traits_[link] | kLoses) & ~kUp); }
   // Whether packets on the link may be lost, or are.
-  bool loses(LinkId link) const { return wires_[link].loses; }
-  bool leaves_npu(LinkId link) const { return wires_[link].leaves_npu; }
-  bool enters_npu(LinkId link) const { return wires_[link].enters_npu; }
-  double error_rate(LinkId link) const { return wires_[link].error_rate; }
+  bool loses(LinkId link) const { return has(link, kLoses); }
+  bool leaves_npu(LinkId link) const { return has(link, kLeavesNpu); }
+  bool enters_npu(LinkId link) const { return has(link, kEntersNpu); }
+  double error_rate(LinkId link) const { return rates_[link].error_rate; }
   std::uint64_t bytes_sent(LinkId link) const { return wires_[link].sent; }
   Tick busy(LinkId link) const { return wires_[link].busy; }
   void snapshot(LinkId link, Snapshot& snapshot) const {
-    const Wire& wire = wires_[link];
-    snapshot.put(wire.rate);
-    snapshot.put(wire.delay);
-    snapshot.put(std::bit_cast<std::int64_t>(wire.error_rate));
-    snapshot.put(wire.up ? 1 : 0);
+    snapshot.put(rate(link));
+    snapshot.put(wires_[link].delay);
+    snapshot.put(std::bit_cast<std::int64_t>(error_rate(link)));
+    snapshot.put(is_up(link) ? 1 : 0);
   }
   // Count what is known to have happened on the link.
   void add(LinkId link, std::uint64_t bytes, Tick busy) {
@@ -69,69 +65,61 @@ class Wires {
 
   // Make an event of the moment at which the port is free, once.
   void tell_when_free(LinkId link) {
-    Wire& wire = wires_[link];
-    if (wire.told) return;
-    wire.told = true;
+    if (has(link, kTold)) return;
+    traits_[link] |= kTold;
+    const Wire& wire = wires_[link];
     events_.at(wire.free_at, wire.free_order, What::port_free, link);
   }
-  void told(LinkId link) { wires_[link].told = false; }
+  void told(LinkId link) { traits_[link] &= static_cast<std::uint8_t>(~kTold); }
 
   void send(LinkId link, PacketId id) {
     Wire& wire = wires_[link];
     Packet& packet = packets_[id];
-    const Tick time = time_of(wire, packet.kind == Kind::data ? 0 : 1, packet.bytes);
+    const Tick time = time_of(link, packet.kind == Kind::data ? 0 : 1, packet.bytes);
     wire.free_at = events_.now() + time;
     wire.free_order = events_.next_order();
     wire.busy += time;
     wire.sent += packet.bytes;
-    packet.arrival = wire.free_at + wire.delay;
-    packet.order = events_.next_order();
-    if (wire.flying.empty()) events_.at(packet.arrival, packet.order, What::arrival, link);
-    wire.flying.push(packets_, id);
+    packet.came_by = link;
+    events_.at(wire.free_at + wire.delay, events_.next_order(), What::arrival, id, link);
     ++on_the_way_;
   }
+  void arrives() { --on_the_way_; }
 
-  // The packet that arrives now. The next one on the wire takes its place among the events.
-  PacketId arrive(LinkId link) {
-    Wire& wire = wires_[link];
-    const PacketId id = wire.flying.pop(packets_);
-    if (!wire.flying.empty()) {
-      const Packet& next = packets_[wire.flying.first];
-      events_.at(next.arrival, next.order, What::arrival, link);
-      if (next.next != kNone) packets_.prefetch(next.next);
-    }
-    --on_the_way_;
-    return id;
-  }
+  void prefetch(LinkId link) const { __builtin_prefetch(&wires_[link], 1); }
 
  private:
-  // The last size of a packet, and what it takes.
-  struct Usual {
-    Tick time = 0;
-    std::uint32_t bytes = 0;
-  };
+  static constexpr std::uint8_t kUp = 1;
+  static constexpr std::uint8_t kLoses = 2;
+  static constexpr std::uint8_t kLeavesNpu = 4;
+  static constexpr std::uint8_t kEntersNpu = 8;
+  static constexpr std::uint8_t kTold = 16;
+
   struct alignas(64) Wire {
     Tick free_at = -1;
     std::uint64_t free_order = 0;
     Tick delay = 0;
-    Fifo flying{};
-    bool told = false;
-    bool up = true;
-    bool loses = false;
-    bool leaves_npu = false;
-    bool enters_npu = false;
-
-    std::array<Usual, 2> usual{};  // of data, and of all other packets
+    // The last size of a packet, and what it takes: of data, and of all other packets.
+    std::array<Tick, 2> usual_time{};
+    std::array<std::uint32_t, 2> usual_bytes{};
     std::uint64_t sent = 0;
     Tick busy = 0;
-    std::int64_t rate = 0;
-    double error_rate = 0;
+  };
+  static_assert(sizeof(Wire) == 64);
+  struct Rate {
+    std::int64_t rate;
+    double error_rate;
   };
 
-  Tick time_of(Wire& wire, std::size_t kind, std::uint32_t bytes) const {
-    Usual& usual = wire.usual[kind];
-    if (usual.bytes != bytes) usual = {transmission(bytes + gap_bytes_, wire.rate, ticks_per_s_), bytes};
-    return usual.time;
+  bool has(LinkId link, std::uint8_t trait) const { return (traits_[link] & trait) != 0; }
+
+  Tick time_of(LinkId link, std::size_t kind, std::uint32_t bytes) {
+    Wire& wire = wires_[link];
+    if (wire.usual_bytes[kind] != bytes) {
+      wire.usual_bytes[kind] = bytes;
+      wire.usual_time[kind] = transmission(bytes + gap_bytes_, rate(link), ticks_per_s_);
+    }
+    return wire.usual_time[kind];
   }
 
   Tick ticks_per_s_;
@@ -139,6 +127,8 @@ class Wires {
   Events& events_;
   Packets& packets_;
   std::vector<Wire> wires_;
+  std::vector<Rate> rates_;
+  std::vector<std::uint8_t> traits_;  // of each link, side by side, since every packet asks for them
   std::uint64_t on_the_way_ = 0;
 };
 

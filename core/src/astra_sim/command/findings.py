@@ -14,9 +14,11 @@ from astra_sim.report.result import Result
 def say_findings(result: Result, label: str = "") -> None:
     """A line on standard error for each finding of a run, broken at words on a terminal; `label` tells several runs apart."""
     of = f" of {printable(label)}" if label else ""
-    import shutil
+    width = None
+    if sys.stderr is not None and sys.stderr.isatty():
+        import shutil
 
-    width = shutil.get_terminal_size().columns if sys.stderr is not None and sys.stderr.isatty() else None
+        width = shutil.get_terminal_size().columns
     for finding in result.audit:
         for line in wrapped(f"astra: audit{of}: {finding.message}", width, further="  "):
             click.echo(line, err=True)

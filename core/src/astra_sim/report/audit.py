@@ -17,7 +17,7 @@ from astra_sim._boundary import call
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
-from astra_sim.run.collectives import PlannedPhase
+from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
 from astra_sim.schedule import Collective, Peer

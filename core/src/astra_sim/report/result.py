@@ -30,6 +30,7 @@ from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
 from astra_sim.run.record import RunRecord
+from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
@@ -349,11 +350,12 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
 
 def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
     """The algorithms of all phases, each once for a dimension and kind of collective."""
-    found: dict[tuple[int, str, str], ChosenAlgorithm] = {}
-    for plan in (phase.plan for phase in run.phases.planned):
-        key = plan.dimension, plan.collective.value, plan.algorithm
+    found: dict[tuple[int, Collective, str], ChosenAlgorithm] = {}
+    for phase in run.phases.planned:
+        plan = phase.plan
+        key = plan.dimension, plan.collective, plan.algorithm
         if plan.algorithm and key not in found:
-            found[key] = ChosenAlgorithm(*key, plan.bytes, plan.reason)
+            found[key] = ChosenAlgorithm(plan.dimension, plan.collective.value, plan.algorithm, plan.bytes, plan.reason)
     return list(found.values())
 
 

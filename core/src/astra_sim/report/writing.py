@@ -6,7 +6,6 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from astra_sim._boundary import staying
@@ -14,6 +13,8 @@ from astra_sim.errors import InputError, located
 from astra_sim.files import FileSet
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from astra_sim.providers import Provider
     from astra_sim.report.result import Result
     from astra_sim.reports import ReportFolder

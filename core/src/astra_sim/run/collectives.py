@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
-
-import attrs
 
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, located
@@ -20,6 +17,7 @@ from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
+from astra_sim.run.described_plans import DescribedPlan, KeptDescriptions, PlannedPhase, Traffic
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
@@ -31,33 +29,6 @@ from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
 
 class NotSymmetricError(Exception):
     """A collective that was planned in the run has a schedule on which an NPU cannot stand for those it was to stand for."""
-
-
-class PlannedPhase(NamedTuple):
-    """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
-
-    `sent` holds the dimensions of the program in which it counts, with the bytes that NPU 0 sends there.
-    """
-
-    chunk: int
-    phase: int
-    plan: PhasePlan
-    cost: PhaseCost | None
-    sent: Mapping[int, int]
-
-
-@attrs.define(slots=True)
-class Traffic:
-    """What a collective moves: the bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs."""
-
-    payload: list[int]
-    messages: int = 0
-
-    def add(self, other: Traffic) -> None:
-        """Count what something else moves, too."""
-        self.messages += other.messages
-        for dimension, size in enumerate(other.payload):
-            self.payload[dimension] += size
 
 
 class CollectiveLowering:
@@ -81,6 +52,8 @@ class CollectiveLowering:
         self._schedules = schedules
         self._routes = Routes(inputs.network)
         self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
+        timed = self._timer is not None and choice.scope is Scope.PHASES
+        self._kept = KeptDescriptions(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
         self._programs = programs
         self._communicators = communicators
         self._names = names
@@ -107,24 +80,30 @@ class CollectiveLowering:
         communicator = self._communicators.of(program, operation)
         try:
             chunks = self._inputs.plan(self._session, operation, now)
-            planned = self._planned(chunks, communicator)
-            traffic = Traffic([0] * len(self._inputs.platform.dimensions))
-            # Chunks that are alike share their phases, and so their steps.
-            known: dict[tuple[int, int | None], tuple[list[PhaseStep], Traffic]] = {}
-            steps = []
-            for chunk, phases in zip(chunks, planned, strict=True):
-                key = id(chunk.phases), chunk.priority
-                if key not in known:
-                    known[key] = self._steps(chunk, phases, communicator)
-                steps.append(known[key][0])
-                traffic.add(known[key][1])
+            described = self._kept.get(chunks) or self._describe(chunks, communicator)
         except InputError as error:
             raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
-        self.planned.extend(chain.from_iterable(planned))
-        self.traffic.append(traffic)
-        return steps
+        self._kept.add(chunks, described)
+        self.planned.extend(described.planned)
+        self.traffic.append(described.traffic)
+        return described.steps
+
+    def _describe(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> DescribedPlan:
+        """What the engine and the record need of a plan."""
+        planned = self._planned(chunks, communicator)
+        traffic = Traffic([0] * len(self._inputs.platform.dimensions))
+        # Chunks that are alike share their phases, and so their steps.
+        known: dict[tuple[int, int | None], tuple[list[PhaseStep], Traffic]] = {}
+        steps = []
+        for chunk, phases in zip(chunks, planned, strict=True):
+            key = id(chunk.phases), chunk.priority
+            if key not in known:
+                known[key] = self._steps(chunk, phases, communicator)
+            steps.append(known[key][0])
+            traffic.add(known[key][1])
+        return DescribedPlan(tuple(chain.from_iterable(planned)), steps, traffic)
 
     def phase_links(self, plan: PhasePlan) -> Counter[Link]:
         """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""

@@ -18,7 +18,8 @@ from astra_sim.engine import Link, LinkKind
 from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension, Route
-from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
+from astra_sim.run.collectives import CollectiveLowering
+from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.system import SystemSession
 

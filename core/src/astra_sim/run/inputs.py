@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 
 from astra_sim._boundary import call
 from astra_sim.errors import ScheduleError
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, operation_rows
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, graph_kinds, of_graph, operation_rows
 from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
-from astra_sim.rows import Rows, kinds_of
+from astra_sim.rows import Rows
 from astra_sim.run.prices import Prices
 from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
@@ -48,7 +49,8 @@ class RunInputs:
         """The operations of one of the graph's programs in columns, which are made once in a run."""
         key = id(operations)
         if key not in self._rows:
-            self._rows[key] = operation_rows(operations)
+            whole = operations is self.graph.operations
+            self._rows[key] = of_graph(self.graph, "rows", partial(operation_rows, operations)) if whole else operation_rows(operations)
         return self._rows[key]
 
     def session(self) -> SystemSession:
@@ -56,20 +58,19 @@ class RunInputs:
         session: SystemSession = call(f"system {self._system_name}: session", self.system.session, self.graph.dimensions)
         return session
 
-    def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+    def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
         priced = self.prices.plan(session, operation)
         if priced is not None:
             return [priced]
         name = f"system {self._system_name}"
-        chunks: list[ChunkPlan] = call(name, session.issue, operation, now_ps)
+        chunks: Sequence[ChunkPlan] = call(name, session.issue, operation, now_ps)
         call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
         return chunks
 
     def uses_remote_memory(self) -> bool:
         """Whether an operation reads or writes remote memory."""
-        programs = (self.graph.operations, *(program.operations for program in self.graph.others))
-        return any(isinstance(kind, MemoryAccess) and kind.remote for operations in programs for kind in kinds_of(operations))
+        return of_graph(self.graph, "remote memory", partial(_uses_remote_memory, self.graph))
 
     def memory_ports(self, npus: int) -> list[int]:
         """The ports at which the first `npus` NPUs use remote memory, numbered from 0 on; -1 where accesses never wait."""
@@ -81,6 +82,10 @@ class RunInputs:
     @property
     def _system_name(self) -> str:
         return type(self.system).__name__
+
+
+def _uses_remote_memory(graph: ExecutionGraph) -> bool:
+    return any(isinstance(kind, MemoryAccess) and kind.remote for kind in graph_kinds(graph))
 
 
 def check_ranks(plan: PhasePlan) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from astra_sim._boundary import call
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait
+from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
 from astra_sim.rows import Column, Rows
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
@@ -44,8 +44,21 @@ class TaskLowering:
     def lower(self, program: int, operations: Sequence[Operation]) -> Rows[Task]:
         """The tasks of a program, which is the run's of that number."""
         rows = self._inputs.rows(operations)
-        tasks = [self._task(program, kind) for kind in rows.kinds]
-        return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
+        graph = self._inputs.graph
+        if operations is not graph.operations or not graph.shared:
+            return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
+        collectives = of_graph(graph, "places of collectives", lambda: _places(rows.kinds, Communicate))
+        if of_graph(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
+            return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
+        # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
+        issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
+        found: Rows[Task] = of_graph(graph, ("tasks", self._system.one_at_a_time, issued), partial(self._lowered, program, rows, issued))
+        return found
+
+    def _lowered(self, program: int, rows: Rows[Operation], issued: Sequence[Task]) -> Rows[Task]:
+        """The tasks of a program whose collectives are `issued`."""
+        collectives = iter(issued)
+        return _with_tasks(rows, [next(collectives) if isinstance(kind, Communicate) else self._task(program, kind) for kind in rows.kinds])
 
     def _task(self, program: int, operation: Operation) -> Task:
         """An operation as the engine takes it, but for what it waits for."""
@@ -71,6 +84,16 @@ class TaskLowering:
         repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
         number = self._alike.setdefault(key, len(self._alike))
         return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats)
+
+
+def _with_tasks(rows: Rows[Operation], tasks: Sequence[Task]) -> Rows[Task]:
+    """The rows of a program with tasks as kinds."""
+    return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
+
+
+def _places(kinds: Sequence[Operation], cls: type) -> list[int]:
+    """Which of some kinds are of a class."""
+    return [place for place, kind in enumerate(kinds) if isinstance(kind, cls)]
 
 
 def _task_of_row(times: Column | None, task: Task, row: int, after: tuple[int, ...]) -> Task:

@@ -13,7 +13,8 @@ from astra_sim._boundary import call
 from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
 from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, peer_of
 from astra_sim.rows import Rows, column
-from astra_sim.run.collectives import CollectiveLowering, PlannedPhase
+from astra_sim.run.collectives import CollectiveLowering
+from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.npu_times import NpuTimes, times_of_npus
 from astra_sim.run.routes import Routes

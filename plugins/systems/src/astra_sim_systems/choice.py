@@ -9,7 +9,7 @@ others at once has so many messages that it must relieve the busiest link by a t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import attrs
 from astra_sim import InputError
@@ -55,6 +55,11 @@ class Automatic(Algorithm):
     step_ns: float = 0.0
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int], Pick] = attrs.field(factory=dict)
+
+    @property
+    def content(self) -> Hashable:
+        """What its choices follow from."""
+        return self.platform, self.dimension, self.step_ns, *self.candidates.items()
 
     def schedule(self, request: Request) -> Schedule:
         """The schedule of the algorithm that is picked."""

@@ -6,7 +6,7 @@ runs a limited number of chunks at a time; the others wait in the queue's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -22,6 +22,7 @@ from astra_sim.units import PS_PER_NS, scaled_float32
 from astra_sim_systems.algorithms import algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.choice import Automatic, Pick
+from astra_sim_systems.kept_plans import KeptPlan, KeptPlans, PhasesKey, PlanKey, kept_plans
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import LaneRule, Queues
 
@@ -60,6 +61,11 @@ def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
             f"{stage.algorithm.name} runs over the whole platform, and only dimensions {list(dimensions)} are involved,"
             f" not dimension {stage.dimension}; expected an algorithm for each dimension"
         )
+
+
+def _content(algorithm: Algorithm) -> Hashable:
+    """What an algorithm stands for: itself, or what its choices follow from."""
+    return algorithm.content if isinstance(algorithm, Automatic) else algorithm
 
 
 @attrs.frozen
@@ -158,7 +164,27 @@ class Session(SystemSession):
         self.cuts_by_bandwidth = self._order.cuts_by_bandwidth
         self.later_first = system.options.scheduling_policy == "lifo"
         self._instances: dict[tuple[Collective, int], int] = {}
-        self._known: dict[tuple[Collective, int, tuple[int, ...]], tuple[PhasePlan, ...]] = {}
+        self._known: dict[PhasesKey, tuple[PhasePlan, ...]] = {}
+        self._asked: dict[PhasesKey, tuple[PhasePlan, ...]] = {}
+        self._repeats: dict[tuple[Collective, tuple[int, ...]], bool] = {}
+        self._kept = self._kept_plans()
+
+    def _kept_plans(self) -> KeptPlans | None:
+        """The plans of sessions that plan as this one does; None where an order looks at what was before.
+
+        Algorithms and orders stand for themselves: those that may be kept are the same objects in all runs.
+        """
+        if self._order.has_memory:
+            return None
+        rules, options = self._rules, self._options
+        stages = [
+            (kind, stage.dimension, stage.logical, getattr(stage.logical, "name", ""), _content(stage.algorithm))
+            for kind, of_kind in self._stages.items()
+            for stage in of_kind
+        ]
+        directions = tuple(tuple(each) for each in self._queues.directions)
+        how = rules.chunk_sizes, rules.lanes, rules.endpoint_ps, options.splits, options.collective_optimization
+        return kept_plans((self._order, *how, directions, self._platform.npus, *stages))
 
     def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
         """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm.
@@ -174,13 +200,36 @@ class Session(SystemSession):
             stages.append(Stage(index, logical, algorithm))
         return stages
 
-    def issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
-        """Cut a collective into chunks and give each its phases."""
-        stages = self._stages[operation.collective]
+    def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
+        """Cut a collective into chunks and give each its phases. What is kept comes as a tuple."""
         self._rules.check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return self._issue_in_one(operation, self._only_stage(operation, group))
+        if self._kept is None or not self._repeats_over_dimensions(operation):
+            return self._issue(operation, now_ps)
+        key: PlanKey = operation.collective, operation.bytes, operation.dimensions, operation.urgent
+        plan = self._kept.get(key)
+        if plan is not None:
+            self._count(plan)
+            return plan.chunks
+        self._asked.clear()
+        plan = KeptPlan(tuple(self._issue(operation, now_ps)), tuple(self._asked.items()))
+        self._kept.add(key, plan)
+        return plan.chunks
+
+    def _count(self, plan: KeptPlan) -> None:
+        """Count the phases of a plan that was kept as if they had been made."""
+        for key, phases in plan.phases:
+            if key not in self._known:
+                self._known[key] = phases
+                for phase in phases:
+                    place = key[0], phase.dimension
+                    self._instances[place] = self._instances.get(place, 0) + 1
+
+    def _issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
+        """The same for a collective over dimensions, planned anew."""
+        stages = self._stages[operation.collective]
         _check_whole_platform(stages[-1], operation.dimensions)
         priority = URGENT_PRIORITY if operation.urgent else None
         dimensions = [stage.logical for stage in stages if isinstance(stage.logical, LogicalDimension)]
@@ -219,8 +268,14 @@ class Session(SystemSession):
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return not self._takes_turns(self._only_stage(operation, group))
-        stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
-        return not self._order.has_memory and not any(map(self._takes_turns, stages))
+        return self._repeats_over_dimensions(operation)
+
+    def _repeats_over_dimensions(self, operation: Communicate) -> bool:
+        key = operation.collective, operation.dimensions
+        if key not in self._repeats:
+            stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
+            self._repeats[key] = not self._order.has_memory and not any(map(self._takes_turns, stages))
+        return self._repeats[key]
 
     def _takes_turns(self, stage: Stage) -> bool:
         return self._queues.take_turns(stage.dimension) or stage.algorithm.variants > 1
@@ -258,6 +313,7 @@ class Session(SystemSession):
         key = collective, size, tuple(stage.dimension for stage in stages)
         if key not in self._known:
             self._known[key] = self._make_phases(collective, size, stages)
+        self._asked[key] = self._known[key]
         return self._known[key]
 
     def _make_phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:

@@ -69,11 +69,15 @@ class _KeptGraphs:
         """The graph that is kept under a key, or a new one."""
         if not can_be_kept(key):
             return write()
-        graph = self._graphs.pop(key, None) or write()
-        if len(graph.operations) <= self._MOST_OPERATIONS:
-            self._graphs[key] = graph  # the last one
-            if len(self._graphs) > self._MOST:
-                del self._graphs[next(iter(self._graphs))]
+        graph = self._graphs.pop(key, None)
+        if graph is None:
+            graph = write()
+            if len(graph.operations) > self._MOST_OPERATIONS:
+                return graph
+            graph = attrs.evolve(graph, shared=True)
+        self._graphs[key] = graph  # the last one
+        if len(self._graphs) > self._MOST:
+            del self._graphs[next(iter(self._graphs))]
         return graph
 
 

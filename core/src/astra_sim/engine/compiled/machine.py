@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -34,8 +36,29 @@ from astra_sim.engine.orders import Order
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.rows import packed, view
+from astra_sim.rows import Rows, packed, view
 from astra_sim.schedule import LoweredProgram
+
+_MOST_TASKS = 4096
+_programs: WeakKeyDictionary[Rows[Task], dict[tuple[int, tuple[int, ...] | None], _Program]] = WeakKeyDictionary()
+"""Programs of one NPU as the machine takes them, by their tasks, which runs may share, how many NPUs there are, and which runs them."""
+
+
+class _Program(NamedTuple):
+    """A program as the machine takes it, and whether its tasks send or receive messages."""
+
+    columns: tuple[list[bytes], bytes, bytes, bytes, bytes]
+    has_messages: bool
+
+    @classmethod
+    def of(cls, tasks: Rows[Task], npus: int) -> _Program:
+        """That of tasks that have been checked."""
+        peers = [peer_numbers(task.peer, npus) for task in tasks.kinds]
+        of_tasks = [each for place, each in enumerate(zip(*tasks.kinds, strict=True)) if Task._fields[place] not in ("after", "peer")]
+        fields = [packed(numbers, "q") for numbers in [*of_tasks, *zip(*peers, strict=True)]]
+        after, times = tasks.after, b"" if tasks.times is None else tasks.times.tobytes()
+        columns = fields, tasks.kind_of.tobytes(), times, after.end.tobytes(), after.rows.tobytes()
+        return cls(columns, any(task.kind in (SEND, RECEIVE) for task in tasks.kinds))
 
 
 class CompiledEngine:
@@ -127,16 +150,16 @@ class CompiledEngine:
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         columns = task_rows(tasks)
-        check_program(columns, npus, self._npus)
-        kinds = columns.kinds
-        peers = [peer_numbers(task.peer, self._npus) for task in kinds]
-        of_tasks = [numbers for place, numbers in enumerate(zip(*kinds, strict=True)) if Task._fields[place] not in ("after", "peer")]
-        fields = [*of_tasks, *zip(*peers, strict=True)]
-        if any(task.kind in (SEND, RECEIVE) for task in kinds):
+        key = self._npus, tuple(npus) if len(npus) == 1 else None
+        program = _programs.get(columns, {}).get(key)
+        if program is None:
+            check_program(columns, npus, self._npus)
+            program = _Program.of(columns, self._npus)
+            if isinstance(tasks, Rows) and len(columns) <= _MOST_TASKS and key[1] is not None:
+                _programs.setdefault(columns, {})[key] = program
+        if program.has_messages:
             self._use_table()
-        after, times = columns.after, b"" if columns.times is None else columns.times.tobytes()
-        given = [packed(numbers, "q") for numbers in fields]
-        self._machine.add_program(given, columns.kind_of.tobytes(), times, after.end.tobytes(), after.rows.tobytes(), list(npus))
+        self._machine.add_program(*program.columns, list(npus))
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:

@@ -110,13 +110,16 @@ class Schedules:
         """
         if (groups, peer) not in self._common_routes:
             asked_of = self._groups[groups]
+            if asked_of.loop_back:
+                group = asked_of.members[0]
+                route = self._common_routes[groups, peer] = network.route(group[0], group[peer.of(0, len(group))])
+                return route
             size = len(asked_of.members[0])
-            groups_asked, ranks = (asked_of.members[:1], 1) if asked_of.loop_back else (asked_of.members, size)
-            asked = len(groups_asked) * ranks
+            asked = len(asked_of.members) * size
             found: set[Route] = set()
-            if asked_of.loop_back or asked <= self._routes_left:
+            if asked <= self._routes_left:
                 self._routes_left -= asked
-                found = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups_asked for rank in range(ranks)}
+                found = {network.route(group[rank], group[peer.of(rank, size)]) for group in asked_of.members for rank in range(size)}
             self._common_routes[groups, peer] = found.pop() if len(found) == 1 else None
         return self._common_routes[groups, peer]
 
@@ -125,28 +128,20 @@ class Schedules:
         peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
         rows: list[int] = []
         delays: dict[tuple[Peer | None, int], int] = {}
-        for action in program.actions:
-            to, source, size = action.send_to, action.receive_from, action.bytes
+        for after, after_arrivals, to, receipt, source, own_receipt, size in program.actions:
             if size > MAX_PICOSECONDS:
                 raise InputError(f"a message of {in_figures(size)} bytes; at most {MAX_PICOSECONDS} can be simulated")
             for peer in (to, source):
                 if peer not in peers:
                     peers[peer] = peer_numbers(peer, ranks)
-            if to is not None and (to, size) not in delays:
-                delays[to, size] = delay(to, size)
-            if self._rendezvous and source is not None and (source, CONTROL_BYTES) not in delays:
-                delays[source, CONTROL_BYTES] = delay(source, CONTROL_BYTES)
-            rows += (
-                action.after,
-                action.after_arrivals,
-                *peers[to],
-                action.receipt,
-                *peers[source],
-                action.own_receipt,
-                size,
-                delays.get((to, size), _UNKNOWN),
-                delays.get((source, CONTROL_BYTES), _UNKNOWN) if self._rendezvous else _UNKNOWN,
-            )
+            takes = requested = _UNKNOWN
+            if to is not None:
+                takes = delays[to, size] if (to, size) in delays else delays.setdefault((to, size), delay(to, size))
+            if self._rendezvous and source is not None:
+                if (source, CONTROL_BYTES) not in delays:
+                    delays[source, CONTROL_BYTES] = delay(source, CONTROL_BYTES)
+                requested = delays[source, CONTROL_BYTES]
+            rows += (after, after_arrivals, *peers[to], receipt, *peers[source], own_receipt, size, takes, requested)
         reduce = self._memory_ps or (lambda size: 0)
         times = {size: reduce(size) if size else 0 for size in set(program.memory_bytes)}
         if max([*times.values(), *program.compute_ps], default=0) > MAX_PICOSECONDS // 2:

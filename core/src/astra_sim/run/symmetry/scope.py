@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 
 import attrs
 
 from astra_sim.errors import AstraError
-from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send, graph_kinds, of_graph
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.rows import kinds_of
@@ -98,7 +99,7 @@ def _by_programs(inputs: RunInputs) -> Choice:
     network = inputs.network
     if not isinstance(network, RouteDelayNetwork) or _may_wait_for_memory(inputs):
         return EVERY_NPU
-    if _npus_are_alike(inputs.graph):
+    if of_graph(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.
         return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
     classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
@@ -124,15 +125,19 @@ def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Gr
     change by when a collective is issued, it shows in the run.
     """
     session = inputs.session()
-    kinds: dict[Hashable, Communicate] = {}
-    for program in inputs.graph.programs(1):
-        for operation in kinds_of(program.operations):
-            if isinstance(operation, Communicate):
-                kinds.setdefault((operation.collective, operation.dimensions, operation.group, operation.algorithm), operation)
-    for operation in kinds.values():
+    for operation in of_graph(inputs.graph, "kinds of collectives", partial(_kinds_of_collectives, inputs.graph)):
         # What is wrong with a plan is said in the run, with the operation that is issued.
         with contextlib.suppress(AstraError):
             plans = (plan for chunk in inputs.plan(session, operation, 0) for plan in chunk.phases)
             for plan in {(plan.schedule, id(plan.logical)): plan for plan in plans}.values():
                 check_ranks(plan)
                 yield plan.schedule, plan.logical
+
+
+def _kinds_of_collectives(graph: ExecutionGraph) -> Sequence[Communicate]:
+    """The first collective of each kind, whatever its bytes."""
+    kinds: dict[Hashable, Communicate] = {}
+    for operation in graph_kinds(graph):
+        if isinstance(operation, Communicate):
+            kinds.setdefault((operation.collective, operation.dimensions, operation.group, operation.algorithm), operation)
+    return list(kinds.values())

@@ -1,0 +1,104 @@
+"""What the engine and the record of a run need of the plan of a collective, and what of it is kept from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from astra_sim.engine import PhaseStep
+from astra_sim.network import Network
+from astra_sim.platform import LogicalDimension
+from astra_sim.run.inputs import RunInputs
+from astra_sim.run.phase_cost import PhaseCost
+from astra_sim.system import ChunkPlan, PhasePlan
+
+
+class PlannedPhase(NamedTuple):
+    """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
+
+    `sent` holds the dimensions of the program in which it counts, with the bytes that NPU 0 sends there.
+    """
+
+    chunk: int
+    phase: int
+    plan: PhasePlan
+    cost: PhaseCost | None
+    sent: Mapping[int, int]
+
+
+@attrs.define(slots=True)
+class Traffic:
+    """What a collective moves: the bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs."""
+
+    payload: list[int]
+    messages: int = 0
+
+    def add(self, other: Traffic) -> None:
+        """Count what something else moves, too."""
+        self.messages += other.messages
+        for dimension, size in enumerate(other.payload):
+            self.payload[dimension] += size
+
+
+class DescribedPlan(NamedTuple):
+    """The phases of all chunks of a collective, the phase steps of each chunk, and what they move. Nobody changes it."""
+
+    planned: tuple[PlannedPhase, ...]
+    steps: list[list[PhaseStep]]
+    traffic: Traffic
+
+
+class _Kept(NamedTuple):
+    """A description of a plan, with the plan itself, and the picoseconds of the reductions on which it relies, by their bytes."""
+
+    chunks: Sequence[ChunkPlan]
+    described: DescribedPlan
+    reduced: tuple[tuple[int, int], ...]
+
+
+_MOST, _LONGEST = 256, 1024
+"""How many descriptions are kept on a network object, and of how many phases."""
+
+_kept: WeakKeyDictionary[Network, dict[Hashable, _Kept]] = WeakKeyDictionary()
+
+
+class KeptDescriptions:
+    """The descriptions of plans on a network object, where one NPU stands for all and phases are timed beforehand.
+
+    They are found again by the plan, which a system layer answers with the same tuple where nothing in it has changed
+    (`SystemSession.issue`). `how` is what else a description follows from, beside the inputs; None: nothing is kept.
+    """
+
+    def __init__(self, inputs: RunInputs, how: tuple[Any, ...] | None) -> None:
+        network, system = inputs.network, inputs.system
+        self._reduce_ps = inputs.reduce_ps
+        self._how = None
+        if how is not None and type(network).__hash__ is object.__hash__ and not inputs.graph.others:
+            self._how = (*how, system.endpoint_ps, system.rendezvous, system.phases_end_together)
+            self._known = _kept.setdefault(network, {})
+
+    def get(self, chunks: Sequence[ChunkPlan]) -> DescribedPlan | None:
+        """The description of a plan, if it is kept and reductions take the same times."""
+        if self._how is None:
+            return None
+        kept = self._known.get((id(chunks), self._how))
+        if kept is None or any(self._reduce_ps(size) != time for size, time in kept.reduced):
+            return None
+        return kept.described
+
+    def add(self, chunks: Sequence[ChunkPlan], described: DescribedPlan) -> None:
+        """Keep the description of a plan, unless it is long or says phases of this engine alone."""
+        if self._how is None or type(chunks) is not tuple or len(described.planned) > _LONGEST:
+            return
+        key = id(chunks), self._how  # the plan is kept, too, so that its number stays its own
+        if key in self._known:
+            return
+        phases = {id(phase.plan): phase for phase in described.planned}.values()
+        if all(phase.cost is not None and isinstance(phase.plan.logical, LogicalDimension) for phase in phases):
+            sizes = {size for phase in phases for size in phase.plan.schedule.reduced_bytes}
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[key] = _Kept(chunks, described, tuple((size, self._reduce_ps(size)) for size in sorted(sizes)))

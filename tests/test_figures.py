@@ -1,0 +1,180 @@
+"""Tables of figures in pages: what `dev.py bench --write` writes, and that docs/performance.md has these tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devtools import figures
+from devtools.environment import Environment
+from devtools.figures import FigureTable, Row
+from devtools.workspace import Failure
+
+STAMP = "2026-11-22, x86_64, 2 processors, Python 3.11.7."
+PAGE = """# Page
+
+Prose stays.
+
+<!-- figures: speed/hops -->
+| case | hops/s | kept |
+|---|---:|---:|
+| ring | 1 | a |
+| torus | 2 | b |
+
+Measured earlier.
+<!-- end of figures -->
+
+<!-- figures: speed/empty -->
+<!-- end of figures -->
+"""
+HEADINGS = ("case", "hops/s", "kept")
+
+
+def table_of(place: str) -> FigureTable:
+    """The table that a benchmark of this checkout has under a name in marks."""
+    benchmark, name = place.split("/")
+    tables: Sequence[FigureTable] = runpy.run_path(str(figures.BENCHMARKS / f"{benchmark}.py"))["TABLES"]
+    return next(table for table in tables if table.name == name)
+
+
+PLACES = ["/".join(match[:2]) for match in figures.PLACE.findall(figures.PAGE.read_text())]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_page_has_the_rows_and_columns_that_are_measured(place: str) -> None:
+    table = table_of(place)
+    text = next(match[2] for match in figures.PLACE.findall(figures.PAGE.read_text()) if "/".join(match[:2]) == place)
+    headings, *rows = figures.cells_of(text)
+    assert headings == list(table.headings)
+    assert [row[: table.labels] for row in rows] == [list(row.labels) for row in table.rows]
+    assert {len(row) for row in rows} == {len(headings)}
+    assert re.search(r"^Measured \d{4}-\d\d-\d\d, \S+, \d+ processors?, Python 3\.", text, re.MULTILINE)
+
+
+def test_every_table_of_the_benchmarks_on_the_page_is_there() -> None:
+    on_page = {place.split("/")[0] for place in PLACES}
+    tables = {f"{name}/{each.name}" for name in on_page for each in runpy.run_path(str(figures.BENCHMARKS / f"{name}.py"))["TABLES"]}
+    assert tables == set(PLACES)
+    assert len(PLACES) == len(set(PLACES))
+
+
+def test_prose_of_the_page_says_no_times() -> None:
+    prose = figures.PLACE.sub("", figures.PAGE.read_text())
+    assert not re.findall(r"\b[\d.]+ (?:ms|s|us|MB|GB|million (?:messages|events|flit)\S*)\b", prose)
+
+
+def test_a_table_is_written_between_its_marks() -> None:
+    rows = [(["ring"], ["3", "c"]), (["mesh"], ["4", "d"])]
+    text = figures.with_table(PAGE, "speed/hops", HEADINGS, rows, STAMP)
+    assert "| ring | 3 | c |\n| mesh | 4 | d |\n\nMeasured 2026-11-22, x86_64" in text
+    assert "torus" not in text
+    assert text.startswith("# Page\n\nProse stays.\n\n<!-- figures: speed/hops -->\n| case | hops/s | kept |\n|---|---:|---:|\n")
+    assert text.endswith("<!-- end of figures -->\n\n<!-- figures: speed/empty -->\n<!-- end of figures -->\n")
+    assert figures.with_table(text, "speed/hops", HEADINGS, rows, STAMP) == text
+
+
+def test_rows_that_cannot_be_measured_stay() -> None:
+    rows: list[Any] = [(["ring"], ["3", "c"]), (["torus"], None), (["mesh"], None)]
+    text = figures.with_table(PAGE, "speed/hops", HEADINGS, rows, STAMP)
+    assert "| ring | 3 | c |\n| torus | 2 | b |\n| mesh | not measured |  |\n" in text
+    assert "Not measured then, so as before: 2 of 3 rows." in text
+
+
+def test_a_page_without_the_place_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="no place for speed/other"):
+        figures.with_table(PAGE, "speed/other", HEADINGS, [(["ring"], ["1", "2"])], STAMP)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    with pytest.raises(Failure, match="has no tables of engine"):
+        figures.write(page, Environment(), ["engine"])
+
+
+SPEED = """
+import sys
+from devtools.figures import FigureTable, Row, main
+TABLES = (
+    FigureTable("hops", ("case", "hops/s", "kept"), [Row(["ring"], lambda: ["7", "e"]), Row(["torus"], lambda: None)]),
+    FigureTable("empty", ("case", "n"), [Row(["one"], lambda: ["1"])]),
+    FigureTable("elsewhere", ("case", "n"), [Row(["one"], lambda: 1 / 0)]),
+)
+sys.exit(main(TABLES))
+"""
+
+
+class _ThisPython(Environment):
+    """The environment of the Python that runs the tests."""
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable)
+
+    def variables(self) -> dict[str, str]:
+        return dict(os.environ)
+
+
+def test_benchmarks_are_run_for_the_tables_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "speed.py").write_text(SPEED)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    monkeypatch.setattr(figures, "BENCHMARKS", tmp_path)
+    figures.write(page, _ThisPython(), ["speed"])
+    text = page.read_text()
+    assert "| ring | 7 | e |\n| torus | 2 | b |\n" in text
+    assert "<!-- figures: speed/empty -->\n| case | n |\n|---|---:|\n| one | 1 |\n" in text
+    (tmp_path / "speed.py").write_text("raise SystemExit(3)")
+    with pytest.raises(Failure, match=r"the benchmark speed failed \(status 3\)"):
+        figures.write(page, _ThisPython(), [])
+    assert page.read_text() == text
+
+
+def test_a_benchmark_prints_tables_and_refuses_unknown_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [FigureTable("hops", ("case", "n"), [Row(["ring"], lambda: ["5"]), Row(["torus"], lambda: None)])]
+    monkeypatch.setattr(sys, "argv", ["speed.py"])
+    assert figures.main(tables) == 0
+    assert "not measured" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["speed.py", "--json", "hops"])
+    assert figures.main(tables) == 0
+    assert json.loads(capsys.readouterr().out) == ["hops", ["case", "n"], [[["ring"], ["5"]], [["torus"], None]]]
+    monkeypatch.setattr(sys, "argv", ["speed.py", "other"])
+    assert figures.main(tables) == 2
+    assert "there is no table 'other'; the names are hops" in capsys.readouterr().err
+
+
+# -- Other programs ----------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "ASTRA-sim 1.0": "print('all passes finished at time: 1234')",
+    "ASTRA-sim 2.x": "print('[I] <workload>: sys[0] finished, 99 cycles, exposed')",
+    "Garnet": "print('all passes finished at time: 5')",
+    "BookSim 2": "print('Packet latency average = 12.5 (1 samples)')",
+    "SCALE-Sim": "print('Compute cycles: 7')",
+}
+"""What stands in for each program: it prints an answer as that does, if it gets arguments."""
+
+
+@pytest.mark.parametrize("program", OTHERS)
+def test_other_programs_run_beside_ours(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = runpy.run_path(str(figures.BENCHMARKS / "peers.py"))
+    (case, make) = next((case, make) for (each, case), make in peers["CASE_OF"].items() if each == program)
+    monkeypatch.delenv(peers["PROGRAMS"][program], raising=False)
+    assert peers["beside"](program, make) is None
+    other = tmp_path / "other"
+    other.write_text(f"#!{sys.executable}\nimport sys\nassert len(sys.argv) > 1\n{OTHERS[program]}\n")
+    other.chmod(0o755)
+    monkeypatch.setenv(peers["PROGRAMS"][program], str(other))
+    monkeypatch.setitem(peers["beside"].__globals__, "ROUNDS", 1)
+    theirs, ours, ratio, answers = peers["beside"](program, make)
+    assert float(theirs) > 0
+    assert float(ours) > 0
+    assert float(ratio) == pytest.approx(float(theirs) / float(ours), abs=0.3)
+    its, own = answers.split(", ")
+    assert its in OTHERS[program]
+    assert float(own) > 0, case
