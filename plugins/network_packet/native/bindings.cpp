@@ -64,6 +64,7 @@ Rules rules_of(const nb::dict& table) {
   number("flit_bytes", rules.flit_bytes);
   number("full_last_packet", rules.full_last_packet);
   number("extrapolate", rules.extrapolate);
+  number("windows", rules.windows);
   number("seed", rules.seed);
   return rules;
 }

@@ -1,7 +1,6 @@
 // Sets of small numbers, one bit each.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -59,8 +58,15 @@ class BitSets {
   // Words of an owner's set.
   std::size_t width(int owner) const { return at(first_, owner + 1) - at(first_, owner); }
   bool any(int owner) const {
-    const std::uint64_t* const words = (*this)[owner];
-    return std::any_of(words, words + width(owner), [](std::uint64_t word) { return word != 0; });
+    const std::uint64_t* word = (*this)[owner];
+    const std::uint64_t* const end = word + width(owner);
+    while (word != end && *word == 0) ++word;  // std::any_of takes four at a time, but most sets are one word
+    return word != end;
+  }
+  // The only number of a set, or -1 where it has none, several, or more words than one.
+  int only(int owner) const {
+    const std::uint64_t bits = *(*this)[owner];
+    return std::has_single_bit(bits) && width(owner) == 1 ? std::countr_zero(bits) : -1;
   }
   template <class Visit>
   [[gnu::always_inline]] void each(int owner, Visit visit) const {

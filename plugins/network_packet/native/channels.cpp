@@ -57,51 +57,27 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
   }
 }
 
-void Channels::send_flit(int c, Flit flit, Cycle takes) {
-  RingBuffer<Flit>& flits = at(channels_, c).flits;
+Cycle Channels::narrow_arrival(int c, Cycle takes) {
   const Link& way = link(c);
-  if (way.delay >= 0) {
-    flit.time = clock_->edge(way.sink, takes + way.delay);
-    clock_->expect_flit(c, flit.time);
-  } else {
-    const Cycle own = clock_->cycles_of(way.source, 1);
-    const Cycle there = arrival(at(shape_->channel, c), at(wires_, c).free, takes, own, shape_->rules.clock_ps);
-    flit.time = clock_->edge(way.sink, there);
-    if (flits.empty()) clock_->expect_flit(c, flit.time);
-  }
-  flits.push(flit);
-  statistics_->add(c, Statistics::kChannelFlits, 1);
-  if (flit.head) statistics_->add(c, Statistics::kChannelPackets, 1);
-  if (way.dimension >= 0) statistics_->add(Statistics::kFlitHops, 1);
+  const Cycle own = clock_->cycles_of(way.source, 1);
+  return clock_->edge(way.sink, arrival(at(shape_->channel, c), at(wires_, c).free, takes, own, shape_->rules.clock_ps));
 }
 
-void Channels::send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
-  Channel& channel = at(channels_, c);
+Cycle Channels::narrow_credit(int c, Cycle takes) {
   const Link& way = link(c);
-  const Cycle handled = channel.handling;
-  Cycle usable = clock_->edge(way.source, takes + way.delay) + handled;
-  if (way.delay < 0) {
-    const ChannelSpec& spec = at(shape_->channel, c);
-    Wires& wires = at(wires_, c);
-    if (wires.parts) {
-      take_parts(c, takes - 1);
-      if (!comes_before_part(c, takes - 1)) take_parts(c, takes);
-      wires.parts->push(takes, takes + spec.serializer, vc, frees);
-      if (channel.sender_waits) {
-        channel.sender_waits = false;
-        clock_->wake(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + handled);
-      }
-      return;
-    }
-    const Cycle own = clock_->cycles_of(way.sink, 1);
-    usable = clock_->edge(way.source, arrival(spec, wires.credit_free, takes, own, shape_->rules.clock_ps)) + handled;
-  }
-  if (channel.credits.empty()) channel.credit_due = usable;
-  channel.credits.push({usable, vc, frees});
-  if (channel.sender_waits) {
-    channel.sender_waits = false;
-    clock_->wake(way.source, usable);
-  }
+  const Cycle own = clock_->cycles_of(way.sink, 1);
+  return clock_->edge(way.source, arrival(at(shape_->channel, c), at(wires_, c).credit_free, takes, own, shape_->rules.clock_ps));
+}
+
+void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
+  Channel& channel = at(channels_, c);
+  const ChannelSpec& spec = at(shape_->channel, c);
+  take_parts(c, takes - 1);
+  if (!comes_before_part(c, takes - 1)) take_parts(c, takes);
+  at(wires_, c).parts->push(takes, takes + spec.serializer, vc, frees);
+  if (!channel.sender_waits) return;
+  channel.sender_waits = false;
+  clock_->wake(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + channel.handling);
 }
 
 // In a cycle, what was asked for last is handled first. The router asks for the credit in cycle `now`, the wires ask for their next part

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "bits.hpp"
@@ -29,10 +30,39 @@ class Channels {
  public:
   Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics);
 
-  // A flit, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes` on. The credit of a
-  // tail `frees` the virtual channel.
-  void send_flit(int c, Flit flit, Cycle takes);
-  void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
+  // A flit in a virtual channel, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes`
+  // on. The credit of a tail `frees` the virtual channel.
+  void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
+    const Link& way = link(c);
+    RingBuffer<Flit>& flits = at(channels_, c).flits;
+    statistics_->sent(c, flit.head, way.dimension >= 0);
+    Cycle time = takes + way.delay;
+    if (way.delay >= 0) [[likely]] {
+      time = clock_->edge(way.sink, time);
+      clock_->expect_flit(c, time);
+    } else {
+      time = narrow_arrival(c, takes);
+      if (flits.empty()) clock_->expect_flit(c, time);
+    }
+    Flit& sent = flits.push();
+    sent = flit;
+    sent.time = time;
+    sent.vc = narrow<std::uint16_t>(vc);
+  }
+  void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
+    const Link& way = link(c);
+    Channel& channel = at(channels_, c);
+    Cycle usable = clock_->edge(way.source, takes + way.delay) + channel.handling;
+    if (way.delay < 0) [[unlikely]] {
+      if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
+      usable = narrow_credit(c, takes) + channel.handling;
+    }
+    if (channel.credits.empty()) channel.credit_due = usable;
+    channel.credits.push({usable, vc, frees});
+    if (!channel.sender_waits) return;
+    channel.sender_waits = false;
+    clock_->wake(way.source, usable);
+  }
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
@@ -84,6 +114,10 @@ class Channels {
   };
 
   const Link& link(int c) const { return at(links_, c); }
+  // Where the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
+  Cycle narrow_arrival(int c, Cycle takes);
+  Cycle narrow_credit(int c, Cycle takes);
+  void send_parts(int c, std::uint16_t vc, bool frees, Cycle takes);
   // The same where a credit is due, or parts of credits may have become one.
   void take_due_credits(int c, Cycle now);
   // Credits of which the last part leaves up to cycle `now` are on their way.
@@ -108,9 +142,8 @@ template <class Receive>
 void Channels::deliver(int c, Cycle now, Receive receive) {
   RingBuffer<Flit>& flits = at(channels_, c).flits;
   do {
-    const Flit flit = flits.front();
+    receive(std::as_const(flits).front());
     flits.pop();
-    receive(flit);
   } while (clock_->units_differ() && !flits.empty() && flits.front().time <= now);
   if (link(c).delay < 0 && !flits.empty()) clock_->expect_flit(c, flits.front().time);
 }

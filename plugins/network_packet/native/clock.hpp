@@ -2,9 +2,12 @@
 //
 // Units are routers and, after them, the lanes of network interfaces. Those with slower clocks act in every so many-th cycle only (their
 // divider): whatever is scheduled for them waits for the next edge of their clock.
+//
+// Units stand in tiles, each with a calendar of its own, so that a tile can run some cycles by itself (see windows.hpp).
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "calendar.hpp"
 #include "flit.hpp"
@@ -14,13 +17,20 @@ namespace astra::packet {
 
 class Clock {
  public:
-  explicit Clock(const Shape& shape)
-      : dividers_(shape.divider.empty() ? nullptr : shape.divider.data()),
-        arrivals_(shape.channels(), shape.horizon),
-        calendar_(shape.units(), shape.horizon) {}
+  // With so many routers in a tile, each with its lanes.
+  Clock(const Shape& shape, int routers_of_tile);
 
-  Cycle now() const { return now_; }    // the last cycle that was run, or the one that is
-  Cycle next() const { return next_; }  // the next one in which anything happens, or kNever
+  // The last cycle that was run, or the one that is: of the tile that runs.
+  Cycle now() const { return now_; }
+  // The next one in which anything happens, or kNever.
+  Cycle next() const {
+    Cycle next = kNever;
+    for (const Tile& tile : tiles_) next = std::min(next, tile.next);
+    return next;
+  }
+  int tiles() const { return count_of(tiles_); }
+  int tile_of(int unit) const { return at(units_, unit).tile; }
+  Cycle next_of(int tile) const { return at(tiles_, tile).next; }
   bool units_differ() const { return dividers_ != nullptr; }
 
   // Cycles of a unit, in cycles of the network; and the other way: which of its own cycles one of the network is.
@@ -44,39 +54,57 @@ class Clock {
   // A unit acts in that cycle or, if that is no edge of its clock, in the next that is.
   void wake(int unit, Cycle time) {
     time = edge(unit, time);
-    calendar_.add(unit, time);
-    if (time < next_) next_ = time;
+    const Place place = at(units_, unit);
+    Tile& tile = at(tiles_, place.tile);
+    tile.calendar.add(place.number, time);
+    if (time < tile.next) tile.next = time;
   }
   // The first flit on a channel arrives then.
-  void expect_flit(int channel, Cycle time) { arrivals_.add(channel, time); }
-
-  // Runs a cycle: calls arrive(channel) where flits arrive, then act(unit) for the units that are awake. Inlined, as the closures would
-  // otherwise be written to memory in every cycle.
-  template <class Arrive, class Act>
-  [[gnu::always_inline]] void run(Cycle time, Arrive arrive, Act act) {
-    now_ = time;
-    arrivals_.take(time, arrive);
-    next_ = kNever;
-    calendar_.take(time, act);
-    if (next_ != time + 1) next_ = std::min(calendar_.next(time + 1), arrivals_.next(time + 1));
+  void expect_flit(int channel, Cycle time) {
+    const Place place = at(channels_, channel);
+    Tile& tile = at(tiles_, place.tile);
+    tile.arrivals.add(place.number, time);
+    if (time < tile.next) tile.next = time;
   }
+
+  // Runs a cycle of a tile: calls arrive(channel) where flits arrive, then act(unit) for the units that are awake. Inlined, as the closures
+  // would otherwise be written to memory in every cycle.
+  template <class Arrive, class Act>
+  [[gnu::always_inline]] void run(int number, Cycle time, Arrive arrive, Act act) {
+    Tile& tile = at(tiles_, number);
+    now_ = time;
+    tile.arrivals.take(time, [&](int place) { arrive(at(tile.channels, place)); });
+    tile.next = kNever;
+    tile.calendar.take(time, [&](int place) { act(at(tile.units, place)); });
+    if (tile.next != time + 1) tile.next = std::min(tile.calendar.next(time + 1), tile.arrivals.next(time + 1));
+  }
+  // All tiles have run up to a cycle.
+  void set_now(Cycle time) { now_ = time; }
 
   // Everything happens so many cycles later.
-  void shift(Cycle later) {
-    arrivals_.shift(later);
-    calendar_.shift(later);
-    now_ += later;
-    if (next_ != kNever) next_ += later;
-  }
+  void shift(Cycle later);
 
  private:
+  // Where a unit, or the channel to it, stands: a tile, and its number there.
+  struct Place {
+    int tile = 0;
+    int number = 0;
+  };
+  struct alignas(64) Tile {
+    Calendar arrivals;  // of flits
+    Calendar calendar;  // of work
+    std::vector<int> channels;
+    std::vector<int> units;
+    Cycle next = kNever;
+  };
+
   Cycle later_edge(int unit, Cycle time) const;
 
   const Cycle* dividers_;  // by unit; nullptr: all act in every cycle
-  Calendar arrivals_;      // of flits, by channel
-  Calendar calendar_;      // of work, by unit
+  std::vector<Place> channels_;
+  std::vector<Place> units_;
+  std::vector<Tile> tiles_;
   Cycle now_ = -1;
-  Cycle next_ = kNever;
 };
 
 }  // namespace astra::packet

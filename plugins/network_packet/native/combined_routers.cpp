@@ -37,23 +37,26 @@ void CombinedRouters::run(int r, Cycle now) {
   const Cycle arrived_by = now - clock_->cycles_of(r, shape_->rules.router_latency - 1);
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
-    find_candidates(in, arrived_by);
-    if (candidates_.empty()) return;
-    const int vc = choose_vc(in, at(router.inputs, input), now);
-    if (vc < 0) return;
-    const int port = inputs_->vc(in, vc).out_port;
-    int distance = at(links_, in).sink_port - at(router.outputs, port).pointer;
+    InputVc* const vc = choose_vc(in, at(router.inputs, input), arrived_by, now);
+    if (vc == nullptr) return;
+    int distance = at(links_, in).sink_port - at(router.outputs, vc->out_port).pointer;
     if (distance < 0) distance += spec.input_ports;
-    requests_.push_back({port, in, vc, distance});
+    requests_.push_back({vc, vc->out_port, distance});
   });
   if (requests_.empty()) return;
+  arbitrate(router, spec.input_ports, now);
+  clock_->wake(r, now + 1);
+}
+
+void CombinedRouters::arbitrate(Router& router, int input_ports, Cycle now) {
   for (int i = 0; i < count_of(requests_); ++i) {
     const Request& request = at(requests_, i);
     int& best = at(best_, request.output);
     if (best >= 0) {
       at(router.outputs, request.output).chose_at = now;
-      for (int input : {request.input, at(requests_, best).input}) {
-        if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
+      for (const InputVc* vc : {request.vc, at(requests_, best).vc}) {
+        const Link& input = at(links_, vc->channel);
+        if (input.sink_port_varies) throw UnlikeChoice{input.dimension};
       }
     }
     if (best < 0 || request.distance < at(requests_, best).distance) best = i;
@@ -61,18 +64,16 @@ void CombinedRouters::run(int r, Cycle now) {
   for (const Request& request : requests_) {
     int& best = at(best_, request.output);
     if (best < 0) continue;
-    const Request won = at(requests_, best);
+    InputVc& vc = *at(requests_, best).vc;
     best = -1;
-    int& pointer = at(router.outputs, won.output).pointer;
-    pointer = pointer + 1 == spec.input_ports ? 0 : pointer + 1;
-    InputVc& vc = inputs_->vc(won.input, won.vc);
+    int& pointer = at(router.outputs, request.output).pointer;
+    pointer = pointer + 1 == input_ports ? 0 : pointer + 1;
     if (vc.out_vc < 0) {
-      vc.out_vc = narrow<std::int16_t>(idle_vc(won.input, vc));
+      vc.out_vc = narrow<std::int16_t>(idle_vc(vc.channel, vc));
       channels_->give_vc(vc.out, vc.out_vc);
     }
-    cross(won.input, won.vc, now);
+    cross(vc, now);
   }
-  clock_->wake(r, now + 1);
 }
 
 void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
@@ -95,41 +96,58 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
   clock_->wake(r, now + clock_->cycles_of(r, latency - 1));
 }
 
-void CombinedRouters::cross(int c, int number, Cycle now) {
-  inputs_->forward(c, number, now);
-  if (!inputs_->vc(c, number).buffer.empty()) return;
-  clear_bit(occupied_[c], number);
-  if (!occupied_.any(c)) clear_bit(busy_[at(links_, c).sink], at(links_, c).sink_place);
+void CombinedRouters::cross(InputVc& vc, Cycle now) {
+  inputs_->forward(vc, now);
+  if (!vc.buffer.empty()) return;
+  const Link& in = at(links_, vc.channel);
+  clear_bit(occupied_[vc.channel], vc.number);
+  if (!occupied_.any(vc.channel)) clear_bit(busy_[in.sink], in.sink_place);
+}
+
+bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
+  channels_->take_credits(vc.out, now);
+  if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : channels_->credits(vc.out, vc.out_vc) > 0) return true;
+  channels_->wait_for_credit(vc.out);
+  return false;
+}
+
+InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, Cycle now) {
+  InputVc* const vcs = inputs_->of_channel(c);
+  int chosen = occupied_.only(c);
+  if (chosen < 0) {
+    find_candidates(c, arrived_by);
+    chosen = choose_candidate(c, arbiter, now);
+  } else if (vcs[chosen].buffer.front().time > arrived_by || !may_go(c, vcs[chosen], now)) {
+    return nullptr;
+  }
+  if (chosen < 0) return nullptr;
+  const int all = shape_->rules.vnets * shape_->rules.vcs;
+  arbiter.pointer = arbiter.pointer + 1 == all ? 0 : arbiter.pointer + 1;
+  return &vcs[chosen];
 }
 
 void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
   candidates_.clear();
-  const InputVc* const vcs = &inputs_->vc(c, 0);
+  const InputVc* const vcs = inputs_->of_channel(c);
   occupied_.each(c, [&](int number) {
     const InputVc& vc = vcs[number];
     auto same_way = [&](const Candidate& other) { return other.way == vc.way && other.first_vc == vc.first_vc; };
     const auto other = std::find_if(candidates_.begin(), candidates_.end(), same_way);
     if (other != candidates_.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
-    const Candidate found{vc.way, vc.out, vc.first_vc, number, vc.since};
+    const Candidate found{vc.way, vc.first_vc, number, vc.since};
     other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
   });
 }
 
-int CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle now) {
+int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, Cycle now) {
   const Rules& rules = shape_->rules;
   const int all = rules.vnets * rules.vcs;
   int chosen = -1;
   int nearest = all;
   int choices = 0;
   for (const Candidate& candidate : candidates_) {
-    channels_->take_credits(candidate.out, now);
-    const InputVc& vc = inputs_->vc(c, candidate.vc);
-    const bool allowed = vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : channels_->credits(vc.out, vc.out_vc) > 0;
-    if (!allowed) {
-      channels_->wait_for_credit(vc.out);
-      continue;
-    }
+    if (!may_go(c, inputs_->vc(c, candidate.vc), now)) continue;
     ++choices;
     int distance = at(links_, c).first_vnet * rules.vcs + candidate.vc - arbiter.pointer;
     if (distance < 0) distance += all;
@@ -139,7 +157,6 @@ int CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle now) {
     }
   }
   if (choices > 1) arbiter.chose_at = now;
-  if (chosen >= 0) arbiter.pointer = arbiter.pointer + 1 == all ? 0 : arbiter.pointer + 1;
   return chosen;
 }
 

@@ -56,27 +56,31 @@ class CombinedRouters {
   };
   // What an input sends to the switch.
   struct Request {
+    InputVc* vc = nullptr;
     int output = 0;
-    int input = 0;
-    int vc = 0;
     int distance = 0;
   };
   // The oldest packet of an input that may take these virtual channels of that output.
   struct Candidate {
     int way = 0;
-    int out = 0;
     int first_vc = 0;
     int vc = 0;
     Cycle since = 0;
   };
 
-  // Of the candidates, the virtual channel that the input port at the end of channel `c` sends to the switch, or -1. The arbiter's pointer
-  // moves on by one when there is one.
-  int choose_vc(int c, Arbiter& arbiter, Cycle now);
+  // The virtual channel that the input port at the end of channel `c` sends to the switch, or nullptr: one whose first flit has been in the
+  // pipeline since `arrived_by` or earlier. The arbiter's pointer moves on by one when there is one.
+  InputVc* choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, Cycle now);
+  // The same of the candidates.
+  int choose_candidate(int c, Arbiter& arbiter, Cycle now);
+  // Whether there is a virtual channel for the head in front, or a credit for the flit. If not, a credit wakes the router.
+  bool may_go(int c, const InputVc& vc, Cycle now);
+  // One of the requests for each output crosses.
+  void arbitrate(Router& router, int input_ports, Cycle now);
   // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
   void find_candidates(int c, Cycle arrived_by);
   // The first flit of a virtual channel crosses the switch.
-  void cross(int c, int number, Cycle now);
+  void cross(InputVc& vc, Cycle now);
   // The lowest idle virtual channel that a head may take, or -1.
   int idle_vc(int in, const InputVc& vc) const;
   template <class Routers, class Visit>

@@ -9,7 +9,8 @@ namespace astra::packet {
 
 void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
   steady_.forget();
-  parts_.interfaces.send(now, source, destination, vnet, bytes, number, awake);
+  const Cycle flight = parts_.windows.follow(source, destination, vnet);
+  parts_.interfaces.send(now, source, destination, vnet, bytes, number, awake, flight);
 }
 
 void Domain::attach(Traffic* traffic) {
@@ -17,42 +18,58 @@ void Domain::attach(Traffic* traffic) {
   parts_.interfaces.attach(traffic);
 }
 
-void Domain::run(Cycle time, std::vector<std::uint64_t>& arrived) {
+Cycle Domain::run(Cycle time, Cycle last, std::vector<std::uint64_t>& arrived) {
   if (passing_ > 0) steady_.pass(parts_, std::exchange(passing_, 0));
-  step(time);
+  const Cycle end = step(time, end_of_window(time, last));
   if (parts_.messages.take_arrived(arrived)) steady_.forget();
-  const int lane = parts_.interfaces.packet_maker();
-  if (lane < 0 || !shape_->rules.extrapolate || shape_->rhythm == kNever || has_traffic_ || parts_.clock.next() == kNever) return;
-  if (steady_.look(parts_, lane, time)) passing_ = steady_.periods;
+  if (parts_.interfaces.packet_maker() < 0 || !looks_for_periods() || parts_.clock.next() == kNever) return end;
+  const int anchor = steady_.anchored(parts_.interfaces.packet_maker());
+  if (parts_.interfaces.makes_packet(anchor, end) && steady_.look(parts_, end)) passing_ = steady_.periods;
+  return end;
 }
 
-void Domain::step(Cycle time) {
-  const int routers = shape_->routers();
-  const bool combined = shape_->rules.allocation == Allocation::combined;
+Cycle Domain::end_of_window(Cycle time, Cycle last) const {
+  if (parts_.clock.tiles() == 1) return time;
+  return std::max(time, std::min({last, time + parts_.windows.length() - 1, parts_.messages.soonest_arrival()}));
+}
+
+Cycle Domain::step(Cycle time, Cycle last) {
   parts_.interfaces.begin_cycle();
-  auto act = [&](int unit) {
-    if (unit >= routers) {
-      parts_.interfaces.run(unit - routers, time);
-    } else if (combined) {
-      parts_.combined.run(unit, time);
-    } else {
-      parts_.staged.run(unit, time);
+  const bool combined = shape_->rules.allocation == Allocation::combined;
+  Cycle end = time;
+  auto run_window = [&](int tile, auto is_last) {
+    for (Cycle next = parts_.clock.next_of(tile); next <= last; next = parts_.clock.next_of(tile)) {
+      if (combined) {
+        run_tile(parts_.combined, tile, next);
+      } else {
+        run_tile(parts_.staged, tile, next);
+      }
+      end = std::max(end, next);
+      if (is_last(next)) last = next;
     }
   };
-  parts_.clock.run(time, [&](int c) { receive(c, time); }, act);
+  const int anchor = last > time && looks_for_periods() ? steady_.anchor() : -1;
+  if (anchor >= 0) {
+    run_window(parts_.clock.tile_of(shape_->routers() + anchor), [&](Cycle now) { return parts_.interfaces.makes_packet(anchor, now); });
+  }
+  for (int tile = 0; tile < parts_.clock.tiles(); ++tile) run_window(tile, [](Cycle) { return false; });
+  parts_.clock.set_now(end);
+  return end;
 }
 
-void Domain::receive(int c, Cycle now) {
-  const int sink = at(shape_->link, c).sink;
-  parts_.channels.deliver(c, now, [&](const Flit& flit) {
-    if (!shape_->is_router(sink)) {
-      parts_.interfaces.receive(sink - shape_->routers(), flit, now);
-    } else if (shape_->rules.allocation == Allocation::combined) {
-      parts_.combined.receive(c, flit, now);
+template <class Routers>
+void Domain::run_tile(Routers& routers, int tile, Cycle time) {
+  const int first_lane = shape_->routers();
+  auto arrive = [&](int c) {
+    const int sink = at(shape_->link, c).sink;
+    if (sink >= first_lane) {
+      parts_.channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_lane, flit, time); });
     } else {
-      parts_.staged.receive(c, flit, now);
+      parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
-  });
+  };
+  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time); };
+  parts_.clock.run(tile, time, arrive, act);
 }
 
 void Domain::catch_up(Cycle time) {
@@ -61,7 +78,7 @@ void Domain::catch_up(Cycle time) {
   passing_ = 0;
   steady_.pass(parts_, whole);
   steady_.forget();
-  while (parts_.clock.next() <= time) step(parts_.clock.next());
+  while (parts_.clock.next() <= time) step(parts_.clock.next(), parts_.clock.next());
 }
 
 std::vector<std::int64_t> Domain::signature(Cycle now) {

@@ -30,8 +30,10 @@ class Domain {
   Cycle next() const { return passing_ == 0 ? parts_.clock.next() : parts_.clock.next() + passing_ * steady_.period; }
   // Bring a domain that passes over periods to the end of cycle `time`, in which nothing arrives.
   void catch_up(Cycle time);
-  // Run one cycle, which must be next(). Numbers of messages that have arrived are appended to `arrived`.
-  void run(Cycle time, std::vector<std::uint64_t>& arrived);
+  // Run cycle `time`, which must be next(), and perhaps more, none after `last`. Numbers of messages that have arrived are appended to
+  // `arrived`. Returns the last cycle that was run, which is the one in which they have.
+  Cycle run(Cycle time, Cycle last, std::vector<std::uint64_t>& arrived);
+  Cycle longest_window() const { return parts_.windows.length(); }
   // Messages that have not arrived.
   std::int64_t outstanding() const { return parts_.messages.outstanding(); }
   const Shape& shape() const { return *shape_; }
@@ -53,9 +55,13 @@ class Domain {
   Interfaces& interfaces() { return parts_.interfaces; }
 
  private:
-  void step(Cycle time);
-  // The first flit on a channel has arrived.
-  void receive(int c, Cycle now);
+  // Runs cycle `time` and more up to `last`, none after one in which the anchor of steady states makes a packet. Returns the last.
+  Cycle step(Cycle time, Cycle last);
+  // The last cycle of a window that begins with `time`.
+  Cycle end_of_window(Cycle time, Cycle last) const;
+  template <class Routers>
+  void run_tile(Routers& routers, int tile, Cycle time);
+  bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->rhythm != kNever && !has_traffic_; }
 
   std::shared_ptr<const Shape> shape_;
   Parts parts_;

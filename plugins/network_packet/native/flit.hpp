@@ -44,6 +44,8 @@ struct Message {
   Cycle created = 0;
   Cycle ready = 0;  // first cycle in which the source may make a packet
   std::uint64_t number = 0;
+  Cycle flight = 0;   // cycles from the departure of its last flit to its arrival, at least; 0: nobody asks
+  Cycle landing = 0;  // when it can arrive at the soonest, since that has left
 };
 
 }  // namespace astra::packet

@@ -62,7 +62,7 @@ std::optional<bool> FoldedNetwork::advance_folded(std::int64_t until) {
 bool FoldedNetwork::run(Cycle cycle) {
   keys_.clear();
   try {
-    domain_.run(cycle, keys_);
+    domain_.run(cycle, cycle, keys_);
   } catch (const UnlikeChoice& choice) {
     std::vector<bool> folded = translations_.folded();
     at(folded, choice.dimension) = false;

@@ -15,18 +15,22 @@ InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& cha
   }
 }
 
-void InputBuffers::forward(int c, int number, Cycle now) {
-  InputVc& from = vc(c, number);
-  Flit flit = from.buffer.front();
-  from.buffer.pop();
-  statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-  channels_->use_credit(from.out, from.out_vc);
-  if (flit.tail && !shape_->rules.wait_for_tail_credit) channels_->free_vc(from.out, from.out_vc);
-  flit.vc = narrow<std::uint16_t>(from.out_vc);
+void InputBuffers::forward(InputVc& from, Cycle now) {
+  const Rules& rules = shape_->rules;
+  const int c = from.channel;
+  const int out = from.out;
   const int r = at(links_, c).sink;
-  channels_->send_flit(from.out, flit, now + clock_->cycles_of(r, shape_->rules.switch_traversal));
-  channels_->send_credit(c, narrow<std::uint16_t>(number), flit.tail, now + clock_->cycles_of(r, 1));
-  if (flit.tail) from.state = VcState::idle;
+  const Flit& flit = from.buffer.front();
+  const bool tail = flit.tail;
+  statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
+  channels_->use_credit(out, from.out_vc);
+  if (tail) {
+    from.state = VcState::idle;
+    if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
+  }
+  channels_->send_flit(out, flit, from.out_vc, now + clock_->cycles_of(r, rules.switch_traversal));
+  from.buffer.pop();
+  channels_->send_credit(c, narrow<std::uint16_t>(from.number), tail, now + clock_->cycles_of(r, 1));
 }
 
 bool InputBuffers::any_flits() const {

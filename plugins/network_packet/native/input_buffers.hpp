@@ -39,13 +39,14 @@ class InputBuffers {
 
   InputVc& vc(int c, int number) { return at(vcs_, at(links_, c).vc_base + number); }
   const InputVc& vc(int c, int number) const { return at(vcs_, at(links_, c).vc_base + number); }
+  InputVc* of_channel(int c) { return vcs_.data() + at(links_, c).vc_base; }
   // The virtual channels of a router's inputs, which stand together.
   InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
 
   // A flit comes into the buffer of its virtual channel.
   void push(int c, const Flit& flit) { vc(c, flit.vc).buffer.push(flit); }
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
-  void forward(int c, int number, Cycle now);
+  void forward(InputVc& from, Cycle now);
 
   bool any_flits() const;
   // Packets in a buffer follow one another, each from head to tail.

@@ -9,7 +9,8 @@ namespace astra::packet {
 Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics)
     : shape_(shape), clock_(clock), channels_(channels), messages_(messages), statistics_(statistics), lanes_(shape.lane.size()) {}
 
-void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
+void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake,
+                      Cycle flight) {
   const Rules& rules = shape_->rules;
   const std::int64_t size = std::max<std::int64_t>(bytes, 1);
   const int l = shape_->lane_towards(source, destination, vnet);
@@ -22,6 +23,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   message.created = now;
   message.ready = awake ? now : clock_->edge(unit(l), now) + clock_->cycles_of(unit(l), 1);
   message.number = number;
+  message.flight = flight;
   Lane& lane = at(lanes_, l);
   const bool first = lane.messages.empty();
   lane.messages.push(messages_->add(message));
@@ -62,7 +64,7 @@ std::int64_t Interfaces::unmade(int lane) const {
 void Interfaces::run(int l, Cycle now) {
   Lane& lane = at(lanes_, l);
   const bool works = !lane.packets.empty() || lane.called_at == now - 1;
-  if (traffic_ != nullptr) traffic_->create(*this, l, now);
+  if (traffic_ != nullptr) traffic_->look(*this, l, now);
   channels_->take_credits(at(shape_->lane, l).out, now);
   if (!lane.messages.empty()) make_packet(l, now);
   if (!lane.packets.empty()) send_flit(l, now);
@@ -127,11 +129,12 @@ void Interfaces::send_flit(int l, Cycle now) {
   channels_->use_credit(c, vc);
   const Flit flit{0, number, vc, lane.sent == 0, lane.sent == packet.flits - 1};
   if (flit.head) packet.injected = now;
-  channels_->send_flit(c, flit, now + clock_->cycles_of(unit(l), 1));
+  channels_->send_flit(c, flit, vc, now + clock_->cycles_of(unit(l), 1));
   ++lane.sent;
   lane.sent_at = now;
   if (flit.tail) {
     lane.sent = 0;
+    messages_->leave_source(number, now);
     lane.packets.pop();
     lane.vcs.pop();
     if (!shape_->rules.wait_for_tail_credit) channels_->free_vc(c, vc);

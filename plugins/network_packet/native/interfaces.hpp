@@ -25,8 +25,8 @@ class Interfaces {
   Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics);
 
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
-  // one where the interface is `awake` and that matters.
-  void send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
+  // one where the interface is `awake` and that matters. `flight`: see Message.
+  void send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake, Cycle flight);
   // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
   bool awake(int lane, Cycle now) const;
 
@@ -36,6 +36,7 @@ class Interfaces {
   // A lane that has made a packet in this cycle, or -1.
   int packet_maker() const { return packet_maker_; }
   void begin_cycle() { packet_maker_ = -1; }
+  bool makes_packet(int lane, Cycle now) const { return at(lanes_, lane).made_at == now; }
   // Packets that the oldest message of a lane has still to make.
   std::int64_t unmade(int lane) const;
 

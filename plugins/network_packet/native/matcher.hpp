@@ -37,12 +37,12 @@ class Matcher {
   void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
     const int inputs = count_of(pointers.of_input);
     const int outputs = count_of(pointers.of_output);
-    if (asks.size() == 1) {
-      matched.push_back(asks.front());
-      move_on(matched, pointers, inputs, outputs);
-      return;
-    }
     if (inputs <= 64 && outputs <= 64) {
+      if (are_apart(asks, input_first)) {
+        matched = asks;
+        move_on(matched, pointers, inputs, outputs);
+        return;
+      }
       match_bits(asks, pointers, input_first, matched);
       return;
     }
@@ -63,6 +63,21 @@ class Matcher {
 
  private:
   static constexpr int kNone = 1 << 30;
+
+  // No two ask for one output, nor by one input, and they stand in order of the side that chooses second.
+  static bool are_apart(const std::vector<Ask>& asks, bool input_first) {
+    std::uint64_t inputs = 0;
+    std::uint64_t outputs = 0;
+    for (const Ask& ask : asks) {
+      const std::uint64_t input = 1ULL << ask.input;
+      const std::uint64_t output = 1ULL << ask.output;
+      const bool in_order = input_first ? outputs < output : inputs < input;
+      if ((inputs & input) != 0 || (outputs & output) != 0 || !in_order) return false;
+      inputs |= input;
+      outputs |= output;
+    }
+    return true;
+  }
 
   // The same with sets of up to 64 numbers. Matches come in order of the side that chooses second.
   void match_bits(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {

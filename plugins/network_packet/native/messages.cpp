@@ -53,10 +53,22 @@ std::uint32_t Messages::make_packet(std::uint32_t of, int vnet, Cycle now) {
   return number;
 }
 
+void Messages::leave_source(std::uint32_t number, Cycle now) {
+  const Packet& packet = packets_[number];
+  Message& message = messages_[packet.message];
+  if (message.flight == 0 || packet.sequence + 1 < message.packets) return;
+  message.landing = now + message.flight;
+  ++landings_[message.landing];
+}
+
 void Messages::receive_packet(std::uint32_t number) {
   const std::uint32_t of = packets_[number].message;
   free_packets_.push_back(number);
   if (--messages_[of].missing > 0) return;
+  if (messages_[of].landing > 0) {
+    const auto landing = landings_.find(messages_[of].landing);
+    if (--landing->second == 0) landings_.erase(landing);
+  }
   arrived_.push_back(messages_[of].number);
   free_messages_.push_back(of);
   --outstanding_;

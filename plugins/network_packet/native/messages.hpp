@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "flit.hpp"
@@ -28,6 +29,11 @@ class Messages {
   const Packet& packet(std::uint32_t number) const { return packets_[number]; }
   // The last flit of a packet has reached its destination.
   void receive_packet(std::uint32_t number);
+
+  // The last flit of a packet has left its source in cycle `now`.
+  void leave_source(std::uint32_t number, Cycle now);
+  // No message arrives before this cycle whose last flit has left its source, of those with a `flight`; kNever: there is none.
+  Cycle soonest_arrival() const { return landings_.empty() ? kNever : landings_.begin()->first; }
 
   // Messages that have not arrived, and packets that have not.
   std::int64_t outstanding() const { return outstanding_; }
@@ -61,6 +67,7 @@ class Messages {
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_messages_;
   std::vector<std::uint64_t> arrived_;
+  std::map<Cycle, int> landings_;  // by cycle: messages that can arrive then at the soonest
   std::int64_t outstanding_ = 0;
 };
 

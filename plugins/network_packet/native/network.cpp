@@ -222,19 +222,20 @@ bool Network::advance(std::int64_t until) {
     if (next > until / clock_ps_) return false;
     interruptible_.step(next);
     now_ = next;
+    const Cycle last = groups_.size() > 1 ? next : std::min(until / clock_ps_, later_.empty() ? kNever : later_.top().cycle);
     for (Group& group : groups_) {
       if (group.members.empty() || group.domain->next() != next) continue;
       keys_.clear();
-      group.domain->run(next, keys_);
+      now_ = group.domain->run(next, last, keys_);
       for (std::uint64_t key : keys_) {
         arrived.insert(arrived.end(), group.numbers[key].begin(), group.numbers[key].end());
         group.numbers[key].clear();
         group.free.push_back(key);
       }
     }
-    if (!later_.empty() && later_.top().cycle == next) send_all(next);
+    if (!later_.empty() && later_.top().cycle == now_) send_all(now_);
     if (!arrived.empty()) {
-      time = next * clock_ps_;
+      time = now_ * clock_ps_;
       std::sort(arrived.begin(), arrived.end());
       return true;
     }

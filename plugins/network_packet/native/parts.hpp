@@ -12,13 +12,15 @@
 #include "shape.hpp"
 #include "staged_routers.hpp"
 #include "statistics.hpp"
+#include "windows.hpp"
 
 namespace astra::packet {
 
 struct Parts {
   explicit Parts(const Shape& of)
       : shape(of),
-        clock(of),
+        windows(of),
+        clock(of, windows.routers_of_tile()),
         statistics(of.channels()),
         messages(of.rules.packet_flits),
         calls(of),
@@ -33,6 +35,7 @@ struct Parts {
   Parts& operator=(const Parts& other) = default;
 
   Neighbour<const Shape> shape;
+  Windows windows;
   Clock clock;
   Statistics statistics;
   Messages messages;

@@ -32,10 +32,11 @@ class RingBuffer {
   T& operator[](std::uint32_t index) { return slots_[(head_ + index) & mask_]; }
   const T& operator[](std::uint32_t index) const { return slots_[(head_ + index) & mask_]; }
 
-  void push(const T& value) {
+  void push(const T& value) { push() = value; }
+  // A new last one, to be written.
+  T& push() {
     if (size_ == capacity()) grow();
-    slots_[(head_ + size_) & mask_] = value;
-    ++size_;
+    return slots_[(head_ + size_++) & mask_];
   }
 
   void pop() {

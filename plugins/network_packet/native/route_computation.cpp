@@ -34,11 +34,12 @@ void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
 int RouteComputation::route(int r, int in, Packet& packet) {
   const RouterSpec& router = at(shape_->router, r);
   const RouteChoice choice = shape_->rules.choice;
-  int out = shape_->first_hop(r, in, packet.destination, packet.vnet);
+  const std::uint16_t entry = shape_->routes.hop(r, packet.destination);
+  int out = shape_->next_channel(entry, r, in, packet.destination, packet.vnet);
   if (at(links_, out).dimension < 0) return out;
   if (!router.spray.empty()) {
     out = router.spray[at(sprayed_, r)++ % router.spray.size()];
-  } else if (choice == RouteChoice::first || !shape_->routes.several_ways(r, packet.destination)) {
+  } else if (choice == RouteChoice::first || (entry & RoutingTables::kSeveral) == 0) {
     // There is nothing to choose.
   } else if (choice == RouteChoice::random) {
     const std::vector<int> all = shape_->routes.next_hops(r, packet.destination);

@@ -50,8 +50,6 @@ class RoutingTables {
   static constexpr std::uint16_t kHere = 0x7fff;
   static constexpr std::uint16_t kNoWay = 0x7ffe;
   std::uint16_t hop(int r, int node) const { return hop_.empty() ? look_up(r, node) : at(hop_, r * hops_of_router_ + node); }
-  // Whether there may be more than one next channel.
-  bool several_ways(int r, int node) const { return (hop(r, node) & kSeveral) != 0; }
   // All next channels of shortest ways in the first dimension in which router and node differ.
   std::vector<int> next_hops(int r, int node) const;
   // That dimension, or -1.

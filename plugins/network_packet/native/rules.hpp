@@ -62,6 +62,7 @@ struct Rules {
   std::int64_t flit_bytes = 1;
   bool full_last_packet = true;
   bool extrapolate = true;  // pass over periods in which the same happens again
+  bool windows = true;      // a tile of routers runs by itself as long as links allow
   std::uint64_t seed = 1;
 };
 

@@ -29,12 +29,13 @@ struct Link {
   std::uint16_t sink_port = 0;
   std::uint16_t sink_place = 0;  // its place among the inputs of its sink
   std::uint16_t first_vnet = 0;
-  std::uint8_t classes = 1;  // into which the virtual channels of each virtual network are divided
-  bool ring = false;
-  Fold fold = Fold::none;
-  bool source_port_varies = false;
-  bool sink_port_varies = false;
+  std::uint8_t classes : 8 = 1;  // into which the virtual channels of each virtual network are divided
+  Fold fold : 2 = Fold::none;
+  bool ring : 1 = false;
+  bool source_port_varies : 1 = false;
+  bool sink_port_varies : 1 = false;
 };
+static_assert(sizeof(Link) == 32);
 
 // Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next. Past the
 // last: `end_vc`.
@@ -109,8 +110,10 @@ class Shape {
 
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
-  int first_hop(int r, int in, int node, int vnet) const {
-    const std::uint16_t place = routes.hop(r, node) & RoutingTables::kPlace;
+  int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
+  // The same, of the table's entry.
+  int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
+    const std::uint16_t place = entry & RoutingTables::kPlace;
     if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
     return place == RoutingTables::kNoWay ? -1 : at(router, r).outputs[place];
   }

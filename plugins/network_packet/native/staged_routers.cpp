@@ -16,7 +16,6 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       links_(shape.link),
       width_(shape.rules.vnets * shape.rules.vcs) {
   if (shape.rules.allocation != Allocation::staged) return;
-  int choices = 0;
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
     const int inputs_of = count_of(spec.inputs);
@@ -26,14 +25,12 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
     router.vc_pointers.resize(inputs_of * width_, spec.output_ports * width_);
     router.switch_pointers.resize(expanded, spec.output_ports);
     router.speculative_pointers.resize(expanded, spec.output_ports);
-    choices = std::max(choices, expanded * spec.output_ports);
     const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
     words_.push_back(words_.back() + index(vcs + 63) / 64);
   }
   allocating_.resize(words_.back());
   switching_.resize(words_.back());
   for (BitSets& sets : starting_) sets.resize(words_.back());
-  choice_.assign(index(choices), -1);
 }
 
 void StagedRouters::run(int r, Cycle now) {
@@ -42,8 +39,8 @@ void StagedRouters::run(int r, Cycle now) {
   const std::size_t words = at(words_, r + 1) - at(words_, r);
   for (std::size_t word = 0; word < words; ++word) allocating[word] |= std::exchange(start[word], 0);
   speculative_.clear();
-  given_.clear();
   if (shape_->rules.speculative) ask_speculatively(r, now);
+  ask_surely(r, now);  // those that get a virtual channel in this cycle ask in the next
   const bool vcs_given = allocate_vcs(r, now);
   const bool switched = allocate_switch(r, now);
   if (vcs_given || switched) clock_->wake(r, now + 1);
@@ -55,18 +52,18 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   const bool was_empty = vc.buffer.empty();
   inputs_->push(c, flit);
   if (vc.state == VcState::idle) {
-    begin_packet(r, vc, now + clock_->cycles_of(r, shape_->rules.routing_delay));
+    begin_packet(r, local_of(r, vc), vc, now + clock_->cycles_of(r, shape_->rules.routing_delay));
   } else if (vc.state == VcState::active && was_empty) {
     set_bit(of_router(switching_, r), local_of(r, vc));
     clock_->wake(r, now);
   }
 }
 
-void StagedRouters::begin_packet(int r, InputVc& vc, Cycle since) {
+void StagedRouters::begin_packet(int r, int local, InputVc& vc, Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
   routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
-  set_bit(starting(r, since), local_of(r, vc));
+  set_bit(starting(r, since), local);
   clock_->wake(r, since);
 }
 
@@ -87,17 +84,17 @@ bool StagedRouters::allocate_vcs(int r, Cycle now) {
   if (apart) return allocate_apart(r);
   if (shape_->is_folded()) check_heads(r);
 
-  asks_.clear();
+  vc_asks_.clear();
   for (int local : heads_) {
     const InputVc& vc = vcs[local];
     const std::uint64_t* const free = channels_->idle(vc.out);
     const int input = arbiter_input(vc);
     int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
     if (out_vc < 0) channels_->wait_for_credit(vc.out);
-    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) asks_.push_back({input, vc.out_port * width_ + out_vc, local});
+    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) vc_asks_.push_back({input, vc.out_port * width_ + out_vc, local});
   }
   matched_.clear();
-  matcher_.match(asks_, at(routers_, r).vc_pointers, shape_->rules.input_first, matched_);
+  matcher_.match(vc_asks_, at(routers_, r).vc_pointers, shape_->rules.input_first, matched_);
   for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width_);
   return !matched_.empty();
 }
@@ -160,7 +157,7 @@ bool StagedRouters::allocate_apart(int r) {
 
 void StagedRouters::give_vc(int r, int local, int out_vc) {
   clear_bit(of_router(allocating_, r), local);
-  given_.push_back(local);
+  set_bit(of_router(switching_, r), local);
   InputVc& vc = inputs_->of_router(r)[local];
   vc.state = VcState::active;
   vc.out_vc = narrow<std::int16_t>(out_vc);
@@ -177,25 +174,20 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   const InputVc* const vcs = inputs_->of_router(r);
   const InputVc& vc = vcs[local];
   const int speedup = shape_->rules.input_speedup;
-  const int place = at(links_, vc.channel).sink_place;
-  const int input = speedup == 1 ? place : place * speedup + vc.number % speedup;
-  int& chosen = at(choice_, input * at(shape_->router, r).output_ports + vc.out_port);
-  if (chosen < 0) {
-    chosen = count_of(asks);
+  const int first = at(links_, vc.channel).sink_place * speedup;
+  const int input = speedup == 1 ? first : first + vc.number % speedup;
+  auto other = asks.rbegin();  // those of the same channel come last
+  while (other != asks.rend() && other->input >= first && (other->input != input || other->output != vc.out_port)) ++other;
+  if (other == asks.rend() || other->input < first) {
     asks.push_back({input, vc.out_port, local});
     return;
   }
   const int start = at(at(routers_, r).next_vc, input);
   const int count = shape_->vc_count(vc.channel);
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
-  int& other = at(asks, chosen).tag;
-  if (shape_->is_folded() && vcs[other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
-  if (turn(vc.number) < turn(vcs[other].number)) other = local;
-}
-
-void StagedRouters::forget_choices(int r, const std::vector<Ask>& asks) {
-  const int ports = at(shape_->router, r).output_ports;
-  for (const Ask& ask : asks) at(choice_, ask.input * ports + ask.output) = -1;
+  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+  if (turn(vc.number) < turn(vcs[other->tag].number)) other->tag = local;
 }
 
 void StagedRouters::ask_surely(int r, Cycle now) {
@@ -210,7 +202,6 @@ void StagedRouters::ask_surely(int r, Cycle now) {
       channels_->wait_for_credit(vc.out);
     }
   });
-  forget_choices(r, asks_);
 }
 
 void StagedRouters::ask_speculatively(int r, Cycle now) {
@@ -224,12 +215,9 @@ void StagedRouters::ask_speculatively(int r, Cycle now) {
       break;
     }
   });
-  forget_choices(r, speculative_);
 }
 
 bool StagedRouters::allocate_switch(int r, Cycle now) {
-  ask_surely(r, now);
-  for (int local : given_) set_bit(of_router(switching_, r), local);
   matched_.clear();
   if (shape_->is_folded()) check_asks(r, asks_);
   if (!asks_.empty()) matcher_.match(asks_, at(routers_, r).switch_pointers, shape_->rules.input_first, matched_);
@@ -256,9 +244,10 @@ void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
   const int next = vc.number + shape_->rules.input_speedup;
   const int count = shape_->vc_count(vc.channel);
   at(at(routers_, r).next_vc, ask.input) = next < count ? next : next - count;
-  inputs_->forward(vc.channel, vc.number, now);
+  inputs_->forward(vc, now);
   if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(of_router(switching_, r), ask.tag);
-  if (vc.state == VcState::idle && !vc.buffer.empty()) begin_packet(r, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
+  if (vc.state == VcState::idle && !vc.buffer.empty())
+    begin_packet(r, ask.tag, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
 }
 
 void StagedRouters::snapshot(Snapshot& snapshot) const {

@@ -45,20 +45,19 @@ class StagedRouters {
   using BitSets = std::vector<std::uint64_t>;  // of virtual channels, by router
 
   // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-  void begin_packet(int r, InputVc& vc, Cycle since);
+  void begin_packet(int r, int local, InputVc& vc, Cycle since);
   // Virtual channel allocation. Returns whether a head got one.
   bool allocate_vcs(int r, Cycle now);
   // The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
   bool allocate_apart(int r);
   // A head gets a virtual channel. It goes to the switch in the next cycle.
   void give_vc(int r, int local, int out_vc);
-  // Switch allocation and traversal. Returns whether there is more to do in the next cycle.
+  // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
   bool allocate_switch(int r, Cycle now);
   // Those matched that speculated and were right, where nothing is in their way.
   void cross_speculative(int r, Cycle now);
   // One request for each input of the switch and output: of several virtual channels, the next in turn.
   void ask_for_switch(int r, int local, std::vector<Ask>& asks);
-  void forget_choices(int r, const std::vector<Ask>& asks);
   // Virtual channels that have one at the output ask for the switch if there is room.
   void ask_surely(int r, Cycle now);
   // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
@@ -98,11 +97,10 @@ class StagedRouters {
   // Scratch of a router's cycle.
   Matcher matcher_;
   std::vector<int> heads_;  // that ask for a virtual channel
-  std::vector<int> given_;  // those that got one
-  std::vector<Ask> asks_;
+  std::vector<Ask> vc_asks_;
+  std::vector<Ask> asks_;  // of the switch
   std::vector<Ask> speculative_;
   std::vector<Ask> matched_;
-  std::vector<int> choice_;  // by input of the switch and output: index of a request, or -1
 };
 
 }  // namespace astra::packet

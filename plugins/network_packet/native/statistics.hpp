@@ -38,6 +38,13 @@ struct Statistics {
   std::int64_t of(int channel, PerChannel which) const { return counters[place(channel, which)]; }
   std::int64_t total(int which) const { return at(counters, which); }
 
+  // A flit has been put on a channel, which joins two routers or not.
+  void sent(int channel, bool head, bool joins_routers) {
+    std::int64_t* const of_channel = &counters[place(channel, kChannelFlits)];
+    ++of_channel[kChannelFlits];
+    of_channel[kChannelPackets] += head;
+    counters[kFlitHops] += joins_routers;
+  }
   void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
     add(kPackets, 1);
     add(kFlits, flits);

@@ -69,12 +69,10 @@ void SteadyState::start(Parts& parts, Cycle now) {
   seen_ = 0;
 }
 
-bool SteadyState::look(Parts& parts, int lane, Cycle now) {
-  if (anchor_ < 0) anchor_ = lane;
-  if (anchor_ != lane) return false;
+bool SteadyState::look(Parts& parts, Cycle now) {
   ++seen_;
   if (--wait_ > 0) return false;
-  if (parts.interfaces.unmade(lane) < kWorthwhile) {
+  if (parts.interfaces.unmade(anchor_) < kWorthwhile) {
     forget();
     wait_ = kWorthwhile / 2;
     return false;

@@ -18,8 +18,13 @@ class SteadyState {
  public:
   // Something came from outside, or a message arrived: what was seen so far does not count.
   void forget();
-  // Cycle `now` has been run and a packet was made by `lane`. Returns whether `periods` periods of `period` cycles can be passed over.
-  bool look(Parts& parts, int lane, Cycle now);
+  // The lane at whose packets one looks: `lane`, which has made one, if there is none yet.
+  int anchored(int lane) { return anchor_ < 0 ? anchor_ = lane : anchor_; }
+  // The same, or -1 if there is none.
+  int anchor() const { return anchor_; }
+  // Cycle `now` has been run and that lane has made a packet in it. Returns whether `periods` periods of `period` cycles can be passed
+  // over.
+  bool look(Parts& parts, Cycle now);
   // The snapshot that is compared, and round-robin pointers.
   static std::vector<std::int64_t> signature(Parts& parts, Cycle now);
   // Pass over so many of these periods.

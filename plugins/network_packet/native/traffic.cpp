@@ -16,7 +16,11 @@ constexpr Cycle kLookAhead = 63;  // a lane is looked at this often while it wai
 }  // namespace
 
 Traffic::Traffic(TrafficOptions options, const Shape& shape)
-    : periods(index(options.periods)), options_(std::move(options)), next_(index(shape.lanes())) {
+    : periods(index(options.periods)),
+      options_(std::move(options)),
+      next_(index(shape.lanes())),
+      latest_(index(shape.lanes()), -1),
+      calendar_(shape.lanes(), kLookAhead) {
   std::uint64_t seed = options_.seed;
   for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
     seed += 0x9E3779B97F4A7C15ULL;
@@ -29,7 +33,10 @@ Traffic::Traffic(TrafficOptions options, const Shape& shape)
     const double rate = options_.rate / options_.packet_flits / shape.lanes_of(lane.node, lane.vnet).count;
     log_idle_.push_back(std::log1p(-std::min(rate, 1.0 - 1e-12)));
   }
-  for (int lane = 0; lane < shape.lanes(); ++lane) at(next_, lane) = gap(lane) - 1;
+  for (int lane = 0; lane < shape.lanes(); ++lane) {
+    at(next_, lane) = gap(lane) - 1;
+    calendar_.add(lane, std::min(at(next_, lane), kLookAhead));
+  }
 }
 
 std::uint64_t Traffic::random() {  // xoshiro256++ (Blackman, Vigna)
@@ -75,18 +82,29 @@ int Traffic::period_of(Cycle time) const {
   return since < 0 || since >= options_.period * options_.periods ? -1 : narrow<int>(since / options_.period);
 }
 
-void Traffic::create(Interfaces& interfaces, int lane, Cycle now) {
-  Cycle& next = at(next_, lane);
-  while (next <= now) {
-    interfaces.create(next, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
-    const int period = period_of(next);
-    if (period >= 0) {
-      at(periods, period).offered_flits += options_.packet_flits;
-      ++pending_;
-    }
-    next += gap(lane);
+void Traffic::create(Interfaces& interfaces, Cycle until) {
+  for (Cycle now = calendar_.next(created_ + 1); now <= until; now = calendar_.next(now + 1)) {
+    calendar_.take(now, [&](int lane) {
+      Cycle& next = at(next_, lane);
+      if (next == now) {
+        interfaces.create(now, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
+        interfaces.wake(lane, now);
+        const int period = period_of(now);
+        if (period >= 0) {
+          at(periods, period).offered_flits += options_.packet_flits;
+          ++pending_;
+        }
+        at(latest_, lane) = now;
+        next += gap(lane);
+      }
+      calendar_.add(lane, std::min(next, now + kLookAhead));
+    });
   }
-  interfaces.wake(lane, std::min(next, now + kLookAhead));
+  created_ = until;
+}
+
+void Traffic::look(Interfaces& interfaces, int lane, Cycle now) {
+  if (at(latest_, lane) <= now) interfaces.wake(lane, std::min(at(next_, lane), now + kLookAhead));
 }
 
 void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
@@ -115,8 +133,10 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   const Cycle measured = options_.warm_up + options_.period * options_.periods;
   while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
     interruptible.step(domain.next());
-    cycles = domain.next();
-    domain.run(cycles, arrived);
+    const Cycle now = domain.next();
+    const Cycle last = std::max(now, std::min(now + domain.longest_window(), measured) - 1);  // pending packets may end it behind that
+    create(domain.interfaces(), last);
+    cycles = domain.run(now, last, arrived);
     arrived.clear();
   }
   drained = pending_ == 0;
@@ -129,7 +149,7 @@ std::vector<std::string> Traffic::deadlock(Domain domain) const {
   std::vector<std::uint64_t> arrived;
   while (domain.next() != kNever) {
     interruptible.step(domain.next());
-    domain.run(domain.next(), arrived);
+    domain.run(domain.next(), domain.next(), arrived);
     arrived.clear();
   }
   return domain.outstanding() > 0 ? domain.waiting() : std::vector<std::string>{};

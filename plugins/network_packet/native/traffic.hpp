@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "calendar.hpp"
 #include "flit.hpp"
 
 namespace astra::packet {
@@ -44,8 +45,8 @@ class Traffic {
   // A node's rate is divided among its lanes.
   Traffic(TrafficOptions options, const Shape& shape);
 
-  // Makes the packets of a lane that are due, and asks to be called again in time.
-  void create(Interfaces& interfaces, int lane, Cycle now);
+  // A lane is awake: it will be again when its next packet is made, or before.
+  void look(Interfaces& interfaces, int lane, Cycle now);
   void received(const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);
@@ -65,12 +66,17 @@ class Traffic {
   // One of so many numbers from 0 on, all with the same probability.
   int draw(int numbers);
   Cycle gap(int lane);
+  // Makes the packets of all lanes up to a cycle, in order of time and lane, as they draw from the same random numbers.
+  void create(Interfaces& interfaces, Cycle until);
   int destination(int source);
   int period_of(Cycle time) const;
 
   TrafficOptions options_;
-  std::vector<Cycle> next_;
-  std::int64_t pending_ = 0;  // measured packets that have not arrived
+  std::vector<Cycle> next_;    // by lane: when it makes its next packet,
+  std::vector<Cycle> latest_;  // and when it has made, or will have made, its latest
+  Calendar calendar_;          // of lanes whose next packet may be due
+  Cycle created_ = -1;         // all packets up to this cycle have been made
+  std::int64_t pending_ = 0;   // measured packets that have not arrived
   std::uint64_t state_[4];
   std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
 };

@@ -108,6 +108,9 @@ class PacketOptions:
     representatives: bool = option(
         True, help="NPUs, and rings of Garnet's torus, that do the same are simulated once; the answers are the same"
     )
+    windows: bool = option(
+        True, help="some routers run by themselves for as many cycles as links take, while they are in the cache; the answers are the same"
+    )
     seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
 
     def settings(self) -> Settings:
@@ -230,5 +233,6 @@ class Settings:
             "full_last_packet": self.full_last_packet,
             "extrapolate": options.extrapolate,
             "representatives": options.representatives,
+            "windows": options.windows,
             "seed": options.seed,
         }
