@@ -221,7 +221,7 @@ def _congestion_row(collective: str, algorithm: str, splits: int, platform: str,
     arguments = [sys.executable, "-c", WITH_CONGESTION, collective, algorithm, str(splits), platform, small]
     runs = [json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout) for _ in range(3)]
     seconds, messages, size = min(runs)
-    return [f"{messages:,}", f"{seconds:.2f}", f"{messages / seconds / 1e6:.1f} million", f"{size / messages:.2g}"]
+    return [f"{messages:,}", f"{seconds:.2f}", f"{messages / seconds / 1e6:.1f} million", f"{size / messages:,.0f}"]
 
 
 CONGESTION = FigureTable(
