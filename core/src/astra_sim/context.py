@@ -84,10 +84,10 @@ class Context:
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     replay_only: bool = False
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
-    messages_wait: bool = True
     _time_graph: Callable[[ExecutionGraph], int] | None = None
     _times: dict[Hashable, int] = attrs.field(factory=dict)
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
+    messages_wait: bool = True
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""

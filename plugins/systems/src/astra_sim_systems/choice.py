@@ -72,7 +72,7 @@ class Automatic(Algorithm):
     @property
     def content(self) -> Hashable:
         """What its choices follow from."""
-        return self.platform, self.dimension, self.step_ns, *self.candidates.items()
+        return self.platform, self.dimension, self.step_ns, self.messages_wait, *self.candidates.items()
 
     def schedule(self, request: Request) -> Schedule:
         """The schedule of the algorithm that is picked."""
