@@ -6,12 +6,14 @@ import re
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
+from astra_sim.context import Algorithm
 from astra_sim.platform import Dimension, Platform, is_power_of_two
-from astra_sim.schedule import Collective, Request
+from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, wiring_of
-from astra_sim_systems.choice import Forecast, fastest, forecasts_of, time_ns
+from astra_sim_systems.choice import Automatic, Forecast, fastest, forecasts_of, time_ns
 from support.platforms import LINK, platform_of
 
 BASIC = [
@@ -140,6 +142,28 @@ def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(sp
     """Messages to all others would take as long as one of them."""
     assert picked(spec, size) != names.ALL_AT_ONCE
     assert run(spec, size).audit == []
+
+
+def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
+    spec = "hyperx?sizes=4,4&npus=4"
+    for network, at_once in ((AWARE, True), ("analytical", False)) * 2:
+        assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == at_once
+
+
+def test_all_that_choices_follow_from_is_their_content() -> None:
+    """Plans are kept by it from run to run."""
+    made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []), platform_of(f"switch?size=4&{LINK}"))
+    others = {
+        "platform": platform_of(f"switch?size=8&{LINK}"),
+        "dimension": 1,
+        "step_ns": 1.0,
+        "messages_wait": False,
+        "candidates": {"x": made},
+    }
+    own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}
+    assert {name for name in own if not name.startswith("_")} == others.keys()
+    for name, value in others.items():
+        assert attrs.evolve(made, **{name: value}).content != made.content
 
 
 @pytest.mark.parametrize(
