@@ -152,7 +152,7 @@ def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
     """Plans are kept by it from run to run."""
-    made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []), platform_of(f"switch?size=4&{LINK}"))
+    made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
     others: dict[str, Any] = {
         "platform": platform_of(f"switch?size=8&{LINK}"),
         "dimension": 1,
