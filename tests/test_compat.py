@@ -404,6 +404,8 @@ def test_the_linker_and_the_converter_of_chakra_take_traces_of_pytorch(programs:
     for name, written in (("et.0.et", "et.0.et"), ("plain", "plain.0.et")):
         ended = run(programs / "chakra_converter", "PyTorch", "--input=hdt.json", f"--output={name}", "--simulate", folder=tmp_path)
         assert (ended.status, ended.output) == (0, "")
+        assert "chakra_converter: warning: --simulate has no effect" in ended.errors
+        assert "replayed" in ended.errors
         trace = load_trace(tmp_path / written)
         assert [node.comm_size for node in trace.nodes() if node.type == NodeType.COMM_COLL_NODE] == [4096]
 

@@ -221,8 +221,8 @@ def fabric_of(platform: Platform) -> Fabric:
 
 
 def _of_entry(entry: Sequence[Any]) -> FabricLink:
-    source, target, bandwidth, latency, error, cost = (*entry, 0.0, 1)[:6] if len(entry) < 5 else (*entry, 1)[:6]
-    return FabricLink(int(source), int(target), float(bandwidth), float(latency), float(error), cost=int(cost))
+    link = FabricLink(*map(int, entry[:2]), *map(float, entry[2:5]))
+    return link._replace(cost=int(entry[5])) if len(entry) > 5 else link
 
 
 def _of_wire(wire: Wire, dimension: Dimension) -> FabricLink:

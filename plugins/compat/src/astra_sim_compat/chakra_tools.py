@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from astra_sim.commands import shared_plugins
+from astra_sim.errors import warn
 
 from astra_sim_compat.arguments import Arguments, UsageError, existing_file
 
@@ -20,6 +22,7 @@ def converter(name: str, given: Sequence[str]) -> None:
     known.add_argument("kind", choices=tuple(_CONVERTERS), help="what is converted; `KIND --help` lists its options")
     known.add_argument("options", nargs=argparse.REMAINDER, help="its options")
     values = known.all(given)
+    _tell_without_effect(values, "log-filename", "there is no log")
     _CONVERTERS[values["kind"]](f"{name} {values['kind']}", values["options"])
 
 
@@ -35,7 +38,8 @@ def _from_text(name: str, given: Sequence[str]) -> None:
             raise UsageError(f"--{option.replace('_', '-')} is {values[option]}; expected a number from 1 on")
     source = existing_file("input", values["input"])
     platform = f"plugin:switch?size={values['num_npus']}&link_bandwidth_gb_per_s=1"  # of which a trace has the number of NPUs alone
-    _convert(name, source, f"{values['output']}.et", "--from", "text", "--platform", platform, "--passes", str(values["num_passes"]))
+    options = ("--from", "text", "--platform", platform, "--passes", str(values["num_passes"]))
+    _run(name, "convert", source, f"{values['output']}.et", *options, "--quiet")
 
 
 def _from_pytorch(name: str, given: Sequence[str]) -> None:
@@ -46,7 +50,8 @@ def _from_pytorch(name: str, given: Sequence[str]) -> None:
     values = known.all(given)
     source, named = existing_file("input", values["input"]), _TRACE_OF_RANK.fullmatch(values["output"])
     rank = ("--rank", named["rank"]) if named else ()
-    _convert(name, source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
+    _tell_without_effect(values, "simulate", "the error of a replay is always told")
+    _run(name, "convert", source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
 
 
 _CONVERTERS = {"PyTorch": _from_pytorch, "Text": _from_text}
@@ -61,6 +66,7 @@ def trace_link(name: str, given: Sequence[str]) -> None:
     known.text("output-file", "the linked trace (JSON)")
     known.add_argument("--log-level", metavar="TEXT", help="has no effect: there is no log")
     values = known.all(given)
+    _tell_without_effect(values, "log-level", "there is no log")
     files = [existing_file(option, values[option.replace("-", "_")]) for option in ("chakra-host-trace", "chakra-device-trace")]
     rank = [] if values["rank"] is None else ["--rank", str(values["rank"])]
     _run(name, "trace link", *files, "--output", values["output_file"], *rank)
@@ -72,11 +78,14 @@ def jsonizer(name: str, given: Sequence[str]) -> None:
     known.text("input_filename", "Chakra trace")
     known.text("output_filename", "the same as JSON")
     values = known.all(given)
-    _convert(name, existing_file("input_filename", values["input_filename"]), values["output_filename"], "--from", "chakra", "--to", "json")
+    source = existing_file("input_filename", values["input_filename"])
+    _run(name, "convert", source, values["output_filename"], "--from", "chakra", "--to", "json", "--quiet")
 
 
-def _convert(name: str, source: str, target: str, *options: str) -> None:
-    _run(name, "convert", source, target, *options, "--quiet")
+def _tell_without_effect(values: Mapping[str, Any], option: str, why: str) -> None:
+    """Warn of an option that was given, and has no effect."""
+    if values[option.replace("-", "_")]:
+        warn(f"--{option} has no effect: {why}")
 
 
 def _run(name: str, command: str, *arguments: str) -> None:

@@ -55,7 +55,8 @@ def _of_htsim(given: Sequence[str]) -> tuple[str | None, int | None]:
     words = iter(given)
     for word in words:
         if word in _COUPLINGS:
-            value = next(words, "") if word == "COUPLED_EPSILON" else ""
+            if word == "COUPLED_EPSILON":
+                next(words, "")  # its epsilon
             warn(f"{word} has no effect: a message is one flow")
         elif word not in ("-topo", "-nodes", "-o", "-sub"):
             raise UsageError(
