@@ -42,10 +42,13 @@ class Receipts {
   // A receive has its message: forget it, and those that follow if they are done.
   void done(ReceiptId id) {
     at(id).state |= kDone;
-    while (data()[first_ & (capacity_ - 1)].state & kDone) {
-      data()[first_ & (capacity_ - 1)] = Receipt{};
-      ++first_;
-    }
+    if (id != first_) return;
+    Receipt* const receipts = data();
+    const std::uint32_t mask = capacity_ - 1;
+    ReceiptId next = id;
+    do receipts[next++ & mask] = Receipt{};
+    while (receipts[next & mask].state & kDone);
+    first_ = next;
   }
 
   // Call a function for each receive that waits for its message.
