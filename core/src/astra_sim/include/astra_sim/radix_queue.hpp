@@ -34,11 +34,10 @@ class RadixQueue {
   template <class... Others>
   Event& push(std::int64_t time, const Others&... others) {
     if (time <= covered_) {
-      if (!front_.full()) return front_.insert(Event{time, others...});
+      if (!front_.empty() && !front_.full()) return front_.insert(Event{time, others...});
       give_back_front();
-    } else if (time < next_ && next_ != kUnknown) {
-      next_ = time;
     }
+    if (time < next_ && next_ != kUnknown) next_ = time;
     return add(time, time, others...);
   }
 
@@ -230,6 +229,7 @@ class RadixQueue {
   // Put the events of the front back into lists.
   void give_back_front() {
     covered_ = -1;
+    if (front_.empty()) return;
     next_ = kUnknown;
     front_.give_back([this](const Event& event) { add(event.time, event); });
   }
