@@ -9,12 +9,12 @@
 #include <astra_sim/radix_queue.hpp>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
-#include "astra_sim/network.h"
 #include "histories.hpp"
 #include "ids.hpp"
 
@@ -309,12 +309,14 @@ struct Later {
 };
 
 // Events of later instants, each no earlier than those before it: so they come in the order in which they were added.
-class Lane {
+class EventsInOrder {
  public:
   bool empty() const { return begin_ == end_; }
   bool accepts(Time time) const { return time >= last_time_; }
-  // ASTRA_NEVER where there is none.
+  // When the next one happens; the last of all times where there is none.
   Time next_time() const { return next_time_; }
+  // Whether the next one happens at a time, before which there is none.
+  bool has(Time time) const { return next_time_ == time && !empty(); }
 
   // Add Later{members...}, or let it become part of the one before. Returns which; it stays there until another is added.
   template <typename... Members>
@@ -334,12 +336,13 @@ class Lane {
   // Take the next event; there is one.
   const Event& take() {
     const Event& taken = at(begin_++).event;
-    next_time_ = empty() ? ASTRA_NEVER : at(begin_).time;
+    next_time_ = empty() ? kLastTime : at(begin_).time;
     return taken;
   }
 
  private:
   static constexpr std::size_t kFirst = 16;
+  static constexpr Time kLastTime = std::numeric_limits<Time>::max();
 
   Later& at(std::size_t place) { return events_[place & (events_.size() - 1)]; }
 
@@ -351,7 +354,7 @@ class Lane {
 
   std::vector<Later> events_{kFirst};  // 2^n places, used in turn
   std::size_t begin_ = 0, end_ = 0;    // of the events, counted from the first ever
-  Time next_time_ = ASTRA_NEVER, last_time_ = 0;
+  Time next_time_ = kLastTime, last_time_ = 0;
 };
 
 // The events to come, and the time and stage of those taken last.
@@ -410,17 +413,17 @@ class EventQueue {
   // Go on to the next instant. Where it has one event that is taken, else nullptr.
   const Event* go_on() {
     open_.close();
-    const Time token_time = tokens_.next_time(), later_time = later_.empty() ? ASTRA_NEVER : later_.next_time();
-    now_ = std::min(token_time, later_time);
-    if (token_time < later_time) {
+    now_ = next_later();
+    const bool has_others = !later_.empty() && later_.next_time() == now_;
+    if (!has_others) {
       const Event& token = tokens_.take();
-      if (tokens_.next_time() != now_) return take_alone(token);
+      if (!tokens_.has(now_)) return take_alone(token);
       next_level_.add(token);
-    } else if (later_time < token_time) {
+    } else if (!tokens_.has(now_)) {
       if (const Later* later = later_.take_one()) return take_alone(later->event);
     }
-    while (tokens_.next_time() == now_) next_level_.add(tokens_.take());
-    if (later_time == now_) later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
+    while (tokens_.has(now_)) next_level_.add(tokens_.take());
+    if (has_others) later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
     stage_ = next_level_.empty() ? Stage::ends(0) : Stage::messages(0);
     return nullptr;
   }
@@ -434,7 +437,7 @@ class EventQueue {
   Time now_ = 0;
   Stage stage_ = Stage::ends(0);
   StageEvents next_level_, ends_;  // of this instant
-  Lane tokens_;                    // of later ones,
+  EventsInOrder tokens_;           // of later ones,
   RadixQueue<Later> later_;        // and what else there is
   OpenRun open_;                   // of those
   Event alone_{};                  // the only one of this instant

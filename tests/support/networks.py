@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Sequence
 
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
@@ -30,6 +31,21 @@ class Replayed(EventNetwork):
         while self._heap and self._heap[0][0] == time:
             numbers.append(heapq.heappop(self._heap)[1])
         return time, numbers
+
+
+class Scattered(RouteDelayNetwork):
+    """The messages of each NPU take a time of their own, below 2 ** `bits` ps, as `seed` has it."""
+
+    def __init__(self, platform: Platform, bits: int, seed: int) -> None:
+        super().__init__(platform)
+        draw = random.Random(seed)
+        self._delays_ps = [draw.getrandbits(draw.randint(1, bits)) for _ in range(platform.npus)]
+
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        return 1 << 20
+
+    def message_delay(self, source: int, destination: int, size: int) -> int:
+        return self._delays_ps[source]
 
 
 class OneWire(EventNetwork):

@@ -75,7 +75,6 @@ class RadixQueue {
     }
     const std::int64_t time = front_.next().time;
     while (!front_.empty() && front_.next().time == time) function(front_.take());
-    give_up_blocks();
   }
 
  private:
@@ -87,7 +86,7 @@ class RadixQueue {
   static constexpr std::size_t kBlockBytes = 512;
   static constexpr std::size_t kEvents = (kBlockBytes - sizeof(void*)) / sizeof(Event);  // of a block
   static constexpr std::size_t kBlocks = 32;                                             // that are allocated together
-  static constexpr std::size_t kKept = 64;                                               // times so many that stay when the queue is empty
+  static constexpr std::size_t kKept = 64;                                               // times so many that stay when all lists are empty
 
   // Some events of a list, in order. A list is of blocks, so that it grows without moving, and what it gives up serves another.
   struct Block {
@@ -224,6 +223,7 @@ class RadixQueue {
     std::size_t count = 0;
     each_event(take_lowest(), [&](const Event& event) { events[count++] = &event; });
     front_.fill(events.data(), count);
+    give_up_blocks();
   }
 
   // Put the events of the front back into lists.
@@ -280,9 +280,9 @@ class RadixQueue {
     return std::exchange(spare_, spare_->next);
   }
 
-  // Where the queue is empty, give up blocks of which there are many.
+  // Where no list has events, give up blocks of which there are many.
   void give_up_blocks() {
-    if (!empty() || blocks_.size() <= kKept) return;
+    if (occupied_ || blocks_.size() <= kKept) return;
     blocks_.clear();
     spare_ = nullptr;
   }
@@ -291,7 +291,7 @@ class RadixQueue {
   std::int64_t next_ = kUnknown;  // when the next event of the lists happens, where it is known and there is no front
   std::int64_t covered_ = -1;     // what is not after this time belongs to the front
   Front front_;
-  std::uint32_t occupied_ = 0;    // a bit for each digit that has events
+  std::uint32_t occupied_ = 0;  // a bit for each digit that has events
   std::array<Digit, kDigits> digits_;
   Block* spare_ = nullptr;
   std::vector<std::unique_ptr<Block[]>> blocks_;
