@@ -6,8 +6,11 @@ import heapq
 import random
 from collections.abc import Sequence
 
+import attrs
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Platform
+from astra_sim.schedule import Peer
+from astra_sim_network_analytical.topologies import Ring
 
 
 class Replayed(EventNetwork):
@@ -33,19 +36,26 @@ class Replayed(EventNetwork):
         return time, numbers
 
 
-class Scattered(RouteDelayNetwork):
-    """The messages of each NPU take a time of their own, below 2 ** `bits` ps, as `seed` has it."""
+@attrs.frozen
+class ScatteredRing(Ring):
+    """A ring on which the next NPU of each is another number of hops away, up to 2 ** `bits`, as `seed` has it."""
 
-    def __init__(self, platform: Platform, bits: int, seed: int) -> None:
-        super().__init__(platform)
-        draw = random.Random(seed)
-        self._delays_ps = [draw.getrandbits(draw.randint(1, bits)) for _ in range(platform.npus)]
+    bits: int = 1
+    seed: int = 0
+
+    def hops(self, source: int, destination: int) -> int:
+        draw = random.Random(f"{self.seed} {source}")
+        return 1 + draw.getrandbits(draw.randint(1, self.bits))
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        return False
+
+
+class PicosecondHops(RouteDelayNetwork):
+    """Messages take a picosecond for each hop."""
 
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
-        return 1 << 20
-
-    def message_delay(self, source: int, destination: int, size: int) -> int:
-        return self._delays_ps[source]
+        return hops
 
 
 class OneWire(EventNetwork):
