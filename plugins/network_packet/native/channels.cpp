@@ -57,6 +57,22 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
   }
 }
 
+void Channels::employ(int workers) {
+  handed_.resize(index(workers));
+  for (int c = 0; c < shape_->channels(); ++c) {
+    at(channels_, c).joins_workers = clock_->worker_of(link(c).source) != clock_->worker_of(link(c).sink);
+  }
+}
+
+void Channels::settle() {
+  for (Handed& handed : handed_) {
+    for (const auto& [c, flit] : handed.flits) put(c, flit);
+    for (const auto& [c, credit] : handed.credits) put(c, credit);
+    handed.flits.clear();
+    handed.credits.clear();
+  }
+}
+
 Cycle Channels::narrow_arrival(int c, Cycle takes) {
   const Link& way = link(c);
   const Cycle own = clock_->cycles_of(way.source, 1);

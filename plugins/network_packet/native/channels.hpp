@@ -34,20 +34,14 @@ class Channels {
   // on. The credit of a tail `frees` the virtual channel.
   void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Link& way = link(c);
-    RingBuffer<Flit>& flits = at(channels_, c).flits;
-    statistics_->sent(c, flit.head, way.dimension >= 0);
-    Cycle time = takes + way.delay;
-    if (way.delay >= 0) [[likely]] {
-      time = clock_->edge(way.sink, time);
-      clock_->expect_flit(c, time);
+    statistics_->sent(c, flit.head);
+    const Cycle time = way.delay >= 0 ? clock_->edge(way.sink, takes + way.delay) : narrow_arrival(c, takes);
+    const Flit sent{time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail};
+    if (at(channels_, c).joins_workers) [[unlikely]] {
+      at(handed_, clock_->worker_of(way.source)).flits.push_back({c, sent});
     } else {
-      time = narrow_arrival(c, takes);
-      if (flits.empty()) clock_->expect_flit(c, time);
+      put(c, sent);
     }
-    Flit& sent = flits.push();
-    sent = flit;
-    sent.time = time;
-    sent.vc = narrow<std::uint16_t>(vc);
   }
   void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     const Link& way = link(c);
@@ -57,12 +51,15 @@ class Channels {
       if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
       usable = narrow_credit(c, takes) + channel.handling;
     }
-    if (channel.credits.empty()) channel.credit_due = usable;
-    channel.credits.push({usable, vc, frees});
-    if (!channel.sender_waits) return;
-    channel.sender_waits = false;
-    clock_->wake(way.source, usable);
+    if (channel.joins_workers) [[unlikely]] {
+      at(handed_, clock_->worker_of(way.sink)).credits.push_back({c, {usable, vc, frees}});
+    } else {
+      put(c, Credit{usable, vc, frees});
+    }
   }
+  // What one worker has put on a channel to another (see team.hpp) is on its way, at the end of a window.
+  void settle();
+  void employ(int workers);
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
@@ -105,6 +102,12 @@ class Channels {
     Cycle credit_due = kNever;  // when the first credit can be used
     std::int32_t handling = 0;  // cycles in which the sender handles a credit
     bool sender_waits = false;  // wake the sender when a credit comes
+    bool joins_workers = false;  // its ends are run by two workers
+  };
+  // What a worker has put on channels to others since the last window.
+  struct alignas(64) Handed {
+    std::vector<std::pair<int, Flit>> flits;
+    std::vector<std::pair<int, Credit>> credits;
   };
   // The wires of a channel that is narrower than a flit.
   struct Wires {
@@ -114,6 +117,20 @@ class Channels {
   };
 
   const Link& link(int c) const { return at(links_, c); }
+  // A flit, or a credit, is on its way.
+  void put(int c, const Flit& flit) {
+    RingBuffer<Flit>& flits = at(channels_, c).flits;
+    if (link(c).delay >= 0 || flits.empty()) clock_->expect_flit(c, flit.time);
+    flits.push(flit);
+  }
+  void put(int c, const Credit& credit) {
+    Channel& channel = at(channels_, c);
+    if (channel.credits.empty()) channel.credit_due = credit.time;
+    channel.credits.push(credit);
+    if (!channel.sender_waits) return;
+    channel.sender_waits = false;
+    clock_->wake(link(c).source, credit.time);
+  }
   // Where the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
   Cycle narrow_arrival(int c, Cycle takes);
   Cycle narrow_credit(int c, Cycle takes);
@@ -136,6 +153,7 @@ class Channels {
   std::vector<std::int32_t> credits_;  // by virtual channel
   BitSets idle_;                       // virtual channels, by channel
   bool parts_somewhere_ = false;       // a channel has credits in parts
+  std::vector<Handed> handed_;         // by worker
 };
 
 template <class Receive>

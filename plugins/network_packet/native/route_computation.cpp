@@ -13,14 +13,14 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 
 }  // namespace
 
-RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Channels& channels)
-    : shape_(shape), clock_(clock), channels_(channels), links_(shape.link), sprayed_(shape.router.size()) {
+RouteComputation::RouteComputation(const Shape& shape, Channels& channels)
+    : shape_(shape), channels_(channels), links_(shape.link), sprayed_(shape.router.size()) {
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }
 
-void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
+void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now) {
   const int address = packet.destination;
-  vc.out = route(r, in, packet);
+  vc.out = route(r, in, packet, now);
   vc.way = vc.out;
   const Link& way = at(links_, vc.out);
   if (way.fold == Fold::straight) vc.way += shape_->channels() * shape_->routes.position(address, way.dimension);
@@ -31,7 +31,7 @@ void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
   vc.out_vc = -1;
 }
 
-int RouteComputation::route(int r, int in, Packet& packet) {
+int RouteComputation::route(int r, int in, Packet& packet, Cycle now) {
   const RouterSpec& router = at(shape_->router, r);
   const RouteChoice choice = shape_->rules.choice;
   const std::uint16_t entry = shape_->routes.hop(r, packet.destination);
@@ -45,7 +45,7 @@ int RouteComputation::route(int r, int in, Packet& packet) {
     const std::vector<int> all = shape_->routes.next_hops(r, packet.destination);
     out = all[(next_random(at(random_, r)) >> 33) % all.size()];
   } else {
-    out = most_free(r, packet.destination);
+    out = most_free(r, packet.destination, now);
   }
   ++packet.hops;
   packet.vc_class = narrow<std::uint8_t>(shape_->next_class(in, out, packet.destination, packet.vc_class));
@@ -53,11 +53,11 @@ int RouteComputation::route(int r, int in, Packet& packet) {
   return out;
 }
 
-int RouteComputation::most_free(int r, int destination) {
+int RouteComputation::most_free(int r, int destination, Cycle now) {
   int out = -1;
   std::int64_t most = -1;
   for (int candidate : shape_->routes.next_hops(r, destination)) {
-    channels_->take_credits(candidate, clock_->now());
+    channels_->take_credits(candidate, now);
     const std::int64_t places = channels_->free_places(candidate);
     if (places <= most) continue;
     most = places;

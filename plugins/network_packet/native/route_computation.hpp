@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "channels.hpp"
-#include "clock.hpp"
 #include "index.hpp"
 #include "input_buffers.hpp"
 #include "neighbour.hpp"
@@ -17,10 +16,11 @@ namespace astra::packet {
 
 class RouteComputation {
  public:
-  RouteComputation(const Shape& shape, const Clock& clock, Channels& channels);
+  RouteComputation(const Shape& shape, Channels& channels);
 
-  // Where the packet at the front of a virtual channel of router `r` goes on. It came in through channel `in`.
-  void set_route(int r, int in, InputVc& vc, Packet& packet);
+  // Where the packet at the front of a virtual channel of router `r` goes on, from what is known in cycle `now`. It came in through channel
+  // `in`.
+  void set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now);
 
   void snapshot(Snapshot& snapshot) const;
   // By router, packets that it has sprayed over its outputs; and the same has happened `count` times more since they were `before`.
@@ -29,12 +29,11 @@ class RouteComputation {
 
  private:
   // The output channel, or the node's own interface.
-  int route(int r, int in, Packet& packet);
+  int route(int r, int in, Packet& packet, Cycle now);
   // Of all shortest ways the one with most free places.
-  int most_free(int r, int destination);
+  int most_free(int r, int destination, Cycle now);
 
   Neighbour<const Shape> shape_;
-  Neighbour<const Clock> clock_;
   Neighbour<Channels> channels_;
   std::span<const Link> links_;
   std::vector<std::uint64_t> random_;   // by router: state of its random numbers

@@ -14,7 +14,8 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       messages_(messages),
       routes_(routes),
       links_(shape.link),
-      width_(shape.rules.vnets * shape.rules.vcs) {
+      width_(shape.rules.vnets * shape.rules.vcs),
+      scratch_(1) {
   if (shape.rules.allocation != Allocation::staged) return;
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
@@ -34,15 +35,16 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
 }
 
 void StagedRouters::run(int r, Cycle now) {
+  Scratch& scratch = at(scratch_, clock_->worker_of(r));
   std::uint64_t* const start = starting(r, now);
   std::uint64_t* const allocating = of_router(allocating_, r);
   const std::size_t words = at(words_, r + 1) - at(words_, r);
   for (std::size_t word = 0; word < words; ++word) allocating[word] |= std::exchange(start[word], 0);
-  speculative_.clear();
-  if (shape_->rules.speculative) ask_speculatively(r, now);
-  ask_surely(r, now);  // those that get a virtual channel in this cycle ask in the next
-  const bool vcs_given = allocate_vcs(r, now);
-  const bool switched = allocate_switch(r, now);
+  scratch.speculative.clear();
+  if (shape_->rules.speculative) ask_speculatively(r, scratch, now);
+  ask_surely(r, scratch, now);  // those that get a virtual channel in this cycle ask in the next
+  const bool vcs_given = allocate_vcs(r, scratch, now);
+  const bool switched = allocate_switch(r, scratch, now);
   if (vcs_given || switched) clock_->wake(r, now + 1);
 }
 
@@ -52,57 +54,58 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   const bool was_empty = vc.buffer.empty();
   inputs_->push(c, flit);
   if (vc.state == VcState::idle) {
-    begin_packet(r, local_of(r, vc), vc, now + clock_->cycles_of(r, shape_->rules.routing_delay));
+    begin_packet(r, local_of(r, vc), vc, now, now + clock_->cycles_of(r, shape_->rules.routing_delay));
   } else if (vc.state == VcState::active && was_empty) {
     set_bit(of_router(switching_, r), local_of(r, vc));
     clock_->wake(r, now);
   }
 }
 
-void StagedRouters::begin_packet(int r, int local, InputVc& vc, Cycle since) {
+void StagedRouters::begin_packet(int r, int local, InputVc& vc, Cycle now, Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
-  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
+  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet), now);
   set_bit(starting(r, since), local);
   clock_->wake(r, since);
 }
 
-bool StagedRouters::allocate_vcs(int r, Cycle now) {
+bool StagedRouters::allocate_vcs(int r, Scratch& scratch, Cycle now) {
+  std::vector<int>& heads = scratch.heads;
   const InputVc* const vcs = inputs_->of_router(r);
   std::uint64_t outputs = 0;
   bool apart = at(shape_->router, r).output_ports <= 64;
-  heads_.clear();
+  heads.clear();
   each_of_router(allocating_, r, [&](int local) {
     const InputVc& vc = vcs[local];
-    heads_.push_back(local);
+    heads.push_back(local);
     const std::uint64_t bit = 1ULL << (vc.out_port & 63);
     apart = apart && (outputs & bit) == 0;
     outputs |= bit;
     if (shape_->rules.wait_for_tail_credit) channels_->take_credits(vc.out, now);
   });
-  if (heads_.empty()) return false;
-  if (apart) return allocate_apart(r);
-  if (shape_->is_folded()) check_heads(r);
+  if (heads.empty()) return false;
+  if (apart) return allocate_apart(r, heads);
+  if (shape_->is_folded()) check_heads(r, heads);
 
-  vc_asks_.clear();
-  for (int local : heads_) {
+  scratch.vc_asks.clear();
+  for (int local : heads) {
     const InputVc& vc = vcs[local];
     const std::uint64_t* const free = channels_->idle(vc.out);
     const int input = arbiter_input(vc);
     int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
     if (out_vc < 0) channels_->wait_for_credit(vc.out);
-    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) vc_asks_.push_back({input, vc.out_port * width_ + out_vc, local});
+    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) scratch.vc_asks.push_back({input, vc.out_port * width_ + out_vc, local});
   }
-  matched_.clear();
-  matcher_.match(vc_asks_, at(routers_, r).vc_pointers, shape_->rules.input_first, matched_);
-  for (const Ask& ask : matched_) give_vc(r, ask.tag, ask.output % width_);
-  return !matched_.empty();
+  scratch.matched.clear();
+  scratch.matcher.match(scratch.vc_asks, at(routers_, r).vc_pointers, shape_->rules.input_first, scratch.matched);
+  for (const Ask& ask : scratch.matched) give_vc(r, ask.tag, ask.output % width_);
+  return !scratch.matched.empty();
 }
 
-void StagedRouters::check_heads(int r) const {
+void StagedRouters::check_heads(int r, const std::vector<int>& heads) const {
   const InputVc* const vcs = inputs_->of_router(r);
-  for (int a : heads_) {
-    for (int b : heads_) {
+  for (int a : heads) {
+    for (int b : heads) {
       if (a == b || vcs[a].out != vcs[b].out) continue;
       for (int input : {vcs[a].channel, vcs[b].channel}) {
         if (at(links_, input).sink_port_varies) throw UnlikeChoice{at(links_, input).dimension};
@@ -129,13 +132,13 @@ void StagedRouters::check_asks(int r, const std::vector<Ask>& asks) const {
   }
 }
 
-bool StagedRouters::allocate_apart(int r) {
+bool StagedRouters::allocate_apart(int r, const std::vector<int>& heads) {
   Pointers& pointers = at(routers_, r).vc_pointers;
   const InputVc* const vcs = inputs_->of_router(r);
   const int inputs = count_of(pointers.of_input);
   const int outputs = count_of(pointers.of_output);
   bool any = false;
-  for (int local : heads_) {
+  for (int local : heads) {
     const InputVc& vc = vcs[local];
     const std::uint64_t* const free = channels_->idle(vc.out);
     const int base = vc.out_port * width_;
@@ -190,51 +193,51 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   if (turn(vc.number) < turn(vcs[other->tag].number)) other->tag = local;
 }
 
-void StagedRouters::ask_surely(int r, Cycle now) {
+void StagedRouters::ask_surely(int r, Scratch& scratch, Cycle now) {
   const InputVc* const vcs = inputs_->of_router(r);
-  asks_.clear();
+  scratch.asks.clear();
   each_of_router(switching_, r, [&](int local) {
     const InputVc& vc = vcs[local];
     channels_->take_credits(vc.out, now);
     if (has_room(vc)) {
-      ask_for_switch(r, local, asks_);
+      ask_for_switch(r, local, scratch.asks);
     } else {
       channels_->wait_for_credit(vc.out);
     }
   });
 }
 
-void StagedRouters::ask_speculatively(int r, Cycle now) {
+void StagedRouters::ask_speculatively(int r, Scratch& scratch, Cycle now) {
   const InputVc* const vcs = inputs_->of_router(r);
   each_of_router(allocating_, r, [&](int local) {
     const InputVc& vc = vcs[local];
     channels_->take_credits(vc.out, now);
     for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
       if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
-      ask_for_switch(r, local, speculative_);
+      ask_for_switch(r, local, scratch.speculative);
       break;
     }
   });
 }
 
-bool StagedRouters::allocate_switch(int r, Cycle now) {
-  matched_.clear();
-  if (shape_->is_folded()) check_asks(r, asks_);
-  if (!asks_.empty()) matcher_.match(asks_, at(routers_, r).switch_pointers, shape_->rules.input_first, matched_);
-  for (const Ask& ask : matched_) cross(r, ask, now);
-  if (speculative_.empty()) return !matched_.empty();
-  cross_speculative(r, now);
+bool StagedRouters::allocate_switch(int r, Scratch& scratch, Cycle now) {
+  scratch.matched.clear();
+  if (shape_->is_folded()) check_asks(r, scratch.asks);
+  if (!scratch.asks.empty()) scratch.matcher.match(scratch.asks, at(routers_, r).switch_pointers, shape_->rules.input_first, scratch.matched);
+  for (const Ask& ask : scratch.matched) cross(r, ask, now);
+  if (scratch.speculative.empty()) return !scratch.matched.empty();
+  cross_speculative(r, scratch, now);
   return true;
 }
 
-void StagedRouters::cross_speculative(int r, Cycle now) {
+void StagedRouters::cross_speculative(int r, Scratch& scratch, Cycle now) {
   std::vector<Ask> guessed;
-  if (shape_->is_folded()) check_asks(r, speculative_);
-  matcher_.match(speculative_, at(routers_, r).speculative_pointers, shape_->rules.input_first, guessed);
+  if (shape_->is_folded()) check_asks(r, scratch.speculative);
+  scratch.matcher.match(scratch.speculative, at(routers_, r).speculative_pointers, shape_->rules.input_first, guessed);
   for (const Ask& ask : guessed) {
     const InputVc& vc = inputs_->of_router(r)[ask.tag];
     bool taken = vc.state != VcState::active || !has_room(vc);
-    for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
+    for (const Ask& sure : scratch.matched) taken = taken || sure.input == ask.input || sure.output == ask.output;
     if (!taken) cross(r, ask, now);
   }
 }
@@ -247,7 +250,7 @@ void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
   inputs_->forward(vc, now);
   if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(of_router(switching_, r), ask.tag);
   if (vc.state == VcState::idle && !vc.buffer.empty())
-    begin_packet(r, ask.tag, vc, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
+    begin_packet(r, ask.tag, vc, now, now + clock_->cycles_of(r, 1 + shape_->rules.routing_delay));
 }
 
 void StagedRouters::snapshot(Snapshot& snapshot) const {

@@ -32,6 +32,8 @@ class StagedRouters {
   void run(int router, Cycle now);
   void receive(int c, const Flit& flit, Cycle now);
 
+  void employ(int workers) { scratch_.resize(index(workers)); }
+
   void snapshot(Snapshot& snapshot) const;
   void shift(Cycle later);
 
@@ -43,29 +45,38 @@ class StagedRouters {
     Pointers speculative_pointers;
   };
   using BitSets = std::vector<std::uint64_t>;  // of virtual channels, by router
+  // What a worker (see team.hpp) notes in a router's cycle.
+  struct alignas(64) Scratch {
+    Matcher matcher;
+    std::vector<int> heads;  // that ask for a virtual channel
+    std::vector<Ask> vc_asks;
+    std::vector<Ask> asks;  // of the switch
+    std::vector<Ask> speculative;
+    std::vector<Ask> matched;
+  };
 
-  // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-  void begin_packet(int r, int local, InputVc& vc, Cycle since);
+  // The head at the front of a virtual channel is routed in cycle `now`; from `since` on it asks for an output virtual channel.
+  void begin_packet(int r, int local, InputVc& vc, Cycle now, Cycle since);
   // Virtual channel allocation. Returns whether a head got one.
-  bool allocate_vcs(int r, Cycle now);
+  bool allocate_vcs(int r, Scratch& scratch, Cycle now);
   // The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
-  bool allocate_apart(int r);
+  bool allocate_apart(int r, const std::vector<int>& heads);
   // A head gets a virtual channel. It goes to the switch in the next cycle.
   void give_vc(int r, int local, int out_vc);
   // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
-  bool allocate_switch(int r, Cycle now);
+  bool allocate_switch(int r, Scratch& scratch, Cycle now);
   // Those matched that speculated and were right, where nothing is in their way.
-  void cross_speculative(int r, Cycle now);
+  void cross_speculative(int r, Scratch& scratch, Cycle now);
   // One request for each input of the switch and output: of several virtual channels, the next in turn.
   void ask_for_switch(int r, int local, std::vector<Ask>& asks);
   // Virtual channels that have one at the output ask for the switch if there is room.
-  void ask_surely(int r, Cycle now);
+  void ask_surely(int r, Scratch& scratch, Cycle now);
   // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
-  void ask_speculatively(int r, Cycle now);
+  void ask_speculatively(int r, Scratch& scratch, Cycle now);
   // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
   void cross(int r, const Ask& ask, Cycle now);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.
-  void check_heads(int r) const;
+  void check_heads(int r, const std::vector<int>& heads) const;
   void check_asks(int r, const std::vector<Ask>& asks) const;
   // The next buffer has room for the flit in front or, with cut-through, for the whole packet.
   bool has_room(const InputVc& vc) const;
@@ -94,13 +105,7 @@ class StagedRouters {
   BitSets switching_;                  // those that have one, and flits,
   std::array<BitSets, 4> starting_;    // and heads that will want one, by the router's cycle modulo 4 from which on
 
-  // Scratch of a router's cycle.
-  Matcher matcher_;
-  std::vector<int> heads_;  // that ask for a virtual channel
-  std::vector<Ask> vc_asks_;
-  std::vector<Ask> asks_;  // of the switch
-  std::vector<Ask> speculative_;
-  std::vector<Ask> matched_;
+  std::vector<Scratch> scratch_;       // by worker
 };
 
 }  // namespace astra::packet

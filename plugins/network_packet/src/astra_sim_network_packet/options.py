@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 from typing import Any
 
 import attrs
@@ -111,6 +113,9 @@ class PacketOptions:
     windows: bool = option(
         True, help="some routers run by themselves for as many cycles as links take, while they are in the cache; the answers are the same"
     )
+    threads: int = option(
+        0, minimum=0, maximum=16, help="threads of a long run; 0: as many as processors; the answers are the same for any number"
+    )
     seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
 
     def settings(self) -> Settings:
@@ -122,6 +127,13 @@ class PacketOptions:
         settings = Settings(self, **values)
         settings.check()
         return settings
+
+
+def _processors() -> int:
+    """Processors that a simulation may use: one in a process of a pool, whose processes share them."""
+    if multiprocessing.parent_process() is not None:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @attrs.frozen
@@ -234,5 +246,7 @@ class Settings:
             "extrapolate": options.extrapolate,
             "representatives": options.representatives,
             "windows": options.windows,
+            "threads": options.threads or _processors(),
+            "when_long": options.threads == 0,
             "seed": options.seed,
         }
