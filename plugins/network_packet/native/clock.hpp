@@ -34,6 +34,12 @@ class Clock {
   int worker(int tile) const { return at(tiles_, tile).worker; }
   int worker_of(int unit) const { return worker(tile_of(unit)); }
   void employ(int workers);
+  // How often units have acted so far.
+  std::int64_t acts() const {
+    std::int64_t acts = 0;
+    for (const Tile& tile : tiles_) acts += tile.acts;
+    return acts;
+  }
   Cycle next_of(int tile) const { return at(tiles_, tile).next; }
   bool units_differ() const { return dividers_ != nullptr; }
 
@@ -78,7 +84,12 @@ class Clock {
     Tile& tile = at(tiles_, number);
     tile.arrivals.take(time, [&](int place) { arrive(at(tile.channels, place)); });
     tile.next = kNever;
-    tile.calendar.take(time, [&](int place) { act(at(tile.units, place)); });
+    std::int64_t acts = 0;
+    tile.calendar.take(time, [&](int place) {
+      ++acts;
+      act(at(tile.units, place));
+    });
+    tile.acts += acts;
     if (tile.next != time + 1) tile.next = std::min(tile.calendar.next(time + 1), tile.arrivals.next(time + 1));
   }
   // The cycle that is run, or the one up to which all tiles have.
@@ -100,6 +111,7 @@ class Clock {
     std::vector<int> units;
     Cycle next = kNever;
     int worker = 0;
+    std::int64_t acts = 0;
   };
 
   Cycle later_edge(int unit, Cycle time) const;

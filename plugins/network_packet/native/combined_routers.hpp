@@ -27,8 +27,8 @@ class CombinedRouters {
   CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router; and a flit that has arrived through a channel.
-  void run(int router, Cycle now);
+  // A cycle of a router, by a worker (see team.hpp); and a flit that has arrived through a channel.
+  void run(int router, Cycle now, int worker);
   void receive(int c, const Flit& flit, Cycle now);
 
   void employ(int workers) { scratch_.resize(index(workers), scratch_.front()); }
@@ -70,7 +70,7 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
-  // What a worker (see team.hpp) notes in a router's cycle.
+  // What a worker notes in a router's cycle.
   struct alignas(64) Scratch {
     std::vector<Request> requests;
     std::vector<Candidate> candidates;

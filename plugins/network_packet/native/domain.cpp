@@ -10,8 +10,11 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kSharedCycles = 4;          // of a window, at least: for less it takes too long to wait for each other
-constexpr std::int64_t kLongRun = 100'000;  // busy tiles of windows: some seconds
+// Acts of units in a shared window, at least, for each worker: for less it takes too long to wait for each other. Fewer where the user asks
+// for threads.
+constexpr double kSharedActs = 100;
+constexpr double kSharedActsAsked = 20;
+constexpr std::int64_t kLongRun = 10'000'000;  // acts of units: some seconds
 
 }  // namespace
 
@@ -57,18 +60,22 @@ Cycle Domain::end_of_window(Cycle time, Cycle last) const {
 }
 
 bool Domain::is_shared(Cycle time, Cycle last) {
-  if (workers_ == 1 || last - time + 1 < kSharedCycles) return false;
-  int busy = 0;
-  for (int tile = 0; tile < parts_.clock.tiles(); ++tile) busy += parts_.clock.next_of(tile) <= last;
-  if (busy < workers_) return false;
+  const double least = shape_->rules.when_long ? kSharedActs : kSharedActsAsked;
+  if (workers_ == 1 || pace_ * real(last - time + 1) < least * workers_) return false;
   if (team_ == nullptr) {
-    busy_tiles_ += busy;
-    if (shape_->rules.when_long && busy_tiles_ < kLongRun) return false;
+    if (shape_->rules.when_long && acts_ < kLongRun) return false;
     team_ = std::make_shared<Team>(workers_);
     parts_.employ(workers_);
   }
   ++shared_windows_;
   return true;
+}
+
+void Domain::note_pace(Cycle time, Cycle last) {
+  if (workers_ == 1) return;
+  const std::int64_t acts = parts_.clock.acts();
+  pace_ = real(acts - acts_) / real(last - time + 1);
+  acts_ = acts;
 }
 
 Cycle Domain::step(Cycle time, Cycle last) {
@@ -98,6 +105,7 @@ Cycle Domain::step(Cycle time, Cycle last) {
   }
   parts_.settle();
   parts_.clock.set_now(end);
+  note_pace(time, end);
   return end;
 }
 
@@ -127,7 +135,8 @@ void Domain::run_tile(Routers& routers, int tile, Cycle time) {
       parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
-  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time); };
+  const int worker = parts_.clock.worker(tile);
+  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time, worker); };
   parts_.clock.run(tile, time, arrive, act);
 }
 

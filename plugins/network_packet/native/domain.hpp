@@ -69,6 +69,7 @@ class Domain {
   void run_tile(Routers& routers, int tile, Cycle time);
   // Whether there is enough to do up to `last` for the team. It comes together where the run has turned out to be long.
   bool is_shared(Cycle time, Cycle last);
+  void note_pace(Cycle time, Cycle last);
   bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->rhythm != kNever && !has_traffic_; }
 
   std::shared_ptr<const Shape> shape_;
@@ -78,7 +79,8 @@ class Domain {
   bool has_traffic_ = false;
   int workers_;                 // that a shared window has
   std::shared_ptr<Team> team_;  // copies of a domain share it: they run one after the other
-  std::int64_t busy_tiles_ = 0;  // of windows that could have been shared, before there was a team
+  std::int64_t acts_ = 0;  // of units, up to the last window but one,
+  double pace_ = 0;        // and for each cycle of the last
   std::int64_t shared_windows_ = 0;
 };
 

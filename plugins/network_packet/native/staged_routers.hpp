@@ -28,8 +28,8 @@ class StagedRouters {
   // Without routers where those of the shape are of the other kind.
   StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
 
-  // A cycle of a router; and a flit that has arrived through a channel.
-  void run(int router, Cycle now);
+  // A cycle of a router, by a worker (see team.hpp); and a flit that has arrived through a channel.
+  void run(int router, Cycle now, int worker);
   void receive(int c, const Flit& flit, Cycle now);
 
   void employ(int workers) { scratch_.resize(index(workers)); }
@@ -45,7 +45,7 @@ class StagedRouters {
     Pointers speculative_pointers;
   };
   using BitSets = std::vector<std::uint64_t>;  // of virtual channels, by router
-  // What a worker (see team.hpp) notes in a router's cycle.
+  // What a worker notes in a router's cycle.
   struct alignas(64) Scratch {
     Matcher matcher;
     std::vector<int> heads;  // that ask for a virtual channel
