@@ -12,7 +12,7 @@ namespace {
 
 // Acts of units in a shared window, at least, for each worker: for less it takes too long to wait for each other. Fewer where the user asks
 // for threads.
-constexpr double kSharedActs = 100;
+constexpr double kSharedActs = 300;
 constexpr double kSharedActsAsked = 20;
 constexpr std::int64_t kLongRun = 10'000'000;  // acts of units: some seconds
 

@@ -6,8 +6,8 @@ namespace astra::packet {
 
 namespace {
 
-// A window of a network is short: who waits looks so many times, some tens of microseconds, before it lets the system wake it.
-constexpr int kLooks = 4000;
+// A window of a network is short: who waits looks so many times, up to some twenty microseconds, before it lets the system wake it.
+constexpr int kLooks = 400;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
