@@ -57,10 +57,10 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
   }
 }
 
-void Channels::employ(int workers) {
-  handed_.resize(index(workers));
+void Channels::employ(int threads) {
+  handed_.resize(index(threads));
   for (int c = 0; c < shape_->channels(); ++c) {
-    at(channels_, c).joins_workers = clock_->worker_of(link(c).source) != clock_->worker_of(link(c).sink);
+    at(channels_, c).joins_threads = clock_->thread_of(link(c).source) != clock_->thread_of(link(c).sink);
   }
 }
 

@@ -37,8 +37,8 @@ class Channels {
     statistics_->sent(c, flit.head);
     const Cycle time = way.delay >= 0 ? clock_->edge(way.sink, takes + way.delay) : narrow_arrival(c, takes);
     const Flit sent{time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail};
-    if (at(channels_, c).joins_workers) [[unlikely]] {
-      at(handed_, clock_->worker_of(way.source)).flits.push_back({c, sent});
+    if (at(channels_, c).joins_threads) [[unlikely]] {
+      at(handed_, clock_->thread_of(way.source)).flits.push_back({c, sent});
     } else {
       put(c, sent);
     }
@@ -51,15 +51,15 @@ class Channels {
       if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
       usable = narrow_credit(c, takes) + channel.handling;
     }
-    if (channel.joins_workers) [[unlikely]] {
-      at(handed_, clock_->worker_of(way.sink)).credits.push_back({c, {usable, vc, frees}});
+    if (channel.joins_threads) [[unlikely]] {
+      at(handed_, clock_->thread_of(way.sink)).credits.push_back({c, {usable, vc, frees}});
     } else {
       put(c, Credit{usable, vc, frees});
     }
   }
-  // What one worker has put on a channel to another (see team.hpp) is on its way, at the end of a window.
+  // What one thread has put on a channel to another (see team.hpp) is on its way, at the end of a window.
   void settle();
-  void employ(int workers);
+  void employ(int threads);
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
@@ -102,9 +102,9 @@ class Channels {
     Cycle credit_due = kNever;  // when the first credit can be used
     std::int32_t handling = 0;  // cycles in which the sender handles a credit
     bool sender_waits = false;  // wake the sender when a credit comes
-    bool joins_workers = false;  // its ends are run by two workers
+    bool joins_threads = false;  // its ends are run by two threads
   };
-  // What a worker has put on channels to others since the last window.
+  // What a thread has put on channels to others since the last window.
   struct alignas(64) Handed {
     std::vector<std::pair<int, Flit>> flits;
     std::vector<std::pair<int, Credit>> credits;
@@ -153,7 +153,7 @@ class Channels {
   std::vector<std::int32_t> credits_;  // by virtual channel
   BitSets idle_;                       // virtual channels, by channel
   bool parts_somewhere_ = false;       // a channel has credits in parts
-  std::vector<Handed> handed_;         // by worker
+  std::vector<Handed> handed_;         // by thread
 };
 
 template <class Receive>

@@ -21,8 +21,8 @@ Clock::Clock(const Shape& shape, int routers_of_tile) : dividers_(shape.divider.
   }
 }
 
-void Clock::employ(int workers) {
-  for (int tile = 0; tile < tiles(); ++tile) at(tiles_, tile).worker = narrow<int>(wide(tile) * workers / tiles());
+void Clock::employ(int threads) {
+  for (int tile = 0; tile < tiles(); ++tile) at(tiles_, tile).thread = narrow<int>(wide(tile) * threads / tiles());
 }
 
 void Clock::shift(Cycle later) {

@@ -30,10 +30,10 @@ class Clock {
   }
   int tiles() const { return count_of(tiles_); }
   int tile_of(int unit) const { return at(units_, unit).tile; }
-  // Who runs a tile, or a unit: its worker (see team.hpp). Each has some neighbouring tiles.
-  int worker(int tile) const { return at(tiles_, tile).worker; }
-  int worker_of(int unit) const { return worker(tile_of(unit)); }
-  void employ(int workers);
+  // Who runs a tile, or a unit: its thread (see team.hpp). Each has some neighbouring tiles.
+  int thread(int tile) const { return at(tiles_, tile).thread; }
+  int thread_of(int unit) const { return thread(tile_of(unit)); }
+  void employ(int threads);
   // How often units have acted so far.
   std::int64_t acts() const {
     std::int64_t acts = 0;
@@ -110,7 +110,7 @@ class Clock {
     std::vector<int> channels;
     std::vector<int> units;
     Cycle next = kNever;
-    int worker = 0;
+    int thread = 0;
     std::int64_t acts = 0;
   };
 

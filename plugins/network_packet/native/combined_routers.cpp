@@ -31,10 +31,10 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
   scratch_.front().best.assign(index(ports), -1);
 }
 
-void CombinedRouters::run(int r, Cycle now, int worker) {
+void CombinedRouters::run(int r, Cycle now, int thread) {
   const RouterSpec& spec = at(shape_->router, r);
   Router& router = at(routers_, r);
-  Scratch& scratch = at(scratch_, worker);
+  Scratch& scratch = at(scratch_, thread);
   scratch.requests.clear();
   const Cycle arrived_by = now - clock_->cycles_of(r, shape_->rules.router_latency - 1);
   busy_.each(r, [&](int input) {

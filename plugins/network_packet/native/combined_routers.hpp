@@ -27,11 +27,11 @@ class CombinedRouters {
   CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router, by a worker (see team.hpp); and a flit that has arrived through a channel.
-  void run(int router, Cycle now, int worker);
+  // A cycle of a router, by a thread (see team.hpp); and a flit that has arrived through a channel.
+  void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 
-  void employ(int workers) { scratch_.resize(index(workers), scratch_.front()); }
+  void employ(int threads) { scratch_.resize(index(threads), scratch_.front()); }
 
   bool has_flits(int router) const { return busy_.any(router); }
 
@@ -70,7 +70,7 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
-  // What a worker notes in a router's cycle.
+  // What a thread notes in a router's cycle.
   struct alignas(64) Scratch {
     std::vector<Request> requests;
     std::vector<Candidate> candidates;
@@ -107,7 +107,7 @@ class CombinedRouters {
   BitSets occupied_;  // virtual channels that hold flits, by channel
   BitSets busy_;      // inputs that hold flits, by router
 
-  std::vector<Scratch> scratch_;  // by worker
+  std::vector<Scratch> scratch_;  // by thread
 };
 
 }  // namespace astra::packet

@@ -10,7 +10,7 @@ namespace astra::packet {
 
 namespace {
 
-// Acts of units in a shared window, at least, for each worker: for less it takes too long to wait for each other. Fewer where the user asks
+// Acts of units in a shared window, at least, for each thread: for less it takes too long to wait for each other. Fewer where the user asks
 // for threads.
 constexpr double kSharedActs = 300;
 constexpr double kSharedActsAsked = 20;
@@ -19,7 +19,7 @@ constexpr std::int64_t kLongRun = 10'000'000;  // acts of units: some seconds
 }  // namespace
 
 Domain::Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {
-  workers_ = std::min({shape_->rules.threads, parts_.clock.tiles(), Messages::kWorkers});
+  threads_ = std::min({shape_->rules.threads, parts_.clock.tiles(), Messages::kThreads});
 }
 
 // Flits are counted by channel.
@@ -61,18 +61,18 @@ Cycle Domain::end_of_window(Cycle time, Cycle last) const {
 
 bool Domain::is_shared(Cycle time, Cycle last) {
   const double least = shape_->rules.when_long ? kSharedActs : kSharedActsAsked;
-  if (workers_ == 1 || pace_ * real(last - time + 1) < least * workers_) return false;
+  if (threads_ == 1 || pace_ * real(last - time + 1) < least * threads_) return false;
   if (team_ == nullptr) {
     if (shape_->rules.when_long && acts_ < kLongRun) return false;
-    team_ = std::make_shared<Team>(workers_);
-    parts_.employ(workers_);
+    team_ = std::make_shared<Team>(threads_);
+    parts_.employ(threads_);
   }
   ++shared_windows_;
   return true;
 }
 
 void Domain::note_pace(Cycle time, Cycle last) {
-  if (workers_ == 1) return;
+  if (threads_ == 1) return;
   const std::int64_t acts = parts_.clock.acts();
   pace_ = real(acts - acts_) / real(last - time + 1);
   acts_ = acts;
@@ -96,9 +96,9 @@ Cycle Domain::step(Cycle time, Cycle last) {
     return latest;
   };
   if (is_shared(time, last)) {
-    std::array<Cycle, Messages::kWorkers> ends;
+    std::array<Cycle, Messages::kThreads> ends;
     ends.fill(time);
-    team_->run([&](int worker) { at(ends, worker) = run_tiles([&](int tile) { return parts_.clock.worker(tile) == worker; }); });
+    team_->run([&](int thread) { at(ends, thread) = run_tiles([&](int tile) { return parts_.clock.thread(tile) == thread; }); });
     end = std::max(end, *std::max_element(ends.begin(), ends.end()));
   } else {
     end = std::max(end, run_tiles([](int) { return true; }));
@@ -135,8 +135,8 @@ void Domain::run_tile(Routers& routers, int tile, Cycle time) {
       parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
-  const int worker = parts_.clock.worker(tile);
-  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time, worker); };
+  const int thread = parts_.clock.thread(tile);
+  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time, thread); };
   parts_.clock.run(tile, time, arrive, act);
 }
 

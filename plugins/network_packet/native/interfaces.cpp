@@ -81,10 +81,10 @@ void Interfaces::receive(int l, const Flit& flit, Cycle now) {
   channels_->send_credit(at(shape_->lane, l).in, flit.vc, flit.tail, now + clock_->cycles_of(unit(l), 1));
   if (!flit.tail) return;
   const Packet& packet = messages_->packet(flit.packet);
-  const int worker = clock_->worker_of(unit(l));
-  statistics_->received(worker, packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
-  if (traffic_ != nullptr) traffic_->received(worker, messages_->message(packet.message), packet, now);
-  messages_->receive_packet(worker, flit.packet);
+  const int thread = clock_->thread_of(unit(l));
+  statistics_->received(thread, packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
+  if (traffic_ != nullptr) traffic_->received(thread, messages_->message(packet.message), packet, now);
+  messages_->receive_packet(thread, flit.packet);
 }
 
 void Interfaces::make_packet(int l, Cycle now) {
@@ -107,9 +107,9 @@ void Interfaces::make_packet(int l, Cycle now) {
   lane.pointer = vc + 1 == rules.vcs ? 0 : vc + 1;
   channels_->give_vc(spec.out, vc);
   lane.made_at = now;
-  const int worker = clock_->worker_of(unit(l));
-  lane.packets.push(messages_->make_packet(worker, number, spec.vnet, now));
-  at(packet_makers_, worker) = l;
+  const int thread = clock_->thread_of(unit(l));
+  lane.packets.push(messages_->make_packet(thread, number, spec.vnet, now));
+  at(packet_makers_, thread) = l;
   lane.vcs.push(narrow<std::uint16_t>(vc));
   if (message.unmade == 0) lane.messages.pop();
   if (!lane.messages.empty() && rules.queue_ahead) wake(l, now + 1);
@@ -141,7 +141,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   lane.sent_at = now;
   if (flit.tail) {
     lane.sent = 0;
-    messages_->leave_source(clock_->worker_of(unit(l)), number, now);
+    messages_->leave_source(clock_->thread_of(unit(l)), number, now);
     lane.packets.pop();
     lane.vcs.pop();
     if (!shape_->rules.wait_for_tail_credit) channels_->free_vc(c, vc);

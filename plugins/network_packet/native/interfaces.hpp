@@ -34,10 +34,10 @@ class Interfaces {
   // A cycle of a lane; and a flit that has arrived in it.
   void run(int lane, Cycle now);
   void receive(int lane, const Flit& flit, Cycle now);
-  // A lane that has made a packet in this window, or -1: the last one of the last worker (see team.hpp) that has one.
+  // A lane that has made a packet in this window, or -1: the last one of the last thread (see team.hpp) that has one.
   int packet_maker() const;
   void begin_window() { std::fill(packet_makers_.begin(), packet_makers_.end(), -1); }
-  void employ(int workers) { packet_makers_.resize(index(workers), -1); }
+  void employ(int threads) { packet_makers_.resize(index(threads), -1); }
   bool makes_packet(int lane, Cycle now) const { return at(lanes_, lane).made_at == now; }
   // Packets that the oldest message of a lane has still to make.
   std::int64_t unmade(int lane) const;
@@ -87,7 +87,7 @@ class Interfaces {
   Neighbour<Messages> messages_;
   Neighbour<Statistics> statistics_;
   std::vector<Lane> lanes_;
-  std::vector<int> packet_makers_{-1};  // by worker
+  std::vector<int> packet_makers_{-1};  // by thread
   Traffic* traffic_ = nullptr;
 };
 

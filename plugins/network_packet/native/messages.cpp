@@ -27,8 +27,8 @@ void Messages::drop_rest(std::uint32_t number) {
   --outstanding_;
 }
 
-std::uint32_t Messages::make_packet(int worker, std::uint32_t of, int vnet, Cycle now) {
-  Pool<Packet>& packets = at(work_, worker).packets;
+std::uint32_t Messages::make_packet(int thread, std::uint32_t of, int vnet, Cycle now) {
+  Pool<Packet>& packets = at(work_, thread).packets;
   const std::uint32_t place = packets.take();
   Message& message = messages_[of];
   Packet& packet = packets[place];
@@ -40,21 +40,21 @@ std::uint32_t Messages::make_packet(int worker, std::uint32_t of, int vnet, Cycl
   packet.sequence = message.packets - message.unmade;
   packet.vnet = narrow<std::uint16_t>(vnet);
   --message.unmade;
-  return narrow<std::uint32_t>(worker) << kBits | place;
+  return narrow<std::uint32_t>(thread) << kBits | place;
 }
 
-void Messages::leave_source(int worker, std::uint32_t number, Cycle now) {
+void Messages::leave_source(int thread, std::uint32_t number, Cycle now) {
   const Packet& of = packet(number);
   Message& message = messages_[of.message];
   if (message.flight == 0 || of.sequence + 1 < message.packets) return;
   message.landing = now + message.flight;
-  at(work_, worker).departed.push_back(message.landing);
+  at(work_, thread).departed.push_back(message.landing);
 }
 
-void Messages::receive_packet(int worker, std::uint32_t number) {
-  Work& work = at(work_, worker);
+void Messages::receive_packet(int thread, std::uint32_t number) {
+  Work& work = at(work_, thread);
   const std::uint32_t of = packet(number).message;
-  if (number >> kBits == index(worker)) {
+  if (number >> kBits == index(thread)) {
     work.packets.give_back(number & kPlace);
   } else {
     work.received.push_back(number);

@@ -1,7 +1,7 @@
 // Messages and their packets that are under way, by number. A message is cut into packets by its source, and has arrived when its
 // destination has received the last flit of every packet.
 //
-// Several workers (see team.hpp) may make and receive packets at the same time. What one of them changes that others see comes into effect
+// Several threads (see team.hpp) may make and receive packets at the same time. What one of them changes that others see comes into effect
 // when `settle` is called, between windows.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace astra::packet {
 
 class Messages {
  public:
-  static constexpr int kWorkers = 16;  // at most
+  static constexpr int kThreads = 16;  // at most
 
   explicit Messages(int packet_flits) : packet_flits_(packet_flits) {}
 
@@ -33,21 +33,21 @@ class Messages {
   void drop_rest(std::uint32_t number);
 
   // The next packet of a message. Returns its number.
-  std::uint32_t make_packet(int worker, std::uint32_t message, int vnet, Cycle now);
+  std::uint32_t make_packet(int thread, std::uint32_t message, int vnet, Cycle now);
   Packet& packet(std::uint32_t number) { return work_[number >> kBits].packets[number & kPlace]; }
   const Packet& packet(std::uint32_t number) const { return work_[number >> kBits].packets[number & kPlace]; }
   // The last flit of a packet has reached its destination.
-  void receive_packet(int worker, std::uint32_t number);
+  void receive_packet(int thread, std::uint32_t number);
 
   // The last flit of a packet has left its source in cycle `now`.
-  void leave_source(int worker, std::uint32_t number, Cycle now);
-  // What the workers have done counts.
+  void leave_source(int thread, std::uint32_t number, Cycle now);
+  // What the threads have done counts.
   void settle();
   // No message arrives before this cycle whose last flit has left its source, of those with a `flight`; kNever: there is none.
   Cycle soonest_arrival() const { return landings_.empty() ? kNever : landings_.begin()->first; }
 
-  // So many workers make and receive packets from now on.
-  void employ(int workers) { workers_ = std::max(workers_, workers); }
+  // So many threads make and receive packets from now on.
+  void employ(int threads) { threads_ = std::max(threads_, threads); }
 
   // Messages that have not arrived, and packets that have not.
   std::int64_t outstanding() const { return outstanding_; }
@@ -78,7 +78,7 @@ class Messages {
   static constexpr int kBits = Pool<Packet>::kBits;
   static constexpr std::uint32_t kPlace = (1U << kBits) - 1;
 
-  // Of a worker: the packets that it has made, and what it has done since the last window.
+  // Of a thread: the packets that it has made, and what it has done since the last window.
   struct alignas(64) Work {
     Pool<Packet> packets;
     std::vector<std::uint32_t> received;  // packets that others have made
@@ -87,12 +87,12 @@ class Messages {
     std::vector<Cycle> landed;            // and of those that have arrived
   };
 
-  std::span<Work> work() { return std::span(work_).first(index(workers_)); }
-  std::span<const Work> work() const { return std::span(work_).first(index(workers_)); }
+  std::span<Work> work() { return std::span(work_).first(index(threads_)); }
+  std::span<const Work> work() const { return std::span(work_).first(index(threads_)); }
 
   int packet_flits_;
-  std::array<Work, kWorkers> work_;
-  int workers_ = 1;  // that have done anything so far
+  std::array<Work, kThreads> work_;
+  int threads_ = 1;  // that have done anything so far
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_messages_;
   std::vector<std::uint64_t> arrived_;

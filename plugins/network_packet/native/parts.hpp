@@ -34,15 +34,15 @@ struct Parts {
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
 
-  // So many workers run the tiles from now on (see team.hpp).
-  void employ(int workers) {
-    clock.employ(workers);
-    statistics.employ(workers);
-    messages.employ(workers);
-    channels.employ(workers);
-    combined.employ(workers);
-    staged.employ(workers);
-    interfaces.employ(workers);
+  // So many threads run the tiles from now on (see team.hpp).
+  void employ(int threads) {
+    clock.employ(threads);
+    statistics.employ(threads);
+    messages.employ(threads);
+    channels.employ(threads);
+    combined.employ(threads);
+    staged.employ(threads);
+    interfaces.employ(threads);
   }
   // What they have done in a window counts, and is seen by all.
   void settle() {

@@ -34,8 +34,8 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
   for (BitSets& sets : starting_) sets.resize(words_.back());
 }
 
-void StagedRouters::run(int r, Cycle now, int worker) {
-  Scratch& scratch = at(scratch_, worker);
+void StagedRouters::run(int r, Cycle now, int thread) {
+  Scratch& scratch = at(scratch_, thread);
   std::uint64_t* const start = starting(r, now);
   std::uint64_t* const allocating = of_router(allocating_, r);
   const std::size_t words = at(words_, r + 1) - at(words_, r);

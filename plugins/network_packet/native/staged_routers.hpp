@@ -28,11 +28,11 @@ class StagedRouters {
   // Without routers where those of the shape are of the other kind.
   StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
 
-  // A cycle of a router, by a worker (see team.hpp); and a flit that has arrived through a channel.
-  void run(int router, Cycle now, int worker);
+  // A cycle of a router, by a thread (see team.hpp); and a flit that has arrived through a channel.
+  void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 
-  void employ(int workers) { scratch_.resize(index(workers)); }
+  void employ(int threads) { scratch_.resize(index(threads)); }
 
   void snapshot(Snapshot& snapshot) const;
   void shift(Cycle later);
@@ -45,7 +45,7 @@ class StagedRouters {
     Pointers speculative_pointers;
   };
   using BitSets = std::vector<std::uint64_t>;  // of virtual channels, by router
-  // What a worker notes in a router's cycle.
+  // What a thread notes in a router's cycle.
   struct alignas(64) Scratch {
     Matcher matcher;
     std::vector<int> heads;  // that ask for a virtual channel
@@ -105,7 +105,7 @@ class StagedRouters {
   BitSets switching_;                  // those that have one, and flits,
   std::array<BitSets, 4> starting_;    // and heads that will want one, by the router's cycle modulo 4 from which on
 
-  std::vector<Scratch> scratch_;       // by worker
+  std::vector<Scratch> scratch_;       // by thread
 };
 
 }  // namespace astra::packet

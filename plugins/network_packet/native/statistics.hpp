@@ -1,4 +1,4 @@
-// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and workers (see team.hpp) can count apart.
+// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and threads (see team.hpp) can count apart.
 #pragma once
 
 #include <algorithm>
@@ -46,9 +46,9 @@ struct Statistics {
     ++of_channel[kChannelFlits];
     of_channel[kChannelPackets] += head;
   }
-  // A worker has received a packet. `settle` adds what workers have counted to what is known.
-  void received(int worker, std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
-    std::int64_t* const totals = worker == 0 ? counters.data() : at(apart_, worker - 1).data();
+  // A thread has received a packet. `settle` adds what threads have counted to what is known.
+  void received(int thread, std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
+    std::int64_t* const totals = thread == 0 ? counters.data() : at(apart_, thread - 1).data();
     ++totals[kPackets];
     totals[kFlits] += flits;
     totals[kHops] += hops;
@@ -57,7 +57,7 @@ struct Statistics {
     ++totals[kQueueingBucket + bucket(queueing)];
     ++totals[kInNetworkBucket + bucket(in_network)];
   }
-  void employ(int workers) { apart_.resize(std::max(apart_.size(), index(workers - 1))); }
+  void employ(int threads) { apart_.resize(std::max(apart_.size(), index(threads - 1))); }
   void settle() {
     for (std::array<std::int64_t, kTotals>& totals : apart_) {
       if (totals[kPackets] == 0) continue;
@@ -76,7 +76,7 @@ struct Statistics {
   std::vector<std::int64_t> counters;
 
  private:
-  std::vector<std::array<std::int64_t, kTotals>> apart_;  // by worker, from the second on: totals since the last window
+  std::vector<std::array<std::int64_t, kTotals>> apart_;  // by thread, from the second on: totals since the last window
 
   static std::size_t place(int channel, PerChannel which) { return kTotals + index(channel) * kPerChannel + index(which); }
 };

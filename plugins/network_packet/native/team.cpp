@@ -28,8 +28,8 @@ void wait_while(const std::atomic<Value>& watched, Value same) {
 
 }  // namespace
 
-Team::Team(int workers) {
-  for (int worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { wait_for_jobs(worker); });
+Team::Team(int threads) {
+  for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this, thread] { wait_for_jobs(thread); });
 }
 
 Team::~Team() {
@@ -49,20 +49,20 @@ void Team::finish() {
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
-void Team::work(int worker) noexcept {
+void Team::work(int thread) noexcept {
   try {
-    call_(job_, worker);
+    call_(job_, thread);
   } catch (...) {
     const std::lock_guard<std::mutex> locked(guard_);
     thrown_ = std::current_exception();
   }
 }
 
-void Team::wait_for_jobs(int worker) {
+void Team::wait_for_jobs(int thread) {
   for (std::uint32_t done = 0;; ++done) {
     while (jobs_.load(std::memory_order_acquire) == done) wait_while(jobs_, done);
     if (ends_) return;
-    work(worker);
+    work(thread);
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_all();
   }
 }

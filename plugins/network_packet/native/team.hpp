@@ -12,16 +12,16 @@ namespace astra::packet {
 
 class Team {
  public:
-  // With so many workers. Worker 0 is the thread that calls `run`; the others wait for jobs until the team ends.
-  explicit Team(int workers);
+  // With so many threads. Thread 0 is the thread that calls `run`; the others wait for jobs until the team ends.
+  explicit Team(int threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   ~Team();
 
-  // Calls job(worker) for each worker at the same time, and returns when all have come back. Throws what one of them threw.
+  // Calls job(thread) for each thread at the same time, and returns when all have come back. Throws what one of them threw.
   template <class Job>
   void run(Job job) {
-    call_ = [](void* of, int worker) { (*static_cast<Job*>(of))(worker); };
+    call_ = [](void* of, int thread) { (*static_cast<Job*>(of))(thread); };
     job_ = &job;
     start();
     work(0);
@@ -31,14 +31,14 @@ class Team {
  private:
   void start();
   void finish();
-  // Does a worker's part; keeps what it throws.
-  void work(int worker) noexcept;
-  void wait_for_jobs(int worker);
+  // Does a thread's part; keeps what it throws.
+  void work(int thread) noexcept;
+  void wait_for_jobs(int thread);
 
-  void (*call_)(void* job, int worker) = nullptr;
+  void (*call_)(void* job, int thread) = nullptr;
   void* job_ = nullptr;
   std::atomic<std::uint32_t> jobs_{0};  // begun so far
-  std::atomic<int> busy_{0};            // workers that have not come back
+  std::atomic<int> busy_{0};            // threads that have not come back
   std::atomic<bool> ends_{false};
   std::mutex guard_;  // of what was thrown
   std::exception_ptr thrown_;

@@ -21,7 +21,7 @@ Traffic::Traffic(TrafficOptions options, const Shape& shape)
       latest_(index(shape.lanes()), -1),
       calendar_(shape.lanes(), kLookAhead),
       offered_(index(options_.periods)),
-      tallies_(Messages::kWorkers, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
+      tallies_(Messages::kThreads, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
   std::uint64_t seed = options_.seed;
   for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
     seed += 0x9E3779B97F4A7C15ULL;
@@ -108,8 +108,8 @@ void Traffic::look(Interfaces& interfaces, int lane, Cycle now) {
   if (at(latest_, lane) <= now) interfaces.wake(lane, std::min(at(next_, lane), now + kLookAhead));
 }
 
-void Traffic::received(int worker, const Message& message, const Packet& packet, Cycle now) {
-  Tally& tally = at(tallies_, worker);
+void Traffic::received(int thread, const Message& message, const Packet& packet, Cycle now) {
+  Tally& tally = at(tallies_, thread);
   const int arrived = period_of(now);
   if (arrived >= 0) at(tally.periods, arrived).accepted_flits += packet.flits;
   const int created = period_of(message.created);
@@ -164,7 +164,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   }
   drained = pending() == 0;
   figures = tallies_.front();
-  for (std::size_t worker = 1; worker < tallies_.size(); ++worker) figures.add(tallies_[worker]);
+  for (std::size_t thread = 1; thread < tallies_.size(); ++thread) figures.add(tallies_[thread]);
   for (std::size_t p = 0; p < offered_.size(); ++p) figures.periods[p].offered_flits = offered_[p];
   domain.attach(nullptr);
 }

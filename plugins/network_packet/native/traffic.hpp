@@ -47,8 +47,8 @@ class Traffic {
 
   // A lane is awake: it will be again when its next packet is made, or before.
   void look(Interfaces& interfaces, int lane, Cycle now);
-  // A worker (see team.hpp) has received a packet.
-  void received(int worker, const Message& message, const Packet& packet, Cycle now);
+  // A thread (see team.hpp) has received a packet.
+  void received(int thread, const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);
   // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
@@ -89,7 +89,7 @@ class Traffic {
   Cycle created_ = -1;         // all packets up to this cycle have been made
   std::int64_t measured_ = 0;  // packets that have been made in measured periods
   std::vector<std::int64_t> offered_;  // by measured period: flits
-  std::vector<Tally> tallies_;         // by worker
+  std::vector<Tally> tallies_;         // by thread
   std::uint64_t state_[4];
   std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
 };

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.processors import processors
 
 # The values of presets. `combined`: a head gets its virtual channel together with the switch; `staged`: first one, then the other.
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -129,13 +128,6 @@ class PacketOptions:
         return settings
 
 
-def _processors() -> int:
-    """Processors that a simulation may use: one in a process of a pool, whose processes share them."""
-    if multiprocessing.parent_process() is not None:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @attrs.frozen
 class Settings:
     """Options with the values of their preset filled in."""
@@ -246,7 +238,7 @@ class Settings:
             "extrapolate": options.extrapolate,
             "representatives": options.representatives,
             "windows": options.windows,
-            "threads": options.threads or _processors(),
+            "threads": options.threads or processors(),
             "when_long": options.threads == 0,
             "seed": options.seed,
         }
