@@ -42,7 +42,8 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       statistics_(statistics),
       links_(shape.link),
       channels_(shape.link.size()),
-      wires_(shape.link.size()) {
+      wires_(shape.link.size()),
+      wait_for_tail_credit_(shape.rules.wait_for_tail_credit) {
   credits_.assign(index(shape.all_vcs), shape.rules.buffers);
   for (int c = 0; c < shape.channels(); ++c) {
     idle_.append(shape.vc_count(c));
@@ -67,6 +68,11 @@ Cycle Channels::narrow_credit(int c, Cycle takes) {
   const Link& way = link(c);
   const Cycle own = clock_->cycles_of(way.sink, 1);
   return clock_->edge(way.source, arrival(at(shape_->channel, c), at(wires_, c).credit_free, takes, own, shape_->rules.clock_ps));
+}
+
+void Channels::send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
+  if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
+  put_credit(at(channels_, c), link(c).source, {narrow_credit(c, takes), vc, frees});
 }
 
 void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
@@ -104,23 +110,13 @@ void Channels::take_parts(int c, Cycle now) {
   });
 }
 
-void Channels::take_due_credits(int c, Cycle now) {
-  Channel& channel = at(channels_, c);
-  if (parts_somewhere_ && at(wires_, c).parts) take_parts(c, now);
-  if (channel.credit_due > now) return;
-  const Link& way = link(c);
-  const bool calls = calls_->matters() && shape_->is_router(way.source);
-  const bool frees = shape_->rules.wait_for_tail_credit;
-  std::int32_t* const counts = &at(credits_, way.vc_base);
-  RingBuffer<Credit>& credits = channel.credits;
-  do {
-    const Credit& credit = credits.front();
-    ++counts[credit.vc];
-    if (calls) calls_->call(way.source, c, credit.time - shape_->rules.credit_delay);
-    if (credit.frees && frees) free_vc(c, credit.vc);
-    credits.pop();
-  } while (!credits.empty() && credits.front().time <= now);
-  channel.credit_due = credits.empty() ? kNever : credits.front().time;
+void Channels::take_called_credits(int c, Cycle now) {
+  if (at(wires_, c).parts) take_parts(c, now);
+  const int sender = link(c).source;
+  const bool calls = shape_->is_router(sender);
+  take_due_credits(c, now, [&](const Credit& credit) {
+    if (calls) calls_->call(sender, c, credit.time - shape_->rules.credit_delay);
+  });
 }
 
 void Channels::wait_for_credit(int c) {

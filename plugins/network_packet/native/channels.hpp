@@ -32,7 +32,7 @@ class Channels {
 
   // A flit in a virtual channel, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes`
   // on. The credit of a tail `frees` the virtual channel.
-  void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
+  [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Link& way = link(c);
     RingBuffer<Flit>& flits = at(channels_, c).flits;
     statistics_->sent(c, flit.head, way.dimension >= 0);
@@ -44,31 +44,22 @@ class Channels {
       time = narrow_arrival(c, takes);
       if (flits.empty()) clock_->expect_flit(c, time);
     }
-    Flit& sent = flits.push();
-    sent = flit;
-    sent.time = time;
-    sent.vc = narrow<std::uint16_t>(vc);
+    flits.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
   }
-  void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
+  [[gnu::always_inline]] void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     const Link& way = link(c);
-    Channel& channel = at(channels_, c);
-    Cycle usable = clock_->edge(way.source, takes + way.delay) + channel.handling;
-    if (way.delay < 0) [[unlikely]] {
-      if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
-      usable = narrow_credit(c, takes) + channel.handling;
-    }
-    if (channel.credits.empty()) channel.credit_due = usable;
-    channel.credits.push({usable, vc, frees});
-    if (!channel.sender_waits) return;
-    channel.sender_waits = false;
-    clock_->wake(way.source, usable);
+    if (way.delay < 0) [[unlikely]]
+      return send_narrow_credit(c, vc, frees, takes);
+    put_credit(at(channels_, c), way.source, {clock_->edge(way.source, takes + way.delay), vc, frees});
   }
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
   // Credits that can be used by cycle `now` count from now on.
-  void take_credits(int c, Cycle now) {
-    if (parts_somewhere_ || at(channels_, c).credit_due <= now) take_due_credits(c, now);
+  [[gnu::always_inline]] void take_credits(int c, Cycle now) {
+    if (parts_somewhere_) [[unlikely]]
+      return take_called_credits(c, now);
+    take_due_credits(c, now, [](const Credit&) {});
   }
   // Wakes the sender when a credit comes.
   void wait_for_credit(int c);
@@ -117,9 +108,36 @@ class Channels {
   // Where the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
   Cycle narrow_arrival(int c, Cycle takes);
   Cycle narrow_credit(int c, Cycle takes);
+  void send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
   void send_parts(int c, std::uint16_t vc, bool frees, Cycle takes);
-  // The same where a credit is due, or parts of credits may have become one.
-  void take_due_credits(int c, Cycle now);
+  // A credit is with unit `source` at its time, and can be used when that has handled it.
+  [[gnu::always_inline]] void put_credit(Channel& channel, int source, Credit credit) {
+    credit.time += channel.handling;
+    if (channel.credits.empty()) channel.credit_due = credit.time;
+    channel.credits.push(credit);
+    if (!channel.sender_waits) [[likely]]
+      return;
+    channel.sender_waits = false;
+    clock_->wake(source, credit.time);
+  }
+  // Calls each(credit) for those that it takes.
+  template <class Each>
+  [[gnu::always_inline]] void take_due_credits(int c, Cycle now, Each each) {
+    Channel& channel = at(channels_, c);
+    if (channel.credit_due > now) return;
+    std::int32_t* const counts = credits_.data() + link(c).vc_base;
+    RingBuffer<Credit>& credits = channel.credits;
+    do {
+      const Credit credit = credits.front();
+      credits.pop();
+      ++counts[credit.vc];
+      if (credit.frees && wait_for_tail_credit_) free_vc(c, credit.vc);
+      each(credit);
+    } while (!credits.empty() && credits.front().time <= now);
+    channel.credit_due = credits.empty() ? kNever : credits.front().time;
+  }
+  // The same where parts of credits may have become one, and what reaches a router in which order.
+  void take_called_credits(int c, Cycle now);
   // Credits of which the last part leaves up to cycle `now` are on their way.
   void take_parts(int c, Cycle now);
   // Whether a credit that the receiver gives back in cycle `now` comes to the serializer, a cycle later, before the wires take their part
@@ -135,11 +153,12 @@ class Channels {
   std::vector<Wires> wires_;
   std::vector<std::int32_t> credits_;  // by virtual channel
   BitSets idle_;                       // virtual channels, by channel
+  bool wait_for_tail_credit_;          // a rule
   bool parts_somewhere_ = false;       // a channel has credits in parts
 };
 
 template <class Receive>
-void Channels::deliver(int c, Cycle now, Receive receive) {
+[[gnu::always_inline]] inline void Channels::deliver(int c, Cycle now, Receive receive) {
   RingBuffer<Flit>& flits = at(channels_, c).flits;
   do {
     receive(std::as_const(flits).front());

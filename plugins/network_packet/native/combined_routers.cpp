@@ -90,7 +90,7 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
     calls_->settle(r, now);
     if (latency > 2) calls_->enter_pipeline(r, now + latency - 1);
   }
-  inputs_->push(c, flit);
+  vc.buffer.push(flit);
   set_bit(occupied_[c], flit.vc);
   set_bit(busy_[r], at(links_, c).sink_place);
   clock_->wake(r, now + clock_->cycles_of(r, latency - 1));

@@ -5,7 +5,7 @@
 namespace astra::packet {
 
 InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
-    : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), links_(shape.link) {
+    : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), rules_(shape.rules), links_(shape.link) {
   vcs_.resize(index(shape.all_vcs));
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
@@ -13,24 +13,6 @@ InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& cha
       vc(c, number).number = narrow<std::int16_t>(number);
     }
   }
-}
-
-void InputBuffers::forward(InputVc& from, Cycle now) {
-  const Rules& rules = shape_->rules;
-  const int c = from.channel;
-  const int out = from.out;
-  const int r = at(links_, c).sink;
-  const Flit& flit = from.buffer.front();
-  const bool tail = flit.tail;
-  statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-  channels_->use_credit(out, from.out_vc);
-  if (tail) {
-    from.state = VcState::idle;
-    if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
-  }
-  channels_->send_flit(out, flit, from.out_vc, now + clock_->cycles_of(r, rules.switch_traversal));
-  from.buffer.pop();
-  channels_->send_credit(c, narrow<std::uint16_t>(from.number), tail, now + clock_->cycles_of(r, 1));
 }
 
 bool InputBuffers::any_flits() const {

@@ -43,10 +43,23 @@ class InputBuffers {
   // The virtual channels of a router's inputs, which stand together.
   InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
 
-  // A flit comes into the buffer of its virtual channel.
-  void push(int c, const Flit& flit) { vc(c, flit.vc).buffer.push(flit); }
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
-  void forward(InputVc& from, Cycle now);
+  [[gnu::always_inline]] void forward(InputVc& from, Cycle now) {
+    const Rules& rules = *rules_;
+    const int c = from.channel;
+    const int out = from.out;
+    const Flit flit = from.buffer.front();
+    from.buffer.pop();
+    const Cycle cycle = clock_->cycles_of(at(links_, c).sink, 1);
+    statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
+    channels_->use_credit(out, from.out_vc);
+    if (flit.tail) {
+      from.state = VcState::idle;
+      if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
+    }
+    channels_->send_flit(out, flit, from.out_vc, now + rules.switch_traversal * cycle);
+    channels_->send_credit(c, narrow<std::uint16_t>(from.number), flit.tail, now + cycle);
+  }
 
   bool any_flits() const;
   // Packets in a buffer follow one another, each from head to tail.
@@ -62,6 +75,7 @@ class InputBuffers {
   Neighbour<const Clock> clock_;
   Neighbour<Channels> channels_;
   Neighbour<Statistics> statistics_;
+  Neighbour<const Rules> rules_;
   std::span<const Link> links_;
   std::vector<InputVc> vcs_;
 };

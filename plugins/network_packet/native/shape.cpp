@@ -163,9 +163,8 @@ bool Shape::ways_are_alike(int source, int destination, int vnet) const {
   return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
 }
 
-int Shape::next_class(int in, int out, int node, int before) const {
+int Shape::next_of_classes(int in, int out, int node, int before) const {
   const Link& way = at(link, out);
-  if (way.classes == 1) return 0;
   const bool enters = at(link, in).dimension != way.dimension;
   const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
   if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);

@@ -123,7 +123,9 @@ class Shape {
     return way.fold == Fold::none ? address : routes.beyond(way.dimension, way.fold, address);
   }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
-  int next_class(int in, int out, int node, int before) const;
+  int next_class(int in, int out, int node, int before) const {
+    return at(link, out).classes == 1 ? 0 : next_of_classes(in, out, node, before);
+  }
   // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
   std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
     const Link& way = at(link, c);
@@ -157,6 +159,8 @@ class Shape {
     const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
     return at(lane, lanes.first + place).in;
   }
+  // `next_class` where there are several.
+  int next_of_classes(int in, int out, int node, int before) const;
   // Counts the ports of routers, and puts their inputs and outputs in order of port.
   void number_ports();
   // Fills `link`, and numbers virtual channels.

@@ -37,47 +37,82 @@ class StagedRouters {
 
  private:
   struct Router {
-    std::vector<int> next_vc;  // by input of the switch: where to start among virtual channels
-    Pointers vc_pointers;
+    Pointers vc_pointers;  // over virtual channels of inputs (local) and of outputs
     Pointers switch_pointers;
     Pointers speculative_pointers;
+    std::vector<int> next_vc;    // by input of the switch: where to start among virtual channels
+    int vc_base = 0;             // of its inputs
+    std::size_t first_word = 0;  // of its sets of virtual channels,
+    std::size_t words = 0;       // and how many each has
   };
-  using BitSets = std::vector<std::uint64_t>;  // of virtual channels, by router
+  // Sets of a router's virtual channels.
+  enum Set {
+    kAllocating,  // heads that want an output virtual channel,
+    kSwitching,   // those that have one, and flits,
+    kStarting,    // and heads that will want one, by the router's cycle modulo kStartingSets from which on
+    kStartingSets = 4,
+    kSets = kStarting + kStartingSets,
+  };
+
+  // One that runs: `Words` is a constant for most, whose sets are one word.
+  template <class Words>
+  struct Running {
+    int number;
+    Router& router;
+    InputVc* vcs;
+    std::uint64_t* sets;
+    Words words;
+    Cycle now;
+
+    std::uint64_t* set(std::size_t which) const { return sets + which * words; }
+    template <class Visit>
+    [[gnu::always_inline]] void each(Set which, Visit visit) const {
+      each_bit(set(which), words, visit);
+    }
+  };
 
   // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-  void begin_packet(int r, int local, InputVc& vc, Cycle since);
+  void begin_packet(int r, Router& router, int local, InputVc& vc, Cycle since);
+  template <class Words>
+  void run_cycle(const Running<Words>& r);
+  // Unless heads that will start then have done so.
+  template <class Words>
+  void wake_in_next_cycle(const Running<Words>& r);
   // Virtual channel allocation. Returns whether a head got one.
-  bool allocate_vcs(int r, Cycle now);
-  // The same where no two heads want the same output: each gets the idle virtual channel that is next in turn.
-  bool allocate_apart(int r);
+  template <class Words>
+  bool allocate_vcs(const Running<Words>& r);
+  // The only head that wants an output gets the idle virtual channel there that is next in turn. Returns whether there is one.
+  template <class Words>
+  bool allocate_alone(const Running<Words>& r, int local, InputVc& vc);
   // A head gets a virtual channel. It goes to the switch in the next cycle.
-  void give_vc(int r, int local, int out_vc);
+  template <class Words>
+  void give_vc(const Running<Words>& r, int local, InputVc& vc, int out_vc);
   // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
-  bool allocate_switch(int r, Cycle now);
+  template <class Words>
+  bool allocate_switch(const Running<Words>& r);
   // Those matched that speculated and were right, where nothing is in their way.
-  void cross_speculative(int r, Cycle now);
+  template <class Words>
+  void cross_speculative(const Running<Words>& r);
   // One request for each input of the switch and output: of several virtual channels, the next in turn.
-  void ask_for_switch(int r, int local, std::vector<Ask>& asks);
+  template <class Words>
+  void ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks);
   // Virtual channels that have one at the output ask for the switch if there is room.
-  void ask_surely(int r, Cycle now);
+  template <class Words>
+  void ask_surely(const Running<Words>& r);
   // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
-  void ask_speculatively(int r, Cycle now);
+  template <class Words>
+  void ask_speculatively(const Running<Words>& r);
   // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
-  void cross(int r, const Ask& ask, Cycle now);
+  template <class Words>
+  void cross(const Running<Words>& r, const Ask& ask);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.
-  void check_heads(int r) const;
-  void check_asks(int r, const std::vector<Ask>& asks) const;
+  void check_heads(const InputVc* vcs, const std::vector<int>& heads) const;
+  void check_asks(const InputVc* vcs, const std::vector<Ask>& asks) const;
   // The next buffer has room for the flit in front or, with cut-through, for the whole packet.
   bool has_room(const InputVc& vc) const;
 
-  int local_of(int r, const InputVc& vc) const { return shape_->vc_index(vc.channel, vc.number) - at(shape_->vc_base, r); }
-  // Number of a virtual channel for arbiters over inputs.
-  int arbiter_input(const InputVc& vc) const { return at(links_, vc.channel).sink_place * width_ + vc.number; }
-  std::uint64_t* of_router(BitSets& sets, int r) { return &sets[at(words_, r)]; }
-  std::uint64_t* starting(int r, Cycle since) { return of_router(at(starting_, clock_->own_cycle(r, since) & 3), r); }
-  template <class Visit>
-  void each_of_router(const BitSets& sets, int r, Visit visit) const {
-    each_bit(&sets[at(words_, r)], at(words_, r + 1) - at(words_, r), visit);
+  std::uint64_t* starting(int r, const Router& router, Cycle since) {
+    return &sets_[router.first_word + (kStarting + (index(clock_->own_cycle(r, since)) & (kStartingSets - 1))) * router.words];
   }
 
   Neighbour<const Shape> shape_;
@@ -86,21 +121,17 @@ class StagedRouters {
   Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;
   Neighbour<RouteComputation> routes_;
+  Neighbour<const Rules> rules_;
   std::span<const Link> links_;
-  int width_;  // virtual channels of an input or output, at most
+  int width_;  // virtual channels of an output, at most
   std::vector<Router> routers_;
-  std::vector<std::size_t> words_{0};  // by router and past the last: its first word in bit sets
-  BitSets allocating_;                 // heads that want an output virtual channel,
-  BitSets switching_;                  // those that have one, and flits,
-  std::array<BitSets, 4> starting_;    // and heads that will want one, by the router's cycle modulo 4 from which on
+  std::vector<std::uint64_t> sets_;  // [router][Set][word]
 
   // Scratch of a router's cycle.
-  Matcher matcher_;
-  std::vector<int> heads_;  // that ask for a virtual channel
-  std::vector<Ask> vc_asks_;
-  std::vector<Ask> asks_;  // of the switch
-  std::vector<Ask> speculative_;
-  std::vector<Ask> matched_;
+  Matcher heads_;
+  Matcher asks_;  // of the switch
+  Matcher speculative_;
+  std::vector<Ask> matched_;  // of the switch, where heads speculate
 };
 
 }  // namespace astra::packet
