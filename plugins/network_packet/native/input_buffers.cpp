@@ -1,18 +1,60 @@
 #include "input_buffers.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace astra::packet {
 
-InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
-    : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), rules_(shape.rules), links_(shape.link) {
-  vcs_.resize(index(shape.all_vcs));
+namespace {
+
+constexpr Cycle kFurthest = 64;  // cycles on a straight way; for longer ones there are too many sets
+
+}  // namespace
+
+InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels, Statistics& statistics)
+    : shape_(shape),
+      clock_(clock),
+      channels_(channels),
+      statistics_(statistics),
+      rules_(shape.rules),
+      links_(shape.link),
+      vcs_(index(shape.all_vcs)),
+      entries_(shape.link.size()) {
+  Cycle furthest = 0;
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;
       vc(c, number).number = narrow<std::int16_t>(number);
     }
+    if (!goes_straight(c)) continue;
+    const Link& link = at(links_, c);
+    const int local = link.vc_base - at(shape.vc_base, link.sink);
+    at(entries_, c) = {link.vc_base, narrow<std::uint16_t>(local), link.dimension >= 0, link.sink, link.delay};
+    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
   }
+  slots_ = std::bit_ceil(index(furthest) + 1);
+  for (int r = 0; r < shape.routers(); ++r) {
+    const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
+    words_.push_back(words_.back() + index(vcs + 63) / 64);
+  }
+  arrivals_.resize(words_.back() * slots_);
+}
+
+// Whether nobody but the router at its end looks at what is on a channel. Flits that come to a router in one cycle are routed in order of
+// channels; so these must be in order of inputs.
+bool InputBuffers::goes_straight(int c) const {
+  const Link& link = at(links_, c);
+  if (!shape_->is_router(link.sink) || clock_->units_differ() || rules_->credit_parts) return false;
+  const std::vector<int>& inputs = at(shape_->router, link.sink).inputs;
+  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest &&
+         std::is_sorted(inputs.begin(), inputs.end());
+}
+
+void InputBuffers::mark_arrivals(const InputVc& vc) {
+  const int r = at(links_, vc.channel).sink;
+  const int local = narrow<int>(&vc - of_router(r));
+  for (Cycle slot = 0; slot < wide(slots_); ++slot) clear_bit(arrivals_at(r, slot), local);
+  for (std::uint32_t i = narrow<std::uint32_t>(vc.arrived); i < vc.buffer.size(); ++i) set_bit(arrivals_at(r, vc.buffer[i].time), local);
 }
 
 bool InputBuffers::any_flits() const {
@@ -37,7 +79,7 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
       const int number = turn.forth(place);
       if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
-      if (from.state == VcState::idle) continue;
+      if (from.state == VcState::idle && from.buffer.empty()) continue;
       snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);
       snapshot.put(from.out | wide(from.out_vc) << 32);
       snapshot.put(staged ? (from.state == VcState::allocating ? std::max<Cycle>(from.since - now, 0) : 0) : from.since - now);
@@ -52,6 +94,11 @@ void InputBuffers::shift(Cycle later) {
     vc.since += later;
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].time += later;
   }
+  for (int r = 0; r < shape_->routers(); ++r) {
+    std::uint64_t* const first = arrivals_at(r, 0);
+    std::uint64_t* const end = first + slots_ * words_of(r);
+    std::rotate(first, end - (index(later) & (slots_ - 1)) * words_of(r), end);
+  }
 }
 
 void InputBuffers::turn(int c, const VcTurn& turn) {
@@ -61,6 +108,7 @@ void InputBuffers::turn(int c, const VcTurn& turn) {
     InputVc& vc = first[number];
     vc.number = narrow<std::int16_t>(number);
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = narrow<std::uint16_t>(number);
+    if (at(entries_, c).delay >= 0) mark_arrivals(vc);
   }
 }
 

@@ -1,6 +1,11 @@
 // Input buffers of routers: the flits of every virtual channel, and what the router at its end knows of the packet in front.
+//
+// A flit that is put on a link goes into the buffer at its end at once, with the time from which the router sees it, where nobody else can
+// look: both ends are in one tile, and all units have one clock. On other links it is queued (see channels.hpp).
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "bits.hpp"
@@ -30,18 +35,40 @@ struct alignas(64) InputVc {
   VcState state = VcState::idle;
   std::int32_t channel = 0;  // it belongs to, and its number there
   std::int16_t number = 0;
+  std::int32_t arrived = 0;  // flits of the buffer that are there: the first ones
   std::int32_t way = -1;  // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
 };
 
 class InputBuffers {
  public:
-  InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics);
+  InputBuffers(const Shape& shape, Clock& clock, Channels& channels, Statistics& statistics);
 
   InputVc& vc(int c, int number) { return at(vcs_, at(links_, c).vc_base + number); }
   const InputVc& vc(int c, int number) const { return at(vcs_, at(links_, c).vc_base + number); }
   InputVc* of_channel(int c) { return vcs_.data() + at(links_, c).vc_base; }
   // The virtual channels of a router's inputs, which stand together.
   InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
+
+  // A flit in a virtual channel, which the wires take from cycle `takes` on.
+  [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
+    const Entry& entry = at(entries_, c);
+    if (entry.delay < 0) return channels_->send_flit(c, flit, vc, takes);
+    statistics_->sent(c, flit.head, entry.joins_routers);
+    const Cycle time = takes + entry.delay;
+    at(vcs_, entry.vc_base + vc).buffer.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
+    std::uint64_t* const arrivals = arrivals_at(entry.router, time);
+    const int local = entry.local + vc;
+    if (arrivals[local >> 6] == 0) clock_->wake(entry.router, time);
+    set_bit(arrivals, local);
+  }
+  // Calls visit(local, virtual channel) for those of a router's inputs to which a flit comes in cycle `now`, in order.
+  template <class Visit>
+  [[gnu::always_inline]] void take_arrivals(int r, Cycle now, Visit visit) {
+    std::uint64_t* const arrivals = arrivals_at(r, now);
+    InputVc* const vcs = of_router(r);
+    each_bit(arrivals, words_of(r), [&](int local) { visit(local, vcs[local]); });
+    std::fill_n(arrivals, words_of(r), 0);
+  }
 
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
   [[gnu::always_inline]] void forward(InputVc& from, Cycle now) {
@@ -57,7 +84,8 @@ class InputBuffers {
       from.state = VcState::idle;
       if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
     }
-    channels_->send_flit(out, flit, from.out_vc, now + rules.switch_traversal * cycle);
+    --from.arrived;
+    send_flit(out, flit, from.out_vc, now + rules.switch_traversal * cycle);
     channels_->send_credit(c, narrow<std::uint16_t>(from.number), flit.tail, now + cycle);
   }
 
@@ -71,13 +99,35 @@ class InputBuffers {
   void turn(int c, const VcTurn& turn);
 
  private:
+  // The end of a channel.
+  struct Entry {
+    std::int32_t vc_base = 0;      // its first virtual channel among those of all channels,
+    std::uint16_t local = 0;       // and among those of the router's inputs
+    bool joins_routers = false;
+    std::int32_t router = 0;
+    std::int32_t delay = -1;  // cycles on the way; -1: flits are queued
+  };
+
+  std::size_t words_of(int r) const { return at(words_, r + 1) - at(words_, r); }
+  // The virtual channels of a router's inputs to which a flit comes in a cycle, as a bit set.
+  std::uint64_t* arrivals_at(int r, Cycle time) {
+    return arrivals_.data() + at(words_, r) * slots_ + (index(time) & (slots_ - 1)) * words_of(r);
+  }
+  bool goes_straight(int c) const;
+  // What comes to a virtual channel, from where its buffer says.
+  void mark_arrivals(const InputVc& vc);
+
   Neighbour<const Shape> shape_;
-  Neighbour<const Clock> clock_;
+  Neighbour<Clock> clock_;
   Neighbour<Channels> channels_;
   Neighbour<Statistics> statistics_;
   Neighbour<const Rules> rules_;
   std::span<const Link> links_;
   std::vector<InputVc> vcs_;
+  std::vector<Entry> entries_;           // by channel
+  std::size_t slots_ = 1;                // cycles ahead in which flits may come, rounded to a power of two
+  std::vector<std::size_t> words_{0};    // of a bit set, before each router and behind the last
+  std::vector<std::uint64_t> arrivals_;  // [router][cycle modulo slots][word]
 };
 
 }  // namespace astra::packet

@@ -49,33 +49,32 @@ void StagedRouters::run(int r, Cycle now) {
 }
 
 void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
-  const Link& link = at(links_, c);
-  const int r = link.sink;
-  Router& router = at(routers_, r);
+  const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
-  const int local = link.vc_base + flit.vc - router.vc_base;
-  const bool was_empty = vc.buffer.empty();
   vc.buffer.push(flit);
+  clock_->wake(r, accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now));
+}
+
+[[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, Router& router, int local, InputVc& vc, Cycle now) {
+  const bool first = vc.arrived++ == 0;
   if (vc.state == VcState::idle) {
     begin_packet(r, router, local, vc, now + clock_->cycles_of(r, rules_->routing_delay));
-  } else if (vc.state == VcState::active && was_empty) {
-    set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
-    clock_->wake(r, now);
+    return vc.since;
   }
+  if (vc.state == VcState::active && first) set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
+  return now;
 }
 
 [[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, Router& router, int local, InputVc& vc, Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
   routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
-  std::uint64_t* const start = starting(r, router, since);
-  const bool awake = *start != 0;  // it will be, as others start in the same cycle
-  set_bit(start, local);
-  if (!awake) clock_->wake(r, since);
+  set_bit(starting(r, router, since), local);
 }
 
 template <class Words>
 void StagedRouters::run_cycle(const Running<Words>& r) {
+  inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);
   for (std::size_t word = 0; word < r.words; ++word) allocating[word] |= std::exchange(start[word], 0);
@@ -83,13 +82,15 @@ void StagedRouters::run_cycle(const Running<Words>& r) {
   ask_surely(r);  // those that get a virtual channel in this cycle ask in the next
   const bool vcs_given = allocate_vcs(r);
   const bool switched = allocate_switch(r);
-  if (vcs_given || switched) wake_in_next_cycle(r);
+  if (vcs_given || switched || starts_in_next_cycle(r)) clock_->wake(r.number, r.now + 1);
 }
 
 template <class Words>
-[[gnu::always_inline]] inline void StagedRouters::wake_in_next_cycle(const Running<Words>& r) {
-  const Cycle next = r.now + 1;
-  if (*starting(r.number, r.router, clock_->edge(r.number, next)) == 0) clock_->wake(r.number, next);
+[[gnu::always_inline]] inline bool StagedRouters::starts_in_next_cycle(const Running<Words>& r) {
+  const std::uint64_t* const start = starting(r.number, r.router, r.now + clock_->cycles_of(r.number, 1));
+  std::uint64_t any = 0;
+  for (std::size_t word = 0; word < r.words; ++word) any |= start[word];
+  return any != 0;
 }
 
 template <class Words>
@@ -123,7 +124,7 @@ template <class Words>
     for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) heads_.ask(local, vc.out_port * width_ + out_vc, local);
   });
   if (several == 0) return any;
-  heads_.match(r.router.vc_pointers, [&](const Ask& ask) {
+  heads_.match(r.router.vc_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
     give_vc(r, ask.tag, r.vcs[ask.tag], ask.output % width_);
     any = true;
   });
@@ -210,7 +211,7 @@ template <class Words>
   if (shape_->is_folded()) check_asks(r.vcs, asks_.asks());
   bool any = false;
   matched_.clear();
-  asks_.match(r.router.switch_pointers, [&](const Ask& ask) {
+  asks_.match(r.router.switch_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
     cross(r, ask);
     any = true;
     if (rules_->speculative) matched_.push_back(ask);
@@ -223,7 +224,7 @@ template <class Words>
 template <class Words>
 void StagedRouters::cross_speculative(const Running<Words>& r) {
   if (shape_->is_folded()) check_asks(r.vcs, speculative_.asks());
-  speculative_.match(r.router.speculative_pointers, [&](const Ask& ask) {
+  speculative_.match(r.router.speculative_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[ask.tag];
     bool taken = vc.state != VcState::active || !has_room(vc);
     for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
@@ -239,7 +240,7 @@ template <class Words>
   at(r.router.next_vc, ask.input) = next < count ? next : next - count;
   inputs_->forward(vc, r.now);
   const bool idle = vc.state == VcState::idle;
-  const bool empty = vc.buffer.empty();
+  const bool empty = vc.arrived == 0;
   if (idle || empty) clear_bit(r.set(kSwitching), ask.tag);
   if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now + clock_->cycles_of(r.number, 1 + rules_->routing_delay));
 }

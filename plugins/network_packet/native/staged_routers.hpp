@@ -28,7 +28,7 @@ class StagedRouters {
   // Without routers where those of the shape are of the other kind.
   StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
 
-  // A cycle of a router; and a flit that has arrived through a channel.
+  // A cycle of a router; and before it, a flit that has arrived through a channel whose flits are queued.
   void run(int router, Cycle now);
   void receive(int c, const Flit& flit, Cycle now);
 
@@ -71,13 +71,15 @@ class StagedRouters {
     }
   };
 
+  // A flit has come into a buffer. Returns when the router has to act for it.
+  Cycle accept(int r, Router& router, int local, InputVc& vc, Cycle now);
   // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
   void begin_packet(int r, Router& router, int local, InputVc& vc, Cycle since);
   template <class Words>
   void run_cycle(const Running<Words>& r);
-  // Unless heads that will start then have done so.
+  // Whether heads begin to ask for a virtual channel in the router's next cycle.
   template <class Words>
-  void wake_in_next_cycle(const Running<Words>& r);
+  bool starts_in_next_cycle(const Running<Words>& r);
   // Virtual channel allocation. Returns whether a head got one.
   template <class Words>
   bool allocate_vcs(const Running<Words>& r);
