@@ -43,14 +43,26 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       links_(shape.link),
       channels_(shape.link.size()),
       wires_(shape.link.size()),
+      flits_(shape.link.size()),
       wait_for_tail_credit_(shape.rules.wait_for_tail_credit) {
-  credits_.assign(index(shape.all_vcs), shape.rules.buffers);
+  auto append = [this](int c) {
+    at(channels_, c).first_credit = count_of(credits_);
+    credits_.resize(credits_.size() + index(link(c).vcs), shape_->rules.buffers);
+  };
+  for (const RouterSpec& spec : shape.router) std::for_each(spec.outputs.begin(), spec.outputs.end(), append);
+  for (const LaneSpec& lane : shape.lane) append(lane.out);
   for (int c = 0; c < shape.channels(); ++c) {
-    idle_.append(shape.vc_count(c));
+    Channel& channel = at(channels_, c);
+    channel.source = link(c).source;
+    channel.delay = link(c).delay;
+    if (link(c).vcs > 64) {
+      channel.many_idle = count_of(many_idle_);
+      many_idle_.resize(many_idle_.size() + index(link(c).vcs + 63) / 64);
+    }
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
-    const int sender = link(c).source;
-    const int handling = shape.is_router(sender) ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
-    at(channels_, c).handling = narrow<std::int32_t>(clock.cycles_of(sender, handling));
+    const bool from_router = shape.is_router(channel.source);
+    const int handling = from_router ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
+    channel.handling = narrow<std::int32_t>(clock.cycles_of(channel.source, handling));
     const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
     if (!shape.rules.credit_parts || parts <= 1) continue;
     at(wires_, c).parts.emplace(parts, shape.vc_count(c));
@@ -72,7 +84,7 @@ Cycle Channels::narrow_credit(int c, Cycle takes) {
 
 void Channels::send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
   if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
-  put_credit(at(channels_, c), link(c).source, {narrow_credit(c, takes), vc, frees});
+  put_credit(at(channels_, c), {narrow_credit(c, takes), vc, frees});
 }
 
 void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
@@ -152,10 +164,11 @@ bool Channels::credit_usable_in(int c, Cycle usable) const {
 // What came without all of its parts is too much.
 Channels::Places Channels::places(int c, int vc) const {
   const Channel& channel = at(channels_, c);
+  const RingBuffer<Flit>& flits = at(flits_, c);
   const std::optional<CreditParts>& parts = at(wires_, c).parts;
   Places found;
   found.held = credits(c, vc);
-  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) found.held += channel.flits[i].vc == vc;
+  for (std::uint32_t i = 0; i < flits.size(); ++i) found.held += flits[i].vc == vc;
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) found.held += channel.credits[i].vc == vc;
   if (parts) found.parts = parts->parts();
   if (parts) found.under_way = parts->under_way(vc);
@@ -171,11 +184,12 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
     take_credits(c, now);
     const VcTurn& turn = snapshot.turn(c);
     const Channel& channel = at(channels_, c);
+    const RingBuffer<Flit>& flits = at(flits_, c);
     const Wires& wires = at(wires_, c);
     snapshot.future(wires.free);
     snapshot.future(wires.credit_free);
-    snapshot.put(channel.sender_waits | wide(channel.flits.size()) << 1 | wide(channel.credits.size()) << 32);
-    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) messages.snapshot_flit(snapshot, channel.flits[i], turn);
+    snapshot.put(channel.sender_waits | wide(flits.size()) << 1 | wide(channel.credits.size()) << 32);
+    for (std::uint32_t i = 0; i < flits.size(); ++i) messages.snapshot_flit(snapshot, flits[i], turn);
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
       snapshot.time(channel.credits[i].time);
       snapshot.put(turn.back(channel.credits[i].vc) | (channel.credits[i].frees ? 1 << 16 : 0));
@@ -192,8 +206,10 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
 }
 
 void Channels::shift(Cycle later) {
+  for (RingBuffer<Flit>& flits : flits_) {
+    for (std::uint32_t i = 0; i < flits.size(); ++i) flits[i].time += later;
+  }
   for (Channel& channel : channels_) {
-    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
     if (channel.credit_due != kNever) channel.credit_due += later;
   }
@@ -206,13 +222,14 @@ void Channels::shift(Cycle later) {
 
 void Channels::turn(int c, const VcTurn& turn) {
   Channel& channel = at(channels_, c);
+  RingBuffer<Flit>& flits = at(flits_, c);
   auto move = [&](std::uint16_t& vc) { vc = narrow<std::uint16_t>(turn.back(vc)); };
-  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
+  for (std::uint32_t i = 0; i < flits.size(); ++i) move(flits[i].vc);
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
   std::vector<bool> idle_before;
   for (int vc = 0; vc < turn.count; ++vc) idle_before.push_back(has_bit(idle(c), vc));
   for (int vc = 0; vc < turn.count; ++vc) at(idle_before, vc) ? free_vc(c, turn.back(vc)) : give_vc(c, turn.back(vc));
-  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  std::int32_t* const counts = &at(credits_, channel.first_credit);
   std::rotate(counts, counts + turn.first, counts + turn.count);
 }
 

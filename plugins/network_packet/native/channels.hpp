@@ -34,7 +34,7 @@ class Channels {
   // on. The credit of a tail `frees` the virtual channel.
   [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Link& way = link(c);
-    RingBuffer<Flit>& flits = at(channels_, c).flits;
+    RingBuffer<Flit>& flits = at(flits_, c);
     statistics_->sent(c, flit.head, way.dimension >= 0);
     Cycle time = takes + way.delay;
     if (way.delay >= 0) [[likely]] {
@@ -47,10 +47,10 @@ class Channels {
     flits.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
   }
   [[gnu::always_inline]] void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
-    const Link& way = link(c);
-    if (way.delay < 0) [[unlikely]]
+    Channel& channel = at(channels_, c);
+    if (channel.delay < 0) [[unlikely]]
       return send_narrow_credit(c, vc, frees, takes);
-    put_credit(at(channels_, c), way.source, {clock_->edge(way.source, takes + way.delay), vc, frees});
+    put_credit(channel, {clock_->edge(channel.source, takes + channel.delay), vc, frees});
   }
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
@@ -64,12 +64,15 @@ class Channels {
   // Wakes the sender when a credit comes.
   void wait_for_credit(int c);
 
-  int credits(int c, int vc) const { return at(credits_, link(c).vc_base + vc); }
-  void use_credit(int c, int vc) { --at(credits_, link(c).vc_base + vc); }
+  int credits(int c, int vc) const { return at(credits_, at(channels_, c).first_credit + vc); }
+  void use_credit(int c, int vc) { --at(credits_, at(channels_, c).first_credit + vc); }
   // Virtual channels that are not given to a packet, as a bit set.
-  const std::uint64_t* idle(int c) const { return idle_[c]; }
-  void give_vc(int c, int vc) { clear_bit(idle_[c], vc); }
-  void free_vc(int c, int vc) { set_bit(idle_[c], vc); }
+  const std::uint64_t* idle(int c) const {
+    const Channel& channel = at(channels_, c);
+    return channel.many_idle < 0 ? &channel.idle : &at(many_idle_, channel.many_idle);
+  }
+  void give_vc(int c, int vc) { clear_bit(const_cast<std::uint64_t*>(idle(c)), vc); }
+  void free_vc(int c, int vc) { set_bit(const_cast<std::uint64_t*>(idle(c)), vc); }
   // Free places at the end of the channel, an idle virtual channel counting twice: what adaptive routing goes by.
   std::int64_t free_places(int c) const;
   // Whether a credit has come that can be used in cycle `usable` first.
@@ -90,13 +93,19 @@ class Channels {
   void turn(int c, const VcTurn& turn);
 
  private:
+  // What the sender looks at, in a cache line.
   struct alignas(64) Channel {
-    RingBuffer<Flit> flits;
-    RingBuffer<Credit> credits;
-    Cycle credit_due = kNever;  // when the first credit can be used
-    std::int32_t handling = 0;  // cycles in which the sender handles a credit
-    bool sender_waits = false;  // wake the sender when a credit comes
+    RingBuffer<Credit> credits;      // under way
+    Cycle credit_due = kNever;       // when the first of them can be used
+    std::uint64_t idle = 0;          // virtual channels, if there are up to 64
+    std::int32_t many_idle = -1;     // if there are more: their first word among those of all such channels
+    std::int32_t first_credit = 0;   // of its virtual channels, among the counts of all
+    std::int32_t source = 0;         // unit
+    std::int32_t delay = -1;         // as in Link
+    std::int32_t handling = 0;       // cycles in which the sender handles a credit
+    bool sender_waits = false;       // wake the sender when a credit comes
   };
+  static_assert(sizeof(Channel) == 64);
   // The wires of a channel that is narrower than a flit.
   struct Wires {
     Span free;                         // when they can take the next flit
@@ -110,22 +119,22 @@ class Channels {
   Cycle narrow_credit(int c, Cycle takes);
   void send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
   void send_parts(int c, std::uint16_t vc, bool frees, Cycle takes);
-  // A credit is with unit `source` at its time, and can be used when that has handled it.
-  [[gnu::always_inline]] void put_credit(Channel& channel, int source, Credit credit) {
+  // A credit is with the sender at its time, and can be used when that has handled it.
+  [[gnu::always_inline]] void put_credit(Channel& channel, Credit credit) {
     credit.time += channel.handling;
     if (channel.credits.empty()) channel.credit_due = credit.time;
     channel.credits.push(credit);
     if (!channel.sender_waits) [[likely]]
       return;
     channel.sender_waits = false;
-    clock_->wake(source, credit.time);
+    clock_->wake(channel.source, credit.time);
   }
   // Calls each(credit) for those that it takes.
   template <class Each>
   [[gnu::always_inline]] void take_due_credits(int c, Cycle now, Each each) {
     Channel& channel = at(channels_, c);
     if (channel.credit_due > now) return;
-    std::int32_t* const counts = credits_.data() + link(c).vc_base;
+    std::int32_t* const counts = credits_.data() + channel.first_credit;
     RingBuffer<Credit>& credits = channel.credits;
     do {
       const Credit credit = credits.front();
@@ -151,15 +160,16 @@ class Channels {
   std::span<const Link> links_;
   std::vector<Channel> channels_;
   std::vector<Wires> wires_;
-  std::vector<std::int32_t> credits_;  // by virtual channel
-  BitSets idle_;                       // virtual channels, by channel
-  bool wait_for_tail_credit_;          // a rule
-  bool parts_somewhere_ = false;       // a channel has credits in parts
+  std::vector<RingBuffer<Flit>> flits_;  // under way, by channel
+  std::vector<std::int32_t> credits_;    // by virtual channel; those of a sender stand together
+  std::vector<std::uint64_t> many_idle_;
+  bool wait_for_tail_credit_;     // a rule
+  bool parts_somewhere_ = false;  // a channel has credits in parts
 };
 
 template <class Receive>
 [[gnu::always_inline]] inline void Channels::deliver(int c, Cycle now, Receive receive) {
-  RingBuffer<Flit>& flits = at(channels_, c).flits;
+  RingBuffer<Flit>& flits = at(flits_, c);
   do {
     receive(std::as_const(flits).front());
     flits.pop();

@@ -111,7 +111,7 @@ void CombinedRouters::accept(InputVc& vc, Cycle now) {
 }
 
 void CombinedRouters::cross(InputVc& vc, Cycle now) {
-  inputs_->forward(vc, now);
+  inputs_->forward(vc, now, clock_->cycles_of(at(links_, vc.channel).sink, 1));
   if (vc.arrived > 0) return;
   const Link& in = at(links_, vc.channel);
   clear_bit(occupied_[vc.channel], vc.number);

@@ -25,6 +25,7 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
     for (int number = 0; number < shape.vc_count(c); ++number) {
       vc(c, number).channel = c;
       vc(c, number).number = narrow<std::int16_t>(number);
+      vc(c, number).input = at(links_, c).sink_place;
     }
     if (!goes_straight(c)) continue;
     const Link& link = at(links_, c);

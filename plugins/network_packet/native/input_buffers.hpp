@@ -24,20 +24,23 @@ namespace astra::packet {
 
 enum class VcState : std::uint8_t { idle, allocating, active };
 
-struct alignas(64) InputVc {
+struct alignas(64) InputVc {  // in a cache line
   RingBuffer<Flit> buffer;
   Cycle since = 0;            // combined: arrival of the head; staged: when it can ask for an output virtual channel
   std::int32_t out = -1;      // channel
+  std::int32_t way = -1;      // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
   std::int16_t out_port = 0;  // its number among the outputs of the router
   std::int16_t first_vc = 0;  // the virtual channels there that the packet may take
   std::int16_t end_vc = 0;
-  std::int16_t out_vc = -1;  // the one it has
-  VcState state = VcState::idle;
-  std::int32_t channel = 0;  // it belongs to, and its number there
+  std::int16_t out_vc = -1;   // the one it has
+  std::int32_t channel = 0;   // it belongs to, its number there, and the channel's place among the inputs of the router
   std::int16_t number = 0;
-  std::int32_t arrived = 0;  // flits of the buffer that are there: the first ones
-  std::int32_t way = -1;  // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
+  std::uint16_t input = 0;
+  std::int32_t arrived = 0;   // flits of the buffer that are there: the first ones
+  VcState state = VcState::idle;
 };
+
+static_assert(sizeof(InputVc) == 64);
 
 class InputBuffers {
  public:
@@ -70,14 +73,14 @@ class InputBuffers {
     std::fill_n(arrivals, words_of(r), 0);
   }
 
-  // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back.
-  [[gnu::always_inline]] void forward(InputVc& from, Cycle now) {
+  // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back. The router's
+  // cycle takes so many of the network.
+  [[gnu::always_inline]] void forward(InputVc& from, Cycle now, Cycle cycle) {
     const Rules& rules = *rules_;
     const int c = from.channel;
     const int out = from.out;
     const Flit flit = from.buffer.front();
     from.buffer.pop();
-    const Cycle cycle = clock_->cycles_of(at(links_, c).sink, 1);
     statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
     channels_->use_credit(out, from.out_vc);
     if (flit.tail) {

@@ -20,21 +20,15 @@ struct Ask {
 
 // Where the arbiters of outputs (over inputs) and of inputs (over outputs) start.
 struct Pointers {
-  std::vector<int> of_output;
-  std::vector<int> of_input;
-  int inputs = 0;
-  int outputs = 0;
+  int* of_output;
+  int* of_input;
+  int inputs;
+  int outputs;
 
-  void resize(int of_inputs, int of_outputs) {
-    inputs = of_inputs;
-    outputs = of_outputs;
-    of_output.assign(index(outputs), 0);
-    of_input.assign(index(inputs), 0);
-  }
   // Behind those that are matched.
-  void move_on(int input, int output) {
-    at(of_output, output) = input + 1 == inputs ? 0 : input + 1;
-    at(of_input, input) = output + 1 == outputs ? 0 : output + 1;
+  void move_on(int input, int output) const {
+    of_output[output] = input + 1 == inputs ? 0 : input + 1;
+    of_input[input] = output + 1 == outputs ? 0 : output + 1;
   }
 };
 
@@ -73,7 +67,7 @@ class Matcher {
 
   // Calls visit(ask) for those that are granted, and forgets all. Pointers move behind those that are matched.
   template <class Visit>
-  [[gnu::always_inline]] void match(Pointers& pointers, Visit visit) {
+  [[gnu::always_inline]] void match(const Pointers& pointers, Visit visit) {
     if (!small_) [[unlikely]]
       return match_many(pointers, visit);
     match_bits(pointers, visit);
@@ -90,9 +84,9 @@ class Matcher {
 
   // Matches come in order of the side that chooses second.
   template <class Visit>
-  [[gnu::always_inline]] void match_bits(Pointers& pointers, Visit visit) {
-    const int* const first_pointers = (input_first_ ? pointers.of_input : pointers.of_output).data();
-    const int* const second_pointers = (input_first_ ? pointers.of_output : pointers.of_input).data();
+  [[gnu::always_inline]] void match_bits(const Pointers& pointers, Visit visit) {
+    const int* const first_pointers = input_first_ ? pointers.of_input : pointers.of_output;
+    const int* const second_pointers = input_first_ ? pointers.of_output : pointers.of_input;
     std::uint64_t seconds = 0;
     for (std::uint64_t firsts = std::exchange(firsts_, 0); firsts != 0; firsts &= firsts - 1) {
       const int first = std::countr_zero(firsts);
@@ -118,15 +112,15 @@ class Matcher {
 
   // The same of requests in any order, in which matches come too.
   template <class Visit>
-  [[gnu::noinline]] void match_many(Pointers& pointers, Visit visit) {
+  [[gnu::noinline]] void match_many(const Pointers& pointers, Visit visit) {
     const std::size_t widest = index(std::max(pointers.inputs, pointers.outputs));
     if (nearest_.size() < widest) {
       nearest_.resize(widest, kNone);
       chosen_.resize(widest, kNone);
     }
     auto distance = [](int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; };
-    auto by_output = [&](const Ask& ask) { return distance(ask.input, at(pointers.of_output, ask.output), pointers.inputs); };
-    auto by_input = [&](const Ask& ask) { return distance(ask.output, at(pointers.of_input, ask.input), pointers.outputs); };
+    auto by_output = [&](const Ask& ask) { return distance(ask.input, pointers.of_output[ask.output], pointers.inputs); };
+    auto by_input = [&](const Ask& ask) { return distance(ask.output, pointers.of_input[ask.input], pointers.outputs); };
     auto first_of = [&](const Ask& ask) { return input_first_ ? ask.input : ask.output; };
     auto second_of = [&](const Ask& ask) { return input_first_ ? ask.output : ask.input; };
     auto first_distance = [&](const Ask& ask) { return input_first_ ? by_input(ask) : by_output(ask); };

@@ -94,6 +94,8 @@ void Shape::number_ports() {
     std::stable_sort(spec.outputs.begin(), spec.outputs.end(), by_source);
     for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, at(channel, c).sink_port + 1);
     for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, at(channel, c).source_port + 1);
+    first_output_.push_back(count_of(outputs_));
+    outputs_.insert(outputs_.end(), spec.outputs.begin(), spec.outputs.end());
   }
 }
 

@@ -115,7 +115,7 @@ class Shape {
   int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
     const std::uint16_t place = entry & RoutingTables::kPlace;
     if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
-    return place == RoutingTables::kNoWay ? -1 : at(router, r).outputs[place];
+    return place == RoutingTables::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
   }
   // The address of a packet's destination when it has taken channel `out`.
   int next_address(int out, int address) const {
@@ -169,7 +169,9 @@ class Shape {
   Cycle handling() const;
 
   int routers_;
-  std::vector<Lanes> lanes_of_;  // [node * virtual networks + virtual network]
+  std::vector<Lanes> lanes_of_;    // [node * virtual networks + virtual network]
+  std::vector<int> outputs_;       // channels of all routers,
+  std::vector<int> first_output_;  // and by router the place of its first
 };
 
 // All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is

@@ -23,28 +23,20 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
   if (shape.rules.allocation != Allocation::staged) return;
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
-    const int expanded = count_of(spec.inputs) * shape.rules.input_speedup;
     const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
-    Router& router = routers_.emplace_back();
-    router.next_vc.assign(index(expanded), 0);
-    router.vc_pointers.resize(vcs, spec.output_ports * width_);
-    router.switch_pointers.resize(expanded, spec.output_ports);
-    router.speculative_pointers.resize(expanded, spec.output_ports);
-    router.vc_base = at(shape.vc_base, r);
-    router.first_word = sets_.size();
-    router.words = index(vcs + 63) / 64;
-    sets_.resize(sets_.size() + kSets * router.words);
+    const int inputs_of_switch = count_of(spec.inputs) * shape.rules.input_speedup;
+    routers_.push_back({sets_.size(), index(vcs + 63) / 64, pointers_.size(), vcs, inputs_of_switch, spec.output_ports});
+    sets_.resize(sets_.size() + kSets * routers_.back().words);
+    pointers_.resize(pointers_.size() + index(3 * inputs_of_switch + 2 * spec.output_ports + vcs + spec.output_ports * width_));
   }
 }
 
 void StagedRouters::run(int r, Cycle now) {
-  Router& router = at(routers_, r);
-  InputVc* const vcs = inputs_->of_router(r);
-  std::uint64_t* const sets = &at(sets_, router.first_word);
+  const Router& router = at(routers_, r);
   if (router.words == 1) {
-    run_cycle(Running<std::integral_constant<std::size_t, 1>>{r, router, vcs, sets, {}, now});
+    run(r, router, std::integral_constant<std::size_t, 1>(), now);
   } else {
-    run_cycle(Running<std::size_t>{r, router, vcs, sets, router.words, now});
+    run(r, router, router.words, now);
   }
 }
 
@@ -55,7 +47,7 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   clock_->wake(r, accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now));
 }
 
-[[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, Router& router, int local, InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, const Router& router, int local, InputVc& vc, Cycle now) {
   const bool first = vc.arrived++ == 0;
   if (vc.state == VcState::idle) {
     begin_packet(r, router, local, vc, now + clock_->cycles_of(r, rules_->routing_delay));
@@ -65,7 +57,7 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   return now;
 }
 
-[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, Router& router, int local, InputVc& vc, Cycle since) {
+[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
   routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
@@ -73,7 +65,19 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
 }
 
 template <class Words>
-void StagedRouters::run_cycle(const Running<Words>& r) {
+void StagedRouters::run(int number, const Router& router, Words words, Cycle now) {
+  int* next = &at(pointers_, router.first_pointer);
+  auto row = [&](int count) { return std::exchange(next, next + count); };
+  auto pointers = [&](int inputs, int outputs) {
+    int* const of_input = row(inputs);
+    return Pointers{row(outputs), of_input, inputs, outputs};
+  };
+  const Pointers of_switch = pointers(router.inputs, router.outputs);
+  int* const next_vc = row(router.inputs);
+  const Pointers of_vcs = pointers(router.vcs, router.outputs * width_);
+  const Pointers speculative = pointers(router.inputs, router.outputs);
+  const Running<Words> r{number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs,
+                         next_vc, now};
   inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);
@@ -111,7 +115,7 @@ template <class Words>
     check_heads(r.vcs, heads);
   }
   bool any = false;
-  heads_.begin(r.router.vc_pointers);
+  heads_.begin(r.of_vcs);
   r.each(kAllocating, [&](int local) {
     InputVc& vc = r.vcs[local];
     if ((several >> (vc.out_port & 63) & 1) == 0) {
@@ -124,7 +128,7 @@ template <class Words>
     for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) heads_.ask(local, vc.out_port * width_ + out_vc, local);
   });
   if (several == 0) return any;
-  heads_.match(r.router.vc_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
+  heads_.match(r.of_vcs, [&](const Ask& ask) __attribute__((always_inline)) {
     give_vc(r, ask.tag, r.vcs[ask.tag], ask.output % width_);
     any = true;
   });
@@ -135,13 +139,13 @@ template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_alone(const Running<Words>& r, int local, InputVc& vc) {
   const std::uint64_t* const free = channels_->idle(vc.out);
   const int base = vc.out_port * width_;
-  int chosen = next_bit(free, std::max<int>(vc.first_vc, at(r.router.vc_pointers.of_input, local) - base), vc.end_vc);
+  int chosen = next_bit(free, std::max<int>(vc.first_vc, r.of_vcs.of_input[local] - base), vc.end_vc);
   if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
   if (chosen < 0) {
     channels_->wait_for_credit(vc.out);
     return false;
   }
-  r.router.vc_pointers.move_on(local, base + chosen);
+  r.of_vcs.move_on(local, base + chosen);
   give_vc(r, local, vc, chosen);
   return true;
 }
@@ -167,20 +171,19 @@ inline bool StagedRouters::has_room(const InputVc& vc) const {
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks) {
   const int speedup = rules_->input_speedup;
-  const int first = at(links_, vc.channel).sink_place * speedup;
-  const int input = speedup == 1 ? first : first + vc.number % speedup;
+  const int input = speedup == 1 ? vc.input : vc.input * speedup + vc.number % speedup;
   int* const other = asks.ask(input, vc.out_port, local);
   if (other == nullptr) return;
   if (shape_->is_folded() && r.vcs[*other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
-  const int start = at(r.router.next_vc, input);
   const int count = shape_->vc_count(vc.channel);
+  const int start = r.next_vc[input] < count ? r.next_vc[input] : r.next_vc[input] - count;
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
   if (turn(vc.number) < turn(r.vcs[*other].number)) *other = local;
 }
 
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_surely(const Running<Words>& r) {
-  asks_.begin(r.router.switch_pointers);
+  asks_.begin(r.of_switch);
   r.each(kSwitching, [&](int local) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
@@ -194,7 +197,7 @@ template <class Words>
 
 template <class Words>
 void StagedRouters::ask_speculatively(const Running<Words>& r) {
-  speculative_.begin(r.router.speculative_pointers);
+  speculative_.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
@@ -211,7 +214,7 @@ template <class Words>
   if (shape_->is_folded()) check_asks(r.vcs, asks_.asks());
   bool any = false;
   matched_.clear();
-  asks_.match(r.router.switch_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
+  asks_.match(r.of_switch, [&](const Ask& ask) __attribute__((always_inline)) {
     cross(r, ask);
     any = true;
     if (rules_->speculative) matched_.push_back(ask);
@@ -224,7 +227,7 @@ template <class Words>
 template <class Words>
 void StagedRouters::cross_speculative(const Running<Words>& r) {
   if (shape_->is_folded()) check_asks(r.vcs, speculative_.asks());
-  speculative_.match(r.router.speculative_pointers, [&](const Ask& ask) __attribute__((always_inline)) {
+  speculative_.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[ask.tag];
     bool taken = vc.state != VcState::active || !has_room(vc);
     for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
@@ -235,14 +238,13 @@ void StagedRouters::cross_speculative(const Running<Words>& r) {
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::cross(const Running<Words>& r, const Ask& ask) {
   InputVc& vc = r.vcs[ask.tag];
-  const int next = vc.number + rules_->input_speedup;
-  const int count = shape_->vc_count(vc.channel);
-  at(r.router.next_vc, ask.input) = next < count ? next : next - count;
-  inputs_->forward(vc, r.now);
+  const Cycle cycle = clock_->cycles_of(r.number, 1);
+  r.next_vc[ask.input] = vc.number + rules_->input_speedup;
+  inputs_->forward(vc, r.now, cycle);
   const bool idle = vc.state == VcState::idle;
   const bool empty = vc.arrived == 0;
   if (idle || empty) clear_bit(r.set(kSwitching), ask.tag);
-  if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now + clock_->cycles_of(r.number, 1 + rules_->routing_delay));
+  if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now + cycle * (1 + rules_->routing_delay));
 }
 
 void StagedRouters::check_heads(const InputVc* vcs, const std::vector<int>& heads) const {
@@ -275,14 +277,11 @@ void StagedRouters::check_asks(const InputVc* vcs, const std::vector<Ask>& asks)
 
 void StagedRouters::snapshot(Snapshot& snapshot) const {
   for (const Router& router : routers_) {
-    const std::uint64_t* const allocating = &sets_[router.first_word + kAllocating * router.words];
-    for (std::size_t word = 0; word < router.words; ++word) snapshot.put(wide(allocating[word]));
-    for (const std::vector<int>* pointers :
-         {&router.next_vc, &router.vc_pointers.of_input, &router.vc_pointers.of_output, &router.switch_pointers.of_input,
-          &router.switch_pointers.of_output, &router.speculative_pointers.of_input, &router.speculative_pointers.of_output}) {
-      for (int pointer : *pointers) snapshot.put(pointer);
+    for (std::size_t word = 0; word < router.words; ++word) {
+      snapshot.put(wide(sets_[router.first_word + kAllocating * router.words + word]));
     }
   }
+  for (int pointer : pointers_) snapshot.put(pointer);
 }
 
 // Only the sets by time move: pointers of a repeated period are where they were.

@@ -36,14 +36,14 @@ class StagedRouters {
   void shift(Cycle later);
 
  private:
+  // Numbers of ports and virtual channels of a router, and where its sets and pointers are.
   struct Router {
-    Pointers vc_pointers;  // over virtual channels of inputs (local) and of outputs
-    Pointers switch_pointers;
-    Pointers speculative_pointers;
-    std::vector<int> next_vc;    // by input of the switch: where to start among virtual channels
-    int vc_base = 0;             // of its inputs
-    std::size_t first_word = 0;  // of its sets of virtual channels,
-    std::size_t words = 0;       // and how many each has
+    std::size_t first_word = 0;
+    std::size_t words = 0;  // of a set
+    std::size_t first_pointer = 0;
+    int vcs = 0;      // of all inputs
+    int inputs = 0;   // of the switch
+    int outputs = 0;  // ports
   };
   // Sets of a router's virtual channels.
   enum Set {
@@ -58,10 +58,14 @@ class StagedRouters {
   template <class Words>
   struct Running {
     int number;
-    Router& router;
+    const Router& router;
     InputVc* vcs;
     std::uint64_t* sets;
     Words words;
+    Pointers of_switch;
+    Pointers speculative;  // of the switch too
+    Pointers of_vcs;       // virtual channels of inputs (local) and of outputs
+    int* next_vc;          // by input of the switch: where to start among virtual channels
     Cycle now;
 
     std::uint64_t* set(std::size_t which) const { return sets + which * words; }
@@ -72,11 +76,11 @@ class StagedRouters {
   };
 
   // A flit has come into a buffer. Returns when the router has to act for it.
-  Cycle accept(int r, Router& router, int local, InputVc& vc, Cycle now);
+  Cycle accept(int r, const Router& router, int local, InputVc& vc, Cycle now);
   // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-  void begin_packet(int r, Router& router, int local, InputVc& vc, Cycle since);
+  void begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle since);
   template <class Words>
-  void run_cycle(const Running<Words>& r);
+  void run(int number, const Router& router, Words words, Cycle now);
   // Whether heads begin to ask for a virtual channel in the router's next cycle.
   template <class Words>
   bool starts_in_next_cycle(const Running<Words>& r);
@@ -128,6 +132,7 @@ class StagedRouters {
   int width_;  // virtual channels of an output, at most
   std::vector<Router> routers_;
   std::vector<std::uint64_t> sets_;  // [router][Set][word]
+  std::vector<int> pointers_;        // [router][those of Running]
 
   // Scratch of a router's cycle.
   Matcher heads_;
