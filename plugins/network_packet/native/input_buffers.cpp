@@ -20,24 +20,27 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
       links_(shape.link),
       vcs_(index(shape.all_vcs)),
       entries_(shape.link.size()) {
-  Cycle furthest = 0;
-  for (int c = 0; c < shape.channels(); ++c) {
-    for (int number = 0; number < shape.vc_count(c); ++number) {
-      vc(c, number).channel = c;
-      vc(c, number).number = narrow<std::int16_t>(number);
-      vc(c, number).input = at(links_, c).sink_place;
-    }
-    if (!goes_straight(c)) continue;
-    const Link& link = at(links_, c);
-    const int local = link.vc_base - at(shape.vc_base, link.sink);
-    at(entries_, c) = {link.vc_base, narrow<std::uint16_t>(local), link.dimension >= 0, link.sink, link.delay};
-    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
-  }
-  slots_ = std::bit_ceil(index(furthest) + 1);
   for (int r = 0; r < shape.routers(); ++r) {
     const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
     words_.push_back(words_.back() + index(vcs + 63) / 64);
   }
+  Cycle furthest = -1;
+  for (int c = 0; c < shape.channels(); ++c) {
+    const Link& link = at(links_, c);
+    for (int number = 0; number < link.vcs; ++number) {
+      vc(c, number).channel = c;
+      vc(c, number).number = narrow<std::int16_t>(number);
+      vc(c, number).input = link.sink_place;
+    }
+    if (!goes_straight(c)) continue;
+    const int local = link.vc_base - at(shape.vc_base, link.sink);
+    const int word = narrow<int>(at(words_, link.sink)) + local / 64;
+    at(entries_, c) = {
+        link.vc_base, word, link.sink, narrow<std::int16_t>(link.delay), narrow<std::uint8_t>(local % 64), link.dimension >= 0};
+    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
+  }
+  if (furthest < 0) std::fill(words_.begin(), words_.end(), 0);  // no sets
+  slots_ = std::bit_ceil(index(furthest + 1));
   arrivals_.resize(words_.back() * slots_);
 }
 
@@ -52,10 +55,12 @@ bool InputBuffers::goes_straight(int c) const {
 }
 
 void InputBuffers::mark_arrivals(const InputVc& vc) {
-  const int r = at(links_, vc.channel).sink;
-  const int local = narrow<int>(&vc - of_router(r));
-  for (Cycle slot = 0; slot < wide(slots_); ++slot) clear_bit(arrivals_at(r, slot), local);
-  for (std::uint32_t i = narrow<std::uint32_t>(vc.arrived); i < vc.buffer.size(); ++i) set_bit(arrivals_at(r, vc.buffer[i].time), local);
+  const Entry& entry = at(entries_, vc.channel);
+  const int bit = entry.bit + vc.number;
+  for (Cycle slot = 0; slot < wide(slots_); ++slot) clear_bit(arrivals_at(slot) + entry.word, bit);
+  for (std::uint32_t i = narrow<std::uint32_t>(vc.arrived); i < vc.buffer.size(); ++i) {
+    set_bit(arrivals_at(vc.buffer[i].time) + entry.word, bit);
+  }
 }
 
 bool InputBuffers::any_flits() const {
@@ -95,11 +100,7 @@ void InputBuffers::shift(Cycle later) {
     vc.since += later;
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].time += later;
   }
-  for (int r = 0; r < shape_->routers(); ++r) {
-    std::uint64_t* const first = arrivals_at(r, 0);
-    std::uint64_t* const end = first + slots_ * words_of(r);
-    std::rotate(first, end - (index(later) & (slots_ - 1)) * words_of(r), end);
-  }
+  std::rotate(arrivals_.begin(), arrivals_.end() - wide((index(later) & (slots_ - 1)) * words_.back()), arrivals_.end());
 }
 
 void InputBuffers::turn(int c, const VcTurn& turn) {

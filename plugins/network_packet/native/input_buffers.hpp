@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "bits.hpp"
@@ -59,18 +60,20 @@ class InputBuffers {
     statistics_->sent(c, flit.head, entry.joins_routers);
     const Cycle time = takes + entry.delay;
     at(vcs_, entry.vc_base + vc).buffer.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
-    std::uint64_t* const arrivals = arrivals_at(entry.router, time);
-    const int local = entry.local + vc;
-    if (arrivals[local >> 6] == 0) clock_->wake(entry.router, time);
-    set_bit(arrivals, local);
+    std::uint64_t* const word = arrivals_at(time) + entry.word + ((entry.bit + vc) >> 6);
+    if (*word == 0) clock_->wake(entry.router, time);
+    *word |= 1ULL << ((entry.bit + vc) & 63);
   }
   // Calls visit(local, virtual channel) for those of a router's inputs to which a flit comes in cycle `now`, in order.
   template <class Visit>
   [[gnu::always_inline]] void take_arrivals(int r, Cycle now, Visit visit) {
-    std::uint64_t* const arrivals = arrivals_at(r, now);
     InputVc* const vcs = of_router(r);
-    each_bit(arrivals, words_of(r), [&](int local) { visit(local, vcs[local]); });
-    std::fill_n(arrivals, words_of(r), 0);
+    std::uint64_t* const arrivals = arrivals_at(now);
+    for (std::size_t word = at(words_, r); word < at(words_, r + 1); ++word) {
+      const int first = narrow<int>(word - at(words_, r)) * 64;
+      std::uint64_t rest = std::exchange(arrivals[word], 0);
+      for (; rest != 0; rest &= rest - 1) visit(first + lowest(rest), vcs[first + lowest(rest)]);
+    }
   }
 
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back. The router's
@@ -104,18 +107,17 @@ class InputBuffers {
  private:
   // The end of a channel.
   struct Entry {
-    std::int32_t vc_base = 0;      // its first virtual channel among those of all channels,
-    std::uint16_t local = 0;       // and among those of the router's inputs
-    bool joins_routers = false;
+    std::int32_t vc_base = 0;  // its first virtual channel among those of all channels,
+    std::int32_t word = 0;     // and in sets of arrivals: a word, and a bit there
     std::int32_t router = 0;
-    std::int32_t delay = -1;  // cycles on the way; -1: flits are queued
+    std::int16_t delay = -1;  // cycles on the way; -1: flits are queued
+    std::uint8_t bit = 0;
+    bool joins_routers = false;
   };
+  static_assert(sizeof(Entry) == 16);
 
-  std::size_t words_of(int r) const { return at(words_, r + 1) - at(words_, r); }
-  // The virtual channels of a router's inputs to which a flit comes in a cycle, as a bit set.
-  std::uint64_t* arrivals_at(int r, Cycle time) {
-    return arrivals_.data() + at(words_, r) * slots_ + (index(time) & (slots_ - 1)) * words_of(r);
-  }
+  // The virtual channels of routers' inputs to which a flit comes in a cycle: each router has some words.
+  std::uint64_t* arrivals_at(Cycle time) { return arrivals_.data() + (index(time) & (slots_ - 1)) * words_.back(); }
   bool goes_straight(int c) const;
   // What comes to a virtual channel, from where its buffer says.
   void mark_arrivals(const InputVc& vc);
@@ -129,8 +131,8 @@ class InputBuffers {
   std::vector<InputVc> vcs_;
   std::vector<Entry> entries_;           // by channel
   std::size_t slots_ = 1;                // cycles ahead in which flits may come, rounded to a power of two
-  std::vector<std::size_t> words_{0};    // of a bit set, before each router and behind the last
-  std::vector<std::uint64_t> arrivals_;  // [router][cycle modulo slots][word]
+  std::vector<std::size_t> words_{0};    // by router and past the last: its first word in a set
+  std::vector<std::uint64_t> arrivals_;  // [cycle modulo slots][word]
 };
 
 }  // namespace astra::packet

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -68,9 +67,12 @@ class Matcher {
   // Calls visit(ask) for those that are granted, and forgets all. Pointers move behind those that are matched.
   template <class Visit>
   [[gnu::always_inline]] void match(const Pointers& pointers, Visit visit) {
-    if (!small_) [[unlikely]]
-      return match_many(pointers, visit);
-    match_bits(pointers, visit);
+    if (small_) [[likely]]
+      return match_bits(pointers, visit);
+    for (const Ask& ask : match_many(pointers)) {
+      pointers.move_on(ask.input, ask.output);
+      visit(ask);
+    }
   }
 
  private:
@@ -89,13 +91,13 @@ class Matcher {
     const int* const second_pointers = input_first_ ? pointers.of_output : pointers.of_input;
     std::uint64_t seconds = 0;
     for (std::uint64_t firsts = std::exchange(firsts_, 0); firsts != 0; firsts &= firsts - 1) {
-      const int first = std::countr_zero(firsts);
+      const int first = lowest(firsts);
       const int second = next_round(std::exchange(wanted_[first], 0), first_pointers[first]);
       offered_[second] |= 1ULL << first;
       seconds |= 1ULL << second;
     }
     for (; seconds != 0; seconds &= seconds - 1) {
-      const int second = std::countr_zero(seconds);
+      const int second = lowest(seconds);
       const Ask granted = ask_at(next_round(std::exchange(offered_[second], 0), second_pointers[second]), second);
       pointers.move_on(granted.input, granted.output);
       visit(granted);
@@ -111,8 +113,7 @@ class Matcher {
   }
 
   // The same of requests in any order, in which matches come too.
-  template <class Visit>
-  [[gnu::noinline]] void match_many(const Pointers& pointers, Visit visit) {
+  [[gnu::noinline]] std::vector<Ask> match_many(Pointers pointers) {
     const std::size_t widest = index(std::max(pointers.inputs, pointers.outputs));
     if (nearest_.size() < widest) {
       nearest_.resize(widest, kNone);
@@ -140,10 +141,7 @@ class Matcher {
     }
     for (const Ask& ask : asks_) at(nearest_, first_of(ask)) = at(chosen_, second_of(ask)) = kNone;
     asks_.clear();
-    for (const Ask& ask : matched) {
-      pointers.move_on(ask.input, ask.output);
-      visit(ask);
-    }
+    return matched;
   }
 
   bool input_first_;

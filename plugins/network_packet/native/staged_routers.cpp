@@ -152,8 +152,8 @@ template <class Words>
 
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::give_vc(const Running<Words>& r, int local, InputVc& vc, int out_vc) {
-  clear_bit(r.set(kAllocating), local);
-  set_bit(r.set(kSwitching), local);
+  r.remove(kAllocating, local);
+  r.add(kSwitching, local);
   vc.state = VcState::active;
   vc.out_vc = narrow<std::int16_t>(out_vc);
   channels_->give_vc(vc.out, out_vc);
@@ -196,7 +196,7 @@ template <class Words>
 }
 
 template <class Words>
-void StagedRouters::ask_speculatively(const Running<Words>& r) {
+[[gnu::noinline]] void StagedRouters::ask_speculatively(Running<Words> r) {
   speculative_.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
     const InputVc& vc = r.vcs[local];
@@ -225,7 +225,7 @@ template <class Words>
 }
 
 template <class Words>
-void StagedRouters::cross_speculative(const Running<Words>& r) {
+[[gnu::noinline]] void StagedRouters::cross_speculative(Running<Words> r) {
   if (shape_->is_folded()) check_asks(r.vcs, speculative_.asks());
   speculative_.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[ask.tag];
@@ -243,7 +243,7 @@ template <class Words>
   inputs_->forward(vc, r.now, cycle);
   const bool idle = vc.state == VcState::idle;
   const bool empty = vc.arrived == 0;
-  if (idle || empty) clear_bit(r.set(kSwitching), ask.tag);
+  if (idle || empty) r.remove(kSwitching, ask.tag);
   if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now + cycle * (1 + rules_->routing_delay));
 }
 

@@ -54,7 +54,8 @@ class StagedRouters {
     kSets = kStarting + kStartingSets,
   };
 
-  // One that runs: `Words` is a constant for most, whose sets are one word.
+  // One that runs: `Words` is a constant for most, whose sets are one word. Functions out of line get a copy, so that the rest keeps it in
+  // registers.
   template <class Words>
   struct Running {
     int number;
@@ -69,6 +70,9 @@ class StagedRouters {
     Cycle now;
 
     std::uint64_t* set(std::size_t which) const { return sets + which * words; }
+    std::size_t word_of(int local) const { return Words() == 1 ? 0 : index(local) / 64; }
+    void add(Set which, int local) const { set(which)[word_of(local)] |= 1ULL << (local & 63); }
+    void remove(Set which, int local) const { set(which)[word_of(local)] &= ~(1ULL << (local & 63)); }
     template <class Visit>
     [[gnu::always_inline]] void each(Set which, Visit visit) const {
       each_bit(set(which), words, visit);
@@ -98,7 +102,7 @@ class StagedRouters {
   bool allocate_switch(const Running<Words>& r);
   // Those matched that speculated and were right, where nothing is in their way.
   template <class Words>
-  void cross_speculative(const Running<Words>& r);
+  void cross_speculative(Running<Words> r);
   // One request for each input of the switch and output: of several virtual channels, the next in turn.
   template <class Words>
   void ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks);
@@ -107,7 +111,7 @@ class StagedRouters {
   void ask_surely(const Running<Words>& r);
   // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
   template <class Words>
-  void ask_speculatively(const Running<Words>& r);
+  void ask_speculatively(Running<Words> r);
   // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
   template <class Words>
   void cross(const Running<Words>& r, const Ask& ask);
