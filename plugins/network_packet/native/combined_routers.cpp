@@ -36,7 +36,14 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
   Router& router = at(routers_, r);
   Scratch& scratch = at(scratch_, thread);
   scratch.requests.clear();
-  const Cycle arrived_by = now - clock_->cycles_of(r, shape_->rules.router_latency - 1);
+  const int latency = shape_->rules.router_latency;
+  bool accepted = false;
+  inputs_->take_arrivals(r, now, [&](int, InputVc& vc) {
+    accept(vc, now);
+    accepted = true;
+  });
+  if (accepted && latency > 1) clock_->wake(r, now + latency - 1);
+  const Cycle arrived_by = now - clock_->cycles_of(r, latency - 1);
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
     InputVc* const vc = choose_vc(in, at(router.inputs, input), scratch.candidates, arrived_by, now);
@@ -80,9 +87,17 @@ void CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_port
 }
 
 void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
+  if (inputs_->take_queued(c, flit, now)) return;
+  accept(inputs_->vc(c, flit.vc), now);
+  const int r = at(links_, c).sink;
+  clock_->wake(r, now + clock_->cycles_of(r, shape_->rules.router_latency - 1));
+}
+
+void CombinedRouters::accept(InputVc& vc, Cycle now) {
+  const int c = vc.channel;
   const int r = at(links_, c).sink;
   const int latency = shape_->rules.router_latency;
-  InputVc& vc = inputs_->vc(c, flit.vc);
+  const Flit& flit = vc.buffer[narrow<std::uint32_t>(vc.arrived++)];
   if (flit.head) {
     vc.state = VcState::active;
     vc.since = now;
@@ -93,15 +108,13 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
     calls_->settle(r, now);
     if (latency > 2) calls_->enter_pipeline(r, now + latency - 1);
   }
-  inputs_->push(c, flit);
-  set_bit(occupied_[c], flit.vc);
+  set_bit(occupied_[c], vc.number);
   set_bit(busy_[r], at(links_, c).sink_place);
-  clock_->wake(r, now + clock_->cycles_of(r, latency - 1));
 }
 
 void CombinedRouters::cross(InputVc& vc, Cycle now) {
-  inputs_->forward(vc, now);
-  if (!vc.buffer.empty()) return;
+  inputs_->forward(vc, now, clock_->cycles_of(at(links_, vc.channel).sink, 1));
+  if (vc.arrived > 0) return;
   const Link& in = at(links_, vc.channel);
   clear_bit(occupied_[vc.channel], vc.number);
   if (!occupied_.any(vc.channel)) clear_bit(busy_[in.sink], in.sink_place);
@@ -215,7 +228,7 @@ void CombinedRouters::repeat(const std::vector<int>& before, std::int64_t count)
 void CombinedRouters::turn(int c, const VcTurn& turn) {
   if (routers_.empty()) return;
   for (int number = 0; number < turn.count; ++number) {
-    (inputs_->vc(c, number).buffer.empty() ? clear_bit : set_bit)(occupied_[c], number);
+    (inputs_->vc(c, number).arrived == 0 ? clear_bit : set_bit)(occupied_[c], number);
   }
 }
 

@@ -27,7 +27,7 @@ class CombinedRouters {
   CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router, by a thread (see team.hpp); and a flit that has arrived through a channel.
+  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
   void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 
@@ -77,6 +77,8 @@ class CombinedRouters {
     std::vector<int> best;  // by output port: index of a request, or -1
   };
 
+  // A flit has come into a buffer.
+  void accept(InputVc& vc, Cycle now);
   // The virtual channel that the input port at the end of channel `c` sends to the switch, or nullptr: one whose first flit has been in the
   // pipeline since `arrived_by` or earlier. The arbiter's pointer moves on by one when there is one.
   InputVc* choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates, Cycle arrived_by, Cycle now);

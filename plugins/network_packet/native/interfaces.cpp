@@ -6,8 +6,8 @@
 
 namespace astra::packet {
 
-Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics)
-    : shape_(shape), clock_(clock), channels_(channels), messages_(messages), statistics_(statistics), lanes_(shape.lane.size()) {}
+Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, Statistics& statistics)
+    : shape_(shape), clock_(clock), channels_(channels), inputs_(inputs), messages_(messages), statistics_(statistics), lanes_(shape.lane.size()) {}
 
 void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake,
                       Cycle flight) {
@@ -136,7 +136,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   channels_->use_credit(c, vc);
   const Flit flit{0, number, vc, lane.sent == 0, lane.sent == packet.flits - 1};
   if (flit.head) packet.injected = now;
-  channels_->send_flit(c, flit, vc, now + clock_->cycles_of(unit(l), 1));
+  inputs_->send_flit(c, flit, vc, now + clock_->cycles_of(unit(l), 1));
   ++lane.sent;
   lane.sent_at = now;
   if (flit.tail) {

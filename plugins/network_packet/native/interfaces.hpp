@@ -10,6 +10,7 @@
 #include "channels.hpp"
 #include "clock.hpp"
 #include "index.hpp"
+#include "input_buffers.hpp"
 #include "messages.hpp"
 #include "neighbour.hpp"
 #include "ring_buffer.hpp"
@@ -23,7 +24,7 @@ class Traffic;
 
 class Interfaces {
  public:
-  Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics);
+  Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, Statistics& statistics);
 
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
   // one where the interface is `awake` and that matters. `flight`: see Message.
@@ -84,6 +85,7 @@ class Interfaces {
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
   Neighbour<Channels> channels_;
+  Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;
   Neighbour<Statistics> statistics_;
   std::vector<Lane> lanes_;

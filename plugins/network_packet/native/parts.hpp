@@ -29,7 +29,7 @@ struct Parts {
         routes(of, channels),
         combined(of, clock, calls, channels, inputs, messages, routes),
         staged(of, clock, channels, inputs, messages, routes),
-        interfaces(of, clock, channels, messages, statistics) {}
+        interfaces(of, clock, channels, inputs, messages, statistics) {}
   // Parts in the same state, which speak with each other (see neighbour.hpp).
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
