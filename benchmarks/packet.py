@@ -125,7 +125,11 @@ def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
         workload=f"plugin:collective?bytes={64 << 20}",
         platform=f"plugin:torus?sizes={','.join(map(str, sizes))}&link_bandwidth_gb_per_s=16&link_latency_ns=100",
         network="plugin:packet",
-        set=["system.splits=4", *(f"network.{key}={value}" for key, value in in_threads(1).items()), f"network.representatives={str(folded).lower()}"],
+        set=[
+            "system.splits=4",
+            *(f"network.{key}={value}" for key, value in in_threads(1).items()),
+            f"network.representatives={str(folded).lower()}",
+        ],
     )
     hops: float = result.network["flit_hops"]
     return hops

@@ -79,8 +79,8 @@ class Domain {
   bool has_traffic_ = false;
   int threads_;                 // that a shared window has
   std::shared_ptr<Team> team_;  // copies of a domain share it: they run one after the other
-  std::int64_t acts_ = 0;  // of units, up to the last window but one,
-  double pace_ = 0;        // and for each cycle of the last
+  std::int64_t acts_ = 0;       // of units, up to the last window but one,
+  double pace_ = 0;             // and for each cycle of the last
   std::int64_t shared_windows_ = 0;
 };
 

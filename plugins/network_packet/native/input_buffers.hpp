@@ -33,11 +33,11 @@ struct alignas(64) InputVc {  // in a cache line
   std::int16_t out_port = 0;  // its number among the outputs of the router
   std::int16_t first_vc = 0;  // the virtual channels there that the packet may take
   std::int16_t end_vc = 0;
-  std::int16_t out_vc = -1;   // the one it has
-  std::int32_t channel = 0;   // it belongs to, its number there, and the channel's place among the inputs of the router
+  std::int16_t out_vc = -1;  // the one it has
+  std::int32_t channel = 0;  // it belongs to, its number there, and the channel's place among the inputs of the router
   std::int16_t number = 0;
   std::uint16_t input = 0;
-  std::int32_t arrived = 0;   // flits of the buffer that are there: the first ones
+  std::int32_t arrived = 0;  // flits of the buffer that are there: the first ones
   VcState state = VcState::idle;
 };
 

@@ -58,9 +58,7 @@ class Matcher {
   bool empty() const { return firsts_ == 0 && asks_.empty(); }
   std::vector<Ask> asks() const {
     std::vector<Ask> found = asks_;
-    each_bit(&firsts_, 1, [&](int first) {
-      each_bit(&wanted_[first], 1, [&](int second) { found.push_back(ask_at(first, second)); });
-    });
+    each_bit(&firsts_, 1, [&](int first) { each_bit(&wanted_[first], 1, [&](int second) { found.push_back(ask_at(first, second)); }); });
     return found;
   }
 
@@ -146,13 +144,13 @@ class Matcher {
 
   bool input_first_;
   bool small_ = true;
-  std::uint64_t firsts_ = 0;           // of the side that chooses first: who has a request,
-  std::uint64_t wanted_[kSmall]{};     // and for whom
-  std::uint64_t offered_[kSmall]{};    // by the other side: who chose it
-  int tags_[kSmall][kSmall]{};         // of requests, by both
-  std::vector<Ask> asks_;              // where there are more inputs or outputs
-  std::vector<int> nearest_;           // by the side that chooses first: distance of the nearest
-  std::vector<int> chosen_;            // by the other side
+  std::uint64_t firsts_ = 0;         // of the side that chooses first: who has a request,
+  std::uint64_t wanted_[kSmall]{};   // and for whom
+  std::uint64_t offered_[kSmall]{};  // by the other side: who chose it
+  int tags_[kSmall][kSmall]{};       // of requests, by both
+  std::vector<Ask> asks_;            // where there are more inputs or outputs
+  std::vector<int> nearest_;         // by the side that chooses first: distance of the nearest
+  std::vector<int> chosen_;          // by the other side
 };
 
 }  // namespace astra::packet

@@ -56,7 +56,8 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   return now;
 }
 
-[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since) {
+[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now,
+                                                               Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
   routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet), now);
@@ -75,8 +76,9 @@ void StagedRouters::run(int number, const Router& router, Words words, Cycle now
   int* const next_vc = row(router.inputs);
   const Pointers of_vcs = pointers(router.vcs, router.outputs * width_);
   const Pointers speculative = pointers(router.inputs, router.outputs);
-  const Running<Words> r{number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs,
-                         next_vc, now, scratch};
+  const Running<Words> r{
+      number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs, next_vc,
+      now,    scratch};
   inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);

@@ -83,11 +83,11 @@ class Traffic {
   std::int64_t pending() const;
 
   TrafficOptions options_;
-  std::vector<Cycle> next_;    // by lane: when it makes its next packet,
-  std::vector<Cycle> latest_;  // and when it has made, or will have made, its latest
-  Calendar calendar_;          // of lanes whose next packet may be due
-  Cycle created_ = -1;         // all packets up to this cycle have been made
-  std::int64_t measured_ = 0;  // packets that have been made in measured periods
+  std::vector<Cycle> next_;            // by lane: when it makes its next packet,
+  std::vector<Cycle> latest_;          // and when it has made, or will have made, its latest
+  Calendar calendar_;                  // of lanes whose next packet may be due
+  Cycle created_ = -1;                 // all packets up to this cycle have been made
+  std::int64_t measured_ = 0;          // packets that have been made in measured periods
   std::vector<std::int64_t> offered_;  // by measured period: flits
   std::vector<Tally> tallies_;         // by thread
   std::uint64_t state_[4];
