@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import astra_sim
 import attrs
@@ -52,7 +53,7 @@ def cpu(action: Callable[[], float]) -> tuple[float, float]:
     return count, best
 
 
-def in_threads(threads: int) -> dict[str, int]:
+def in_threads(threads: int) -> dict[str, Any]:
     """The option of a network that has so many; none where the revision that is measured knows no threads."""
     return {"threads": threads} if "threads" in {field.name for field in attrs.fields(PacketOptions)} else {}
 
