@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -13,10 +14,17 @@ def main() -> None:
     default = signal.getsignal(signal.SIGINT)
     if default is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    from astra_sim._kept_code import keep
+
+    kept = keep()
     from astra_sim.command.cli import main as run
 
     signal.signal(signal.SIGINT, default)
-    run()
+    try:
+        run()
+    finally:
+        kept.save()
+        gc.freeze()  # Python ends without a search for garbage in what is gone with the process
 
 
 def _leave(*_: object) -> None:
