@@ -8,12 +8,16 @@ import signal
 
 from astra_sim.errors import STATUS_INTERRUPTED
 
+_OBJECTS_BEFORE_A_SEARCH = 100_000
+"""New objects after which Python looks for circles among them. Modules make many that stay; runs leave no circles behind."""
+
 
 def main() -> None:
     """Run the command. An interrupt that comes while Python still imports it ends it with one line too."""
     default = signal.getsignal(signal.SIGINT)
     if default is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
     from astra_sim._kept_code import keep
 
     kept = keep()
