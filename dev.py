@@ -216,6 +216,7 @@ def wheels(arguments: Sequence[str]) -> int:
     match arguments:
         case [directory] if not directory.startswith("-"):
             OURS.make()
+            OURS.install_builders()
             workspace.build_wheels(Path(directory), OURS.python)
         case [directory, "--pure"]:
             OURS.make()
