@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 
 
 class _Process:
@@ -13,7 +13,8 @@ class _Process:
 
 def processors() -> int:
     """How many processors this process may use for one simulation: all that the system gives it, or one where it shares them."""
-    if _Process.shares or multiprocessing.parent_process() is not None:
+    pools = sys.modules.get("multiprocessing")  # a process of a pool has it
+    if _Process.shares or (pools is not None and pools.parent_process() is not None):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
