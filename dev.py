@@ -263,7 +263,14 @@ def _test_under(
     os.environ["LD_PRELOAD"] = " ".join(found)
     os.chdir(ROOT)
     # What a sanitizer says before it ends the process is not for pytest to keep.
-    pytest = (environment.python, "-m", "pytest", "--capture=sys", *arguments, *([] if _names_tests(arguments) else tests))
+    pytest: tuple[str | Path, ...] = (
+        environment.python,
+        "-m",
+        "pytest",
+        "--capture=sys",
+        *arguments,
+        *([] if _names_tests(arguments) else tests),
+    )
     environment.become(*before, *pytest)
 
 
