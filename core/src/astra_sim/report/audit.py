@@ -8,6 +8,7 @@ messages cross many links of a ring. An event network moves every message itself
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from astra_sim._boundary import call
 from astra_sim.errors import InputError
 from astra_sim.fabric import wires_of
 from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
@@ -30,6 +32,11 @@ from astra_sim.units import PS_PER_NS
 
 TOLERANCE = 0.01
 """Wires count as this much faster than they are: clocks of links are whole picoseconds, and measured figures have an error."""
+
+MOST_LISTED = 1 << 18
+"""Links of a dimension that are listed to find the best connected NPU. Where there are more, each NPU counts as the topology says of all:
+a list of those between 65 536 fully connected NPUs would have 4 billion.
+"""
 
 ROUNDED_PS = PS_PER_NS
 """What a message may be too fast by: networks may cut its time to whole nanoseconds."""
@@ -271,7 +278,8 @@ def _finding(
     dimension = components.platform.dimensions[number]
     bandwidth = _bandwidth(dimension)
     if _exceeds(size, bandwidth, longest_ps):
-        bandwidth = max(bandwidth, _listed_bandwidth(dimension))
+        listed = _kept_listed_bandwidth if can_be_kept(dimension) else _listed_bandwidth
+        bandwidth = max(bandwidth, listed(dimension))
         if _exceeds(size, bandwidth, longest_ps):
             wire_ns, time_ns = size / bandwidth, time_ps / PS_PER_NS
             topology = f"{dimension.topology.name} of {dimension.size}"
@@ -289,7 +297,11 @@ def _exceeds(size: int, bandwidth: float, time_ps: int) -> bool:
 
 
 def _listed_bandwidth(dimension: Dimension) -> float:
-    """The bandwidth of the links of the best connected NPU, where the topology lists its links; else 0."""
+    """The bandwidth of the links of the best connected NPU, where the topology lists its links and they are not too many; else 0."""
+    count = getattr(dimension.topology, "link_count", None)
+    links_in_all = call("links of a topology", count) if callable(count) else dimension.size * dimension.topology.links_per_npu()
+    if links_in_all > MOST_LISTED:
+        return 0.0
     try:
         links = call("links of a topology", wires_of, dimension, "audit")
     except InputError:
@@ -299,3 +311,6 @@ def _listed_bandwidth(dimension: Dimension) -> float:
         if link.source < dimension.size:
             sums[link.source] += link.bandwidth
     return max(sums)
+
+
+_kept_listed_bandwidth = functools.lru_cache(maxsize=8)(_listed_bandwidth)
