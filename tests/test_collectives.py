@@ -105,7 +105,7 @@ def _lowered(schedule: Schedule) -> list[tuple[object, ...]]:
     def number(peer: Peer | None, index: int) -> int | None:
         return peer and peer.of(index, schedule.ranks)
 
-    found = []
+    found: list[tuple[object, ...]] = []
     for index, program in enumerate(lower(schedule)):
         actions = [
             action._replace(send_to=number(action.send_to, index), receive_from=number(action.receive_from, index))  # type: ignore[arg-type]

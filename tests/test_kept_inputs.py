@@ -177,7 +177,8 @@ def contexts(context: Context) -> Iterator[Context]:
         for field in attrs.fields(Dimension):
             value = getattr(dimension, field.name)
             if isinstance(value, (int, float)) and field.name != "size":
-                other = attrs.evolve(dimension, **{field.name: value * 2 + 1})
+                changed_field: dict[str, Any] = {field.name: value * 2 + 1}
+                other = attrs.evolve(dimension, **changed_field)
                 yield attrs.evolve(context, platform=Platform((*dimensions[:number], other, *dimensions[number + 1 :])))
     yield attrs.evolve(context, platform=Platform(dimensions[:1]))
     yield attrs.evolve(context, platform=Platform(tuple(reversed(dimensions))))
@@ -198,9 +199,13 @@ def planned(session: Any) -> list[Any]:
 
     def phase(plan: PhasePlan) -> tuple[Any, ...]:
         figures_of = attrs.astuple(plan, recurse=False, filter=lambda field, _: field.name not in ("schedule", "counted"))
-        return (*figures_of, plan.schedule.output_bytes, [(program.starts, program.cycle, program.runs) for program in lower(plan.schedule)])
+        return (
+            *figures_of,
+            plan.schedule.output_bytes,
+            [(program.starts, program.cycle, program.runs) for program in lower(plan.schedule)],
+        )
 
-    found = []
+    found: list[Any] = []
     for operation in OPERATIONS:
         try:
             found.append([(chunk.priority, [phase(each) for each in chunk.phases]) for chunk in session.issue(operation, 0)])
@@ -253,7 +258,10 @@ def test_what_auto_picks_follows_from_its_content(table: dict[str, Any]) -> None
         for kind in Collective:
             for dimension in range(len(context.platform.dimensions)):
                 automatic_ = automatic(kind, dimension, endpoint_ns, context)
-                found = [f"{pick.algorithm.name} {pick.reason}" for pick in (automatic_.pick(each) for each in requests if each.collective is kind)]
+                found = [
+                    f"{pick.algorithm.name} {pick.reason}"
+                    for pick in (automatic_.pick(each) for each in requests if each.collective is kind)
+                ]
                 assert picks.setdefault((kind, automatic_.content), found) == found
     assert len({tuple(each) for each in picks.values()}) > 5
 

@@ -65,7 +65,9 @@ def accepted(schedule: Schedule) -> bool:
 
 def taken_once(schedule: Schedule) -> Schedule:
     """The same schedule, in which each repetition of a step is a step."""
-    programs = (attrs.evolve(program, steps=tuple(once for step in program.steps for once in step.unrolled())) for program in schedule.programs)
+    programs = (
+        attrs.evolve(program, steps=tuple(once for step in program.steps for once in step.unrolled())) for program in schedule.programs
+    )
     return attrs.evolve(schedule, programs=tuple(programs))
 
 
@@ -75,7 +77,7 @@ def test_a_step_with_a_stride_is_its_repetitions(schedule: Schedule) -> None:
     assert outcome(schedule) == outcome(once)
     assert accepted(schedule) == accepted(once)
     assert schedule.total_messages() == once.total_messages()
-    assert schedule.bytes_sent_by_first == once.bytes_sent_by_first == sum(run.count * size for run, size in schedule.sent_by_first)
+    assert schedule.bytes_sent_by_first == once.bytes_sent_by_first == sum(run.length * size for run, size in schedule.sent_by_first)
     assert (schedule.exchanges is None) == (once.exchanges is None)
     pairs = {pair for to, source in schedule.exchanges or () for pair in zip(to.each(), source.each(), strict=True)}
     assert pairs == {(to.first, source.first) for to, source in once.exchanges or ()}

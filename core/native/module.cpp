@@ -94,10 +94,14 @@ struct ActionRow {
   engine::Action record(std::int64_t repetition, std::int64_t ranks) const {
     // A receipt of -1 is none, for nothing is sent.
     const std::int64_t met = receipt < 0 ? receipt : receipt + repetition;
-    return {small(after + repetition * after_grows), small(after_arrivals),
-            to.record(repetition, ranks),            narrow<engine::ReceiptId>(small(met)),
-            from.record(repetition, ranks),          narrow<engine::ReceiptId>(small(own_receipt + repetition)),
-            bytes,                                   engine::kUnknown,
+    return {small(after + repetition * after_grows),
+            small(after_arrivals),
+            to.record(repetition, ranks),
+            narrow<engine::ReceiptId>(small(met)),
+            from.record(repetition, ranks),
+            narrow<engine::ReceiptId>(small(own_receipt + repetition)),
+            bytes,
+            engine::kUnknown,
             engine::kUnknown};
   }
 
@@ -317,8 +321,7 @@ class Machine {
   // whether messages are charged in turn.
   using ProgramOf = std::tuple<std::int64_t, nb::bytes, nb::bytes, nb::bytes, nb::bytes, bool>;
 
-  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups,
-                                  std::int64_t ranks) {
+  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups, std::int64_t ranks) {
     if (ranks < 1) invalid("a schedule of no ranks");
     std::vector<engine::LoweredProgram> programs;
     for (const auto& [starts, actions, delays, request_delays, carriages, in_turn] : given) {

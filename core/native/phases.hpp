@@ -27,7 +27,7 @@
 
 namespace astra::engine {
 
-// The places of NPUs in a list: a table from the first NPU to the last where they lie close together, else the NPUs in order. So many groups
+// The places of NPUs in a list: a table from the first NPU to the last where they lie close together, else the NPUs in order. So groups
 // take memory by their members, not each by all NPUs.
 class Places {
  public:

@@ -66,20 +66,20 @@ class Peer(NamedTuple):
 
 
 class PeerRun(NamedTuple):
-    """Peers one after another: `count` of them, from `first` on, the value of each larger by `stride` than that of the one before."""
+    """Peers one after another: `length` of them, from `first` on, the value of each larger by `stride` than that of the one before."""
 
     first: Peer
-    count: int = 1
+    length: int = 1
     stride: int = 0
 
     def each(self) -> Iterator[Peer]:
         """The peers."""
-        return (self.first.moved(number * self.stride) for number in range(self.count))
+        return (self.first.moved(number * self.stride) for number in range(self.length))
 
     def ranks_from(self, rank: int, ranks: int) -> Iterator[int]:
         """The ranks meant, seen from `rank` in a group of `ranks`."""
         operator, value = self.first
-        values = range(value, value + self.count * self.stride, self.stride) if self.stride else [value] * self.count
+        values = range(value, value + self.length * self.stride, self.stride) if self.stride else [value] * self.length
         if operator == "shift":
             return ((rank + each) % ranks for each in values)
         return (rank ^ each for each in values) if operator == "xor" else iter(values)
@@ -91,7 +91,7 @@ class PeerRun(NamedTuple):
             return None
         cycle = ranks // common
         number = -self.first.value // common * pow(self.stride // common, -1, cycle) % cycle
-        return self.first.moved(number * self.stride) if number < self.count else None
+        return self.first.moved(number * self.stride) if number < self.length else None
 
 
 def shift(distance: int) -> Peer:
@@ -350,7 +350,7 @@ class Schedule:
     def sent_by_first(self) -> tuple[tuple[PeerRun, int], ...]:
         """The peers to which rank 0 sends, step by step, with the bytes that it sends to each."""
         sends = ((step, step.targets) for step in self.program(0).steps)
-        return tuple((to, step.bytes * step.times // to.count) for step, to in sends if to is not None)
+        return tuple((to, step.bytes * step.times // to.length) for step, to in sends if to is not None)
 
     @functools.cached_property
     def bytes_sent_by_first(self) -> int:
@@ -695,7 +695,7 @@ def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receive
     receipt = 0
     for step in program.steps:
         if step.sources is not None:
-            each = step.times // step.sources.count
+            each = step.times // step.sources.length
             for source in step.sources.each():
                 found.setdefault(key(source), []).extend((receipt + k, step.bytes) for k in range(each))
                 receipt += each

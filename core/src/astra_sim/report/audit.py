@@ -134,7 +134,7 @@ class _Loads:
         for step in (plan.counted or plan.schedule).program(logical.index(0)).steps:
             if step.targets is None:
                 continue
-            times = step.times // step.targets.count
+            times = step.times // step.targets.length
             for route, peers in self._ways(step.targets, logical):
                 size, messages, slowest_ps = found.get(route.dimension, (0, 0, 0))
                 size += peers * (step.bytes * times * self._links(route, logical) // share)
@@ -145,7 +145,7 @@ class _Loads:
 
     def _ways(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
         """The different routes to some peers, each with the number of peers to which it leads."""
-        if run.count == 1:
+        if run.length == 1:
             return ((self._routes.to(run.first, logical), 1),)
         found = Counter(zip(*self._routes.columns(run, logical), strict=True))
         return ((Route(*route), count) for route, count in found.items())

@@ -30,7 +30,7 @@ class Routes:
 
     def columns(self, run: PeerRun, logical: LogicalDimension | Group) -> RouteColumns:
         """The routes from NPU 0 to peers one after another in its group."""
-        if run.count == 1:
+        if run.length == 1:
             return RouteColumns.of([self.to(run.first, logical)])
         columns = self._columns.get((run, logical))
         if columns is None:
@@ -52,12 +52,12 @@ class Routes:
         for step in schedule.program(rank).steps:
             for peers, size in ((step.targets, step.bytes), (step.sources, CONTROL_BYTES if rendezvous else 0)):
                 if peers is not None:
-                    self._count(sums, peers, logical, size * step.times // peers.count)
+                    self._count(sums, peers, logical, size * step.times // peers.length)
         return sums
 
     def _count(self, sums: list[int], run: PeerRun, logical: LogicalDimension | Group, size: int) -> None:
         """Add `size` bytes for each of some peers to the sums of dimensions."""
-        if run.count == 1:
+        if run.length == 1:
             sums[self.to(run.first, logical).dimension] += size
         elif size:
             for dimension, count in Counter(self.columns(run, logical).dimensions).items():
@@ -73,7 +73,7 @@ class Routes:
                 for peer in run.each() if run is not None else ():
                     number = self.charged(_peer_of_first(peer, group), dimensions)
                     if number is not None and run is not None:
-                        sent[number] = sent.get(number, 0) + size * step.times // run.count
+                        sent[number] = sent.get(number, 0) + size * step.times // run.length
         return sent
 
     def charged(self, npu: int, dimensions: Sequence[LogicalDimension], source: int = 0) -> int | None:
