@@ -12,7 +12,7 @@ import attrs
 
 
 def forget() -> None:
-    """Forget all that earlier runs have left behind: stores of limited size, and dictionaries that modules fill (names in small letters)."""
+    """Forget what earlier runs have left behind: stores of limited size, and dictionaries that modules fill (names in small letters)."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0].startswith("astra_sim"):
             for what, value in list(vars(module).items()):

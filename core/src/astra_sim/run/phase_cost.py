@@ -154,7 +154,7 @@ class PhaseTimer:
         """The links of a phase that is a chain, as the sum of its steps has them."""
         group = dimension.group(0)
         found = Counter({_link(LinkKind.TOKEN, endpoint): 1})
-        for step in (once for step in schedule.programs[0].steps for once in (step.unrolled() if step.stride else (step,))):
+        for step in (once for each in schedule.programs[0].steps for once in (each.unrolled() if each.stride else (each,))):
             assert step.send_to is not None
             assert step.receive_from is not None
             to, source = (group[peer.of(0, dimension.size)] for peer in (step.send_to, step.receive_from))
