@@ -488,7 +488,7 @@ class LoweredProgram:
 
     @functools.cached_property
     def memory_bytes(self) -> tuple[int, ...]:
-        """Bytes that the endpoint charges for each receipt; where it charges `in_turn`, for each message in the order in which they come."""
+        """Bytes that the endpoint charges for each receipt; where it charges `in_turn`, for each message in the order of coming."""
         return tuple(run.memory_bytes for run in self._receiving() for _ in range(run.times))
 
     @functools.cached_property
