@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
+from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import Dimension, Platform
+from astra_sim.schedule import Peer
+from astra_sim_network_analytical.topologies import Ring
 
 from devtools.figures import FigureTable, Row, main
 
@@ -31,41 +35,64 @@ TORUS = "plugin:torus?sizes={}&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = f"plugin:collective?collective=all_reduce&bytes={64 << 20}"
 
 
+class UnevenRing(Ring):
+    """A ring on which the next NPU of each is another number of hops away, as if at random."""
+
+    def hops(self, source: int, destination: int) -> int:
+        """From 500 000 to 1 500 000."""
+        return 500_000 + source * 2_654_435_761 % 1_000_003
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        """Never."""
+        return False
+
+
+class UnlikeTimes(RouteDelayNetwork):
+    """Messages take a picosecond for each hop; so on that ring no two ranks are in step."""
+
+    def __init__(self, npus: int) -> None:
+        super().__init__(Platform((Dimension(UnevenRing(npus, 2), npus, 2, 50.0, 500.0),)))
+
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        """A picosecond for each hop."""
+        return hops
+
+
+def without_symmetry(
+    collective: str, algorithm: str, npus: int, splits: int = 1, engine: str = "compiled", unlike: bool = False
+) -> Callable[[], astra_sim.Result]:
+    """A collective of 64 MiB on a ring in which every message is simulated; `unlike`: those of each NPU take another time."""
+    ring: dict[str, Any] = {"network": UnlikeTimes(npus)} if unlike else {"platform": RING.format(npus)}
+    return lambda: astra_sim.simulate(
+        workload=f"plugin:collective?collective={collective}&bytes={64 << 20}",
+        symmetry=False,
+        engine=engine,
+        set=[f"system.splits={splits}", f"system.{collective}={algorithm}"],
+        **ring,
+    )
+
+
 # Runs one collective in which every message is simulated, and prints what it took as JSON.
 MESSAGE_BY_MESSAGE = """
-import json, resource, sys, time
-import astra_sim
-collective, algorithm, npus, splits, engine = sys.argv[1:]
+import json, resource, runpy, sys, time
+path, arguments = sys.argv[1:]
+run = runpy.run_path(path)["without_symmetry"](*json.loads(arguments))
 begin = time.process_time()
-result = astra_sim.simulate(
-    workload=f"plugin:collective?collective={collective}&bytes={64 << 20}",
-    platform=f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500",
-    symmetry=False, engine=engine, set=[f"system.splits={splits}", f"system.{collective}={algorithm}"],
-)
+result = run()
 seconds = time.process_time() - begin
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
 print(json.dumps([seconds, result.messages, peak]))
 """
 
 
-def message_by_message(collective: str, algorithm: str, npus: int, splits: int, engine: str = "compiled") -> tuple[float, int, float]:
-    """CPU seconds (the best of three processes), messages, and peak memory in MB of a run without symmetry."""
+def message_by_message(*arguments: Any) -> tuple[float, int, float]:
+    """CPU seconds (the best of three processes), messages, and peak memory in MB of a run of `without_symmetry`."""
     runs = []
     for _ in range(3):
-        arguments = [sys.executable, "-c", MESSAGE_BY_MESSAGE, collective, algorithm, str(npus), str(splits), engine]
-        runs.append(json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout))
+        command = [sys.executable, "-c", MESSAGE_BY_MESSAGE, __file__, json.dumps(arguments)]
+        runs.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout))
     seconds, messages, peak = min(runs)
     return seconds, messages, peak
-
-
-def without_symmetry(collective: str, algorithm: str, npus: int, engine: str = "compiled") -> Callable[[], object]:
-    """A collective of 64 MiB on a ring in which every message is simulated."""
-    arguments: dict[str, Any] = {
-        "workload": f"plugin:collective?collective={collective}&bytes={64 << 20}",
-        "platform": RING.format(npus),
-        "set": ["system.splits=1", f"system.{collective}={algorithm}"],
-    }
-    return lambda: astra_sim.simulate(**arguments, symmetry=False, engine=engine)
 
 
 def with_congestion(collective: str, algorithm: str, platform: str) -> Callable[[], object]:
@@ -105,6 +132,7 @@ CASES: dict[str, Callable[[], object]] = {
     "VGG-16, another platform in every run": elsewhere(),
     "all-reduce, torus of 16 x 16 x 16": lambda: simulate_all_reduce(TORUS.format("16,16,16")),
     "all-reduce, ring, 1024 NPUs": without_symmetry("all_reduce", "ring", 1024),
+    "all-reduce, ring, 1024 NPUs, ranks that differ in time": without_symmetry("all_reduce", "ring", 1024, unlike=True),
     "all-to-all, direct, 512 NPUs": without_symmetry("all_to_all", "direct", 512),
     "all-reduce, halving-doubling, 4096 NPUs": without_symmetry("all_reduce", "halving_doubling", 4096),
     "all-reduce, double binary tree, 4096 NPUs": without_symmetry("all_reduce", "double_binary_tree", 4096),
@@ -114,7 +142,7 @@ CASES: dict[str, Callable[[], object]] = {
     "all-reduce, ring, 1024 NPUs, congestion": with_congestion("all_reduce", "ring", RING.format(1024)),
     "all-to-all, direct, 512 NPUs on a switch, congestion": with_congestion("all_to_all", "direct", SWITCH.format(512)),
     "all-to-all, direct, 512 NPUs fully connected, congestion": with_congestion("all_to_all", "direct", CONNECTED.format(512, 511)),
-    "all-reduce, ring, 64 NPUs, Python engine": without_symmetry("all_reduce", "ring", 64, "python"),
+    "all-reduce, ring, 64 NPUs, Python engine": without_symmetry("all_reduce", "ring", 64, engine="python"),
 }
 """What `dev.py bench engine --against REVISION` compares."""
 
@@ -189,6 +217,7 @@ MESSAGES = FigureTable(
         for label, arguments in {
             "all-reduce, ring, 1024 NPUs, 4 chunks": ("all_reduce", "ring", 1024, 4),
             "all-reduce, ring, 4096 NPUs": ("all_reduce", "ring", 4096, 1),
+            "all-reduce, ring, 2048 NPUs, the messages of each take another time": ("all_reduce", "ring", 2048, 1, "compiled", True),
             "all-to-all, direct, 1024 NPUs, all messages at once": ("all_to_all", "direct", 1024, 1),
             "all-reduce, halving-doubling, 4096 NPUs, 4 chunks": ("all_reduce", "halving_doubling", 4096, 4),
             "all-reduce, double binary tree, 4096 NPUs, 4 chunks": ("all_reduce", "double_binary_tree", 4096, 4),

@@ -7,9 +7,12 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.network import RouteDelayNetwork
+from astra_sim.platform import Dimension, Platform
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import figures
 from support.components import RING, components_of
-from support.networks import Lossy, OneWire, Overtaking, Replayed
+from support.networks import Lossy, OneWire, Overtaking, PicosecondHops, Replayed, ScatteredRing
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "direct?window=2", "halving_doubling", "double_binary_tree"])
@@ -43,6 +46,29 @@ def test_messages_that_overtake_each_other_find_their_receives_on_both_engines(a
         choice = ["system.splits=3", f"system.all_reduce={algorithm}"]
         workload = "plugin:collective?bytes=1000000"
         return figures(astra_sim.simulate(workload=workload, network=Overtaking(inner), engine=engine, passes=2, set=choice))
+
+    assert run("compiled") == run("python")
+
+
+@settings(max_examples=20)
+@given(
+    bits=st.integers(1, 45),
+    seed=st.integers(0, 2**32),
+    npus=st.sampled_from([8, 32]),
+    algorithm=st.sampled_from(["ring", "direct", "halving_doubling", "double_binary_tree"]),
+    splits=st.integers(1, 3),
+    endpoint_ns=st.sampled_from([0, 1, 10]),
+)
+def test_ranks_that_differ_in_time_are_the_same_on_both_engines(
+    bits: int, seed: int, npus: int, algorithm: str, splits: int, endpoint_ns: int
+) -> None:
+    platform = Platform((Dimension(ScatteredRing(npus, 2, bits=bits, seed=seed), npus, 2, 50.0, 500.0),))
+
+    def run(engine: str) -> dict[str, Any]:
+        choice = [f"system.splits={splits}", f"system.all_reduce={algorithm}", f"system.endpoint_delay_ns={endpoint_ns}"]
+        network = PicosecondHops(platform)
+        workload = "plugin:collective?bytes=1000000"
+        return figures(astra_sim.simulate(workload=workload, network=network, engine=engine, symmetry=False, passes=2, set=choice))
 
     assert run("compiled") == run("python")
 

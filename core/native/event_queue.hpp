@@ -9,6 +9,8 @@
 #include <astra_sim/radix_queue.hpp>
 #include <compare>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -298,21 +300,78 @@ class OpenRun {
   bool is_message_ = false, joined_ = false;
 };
 
+// An event of a later instant.
+struct Later {
+  Time time;
+  Event event;
+
+  bool absorb(const Later& next) { return time == next.time && event.absorb(next.event); }
+};
+
+// Events of later instants, each no earlier than those before it: so they come in the order in which they were added.
+class EventsInOrder {
+ public:
+  bool empty() const { return begin_ == end_; }
+  bool accepts(Time time) const { return time >= last_time_; }
+  // When the next one happens; the last of all times where there is none.
+  Time next_time() const { return next_time_; }
+  // Whether the next one happens at a time, before which there is none.
+  bool has(Time time) const { return next_time_ == time && !empty(); }
+
+  // Add Later{members...}, or let it become part of the one before. Returns which; it stays there until another is added.
+  template <typename... Members>
+  Event& push(Time time, const Members&... members) {
+    if (end_ - begin_ == events_.size()) grow();
+    Later& added = at(end_) = Later{time, Event{members...}};
+    last_time_ = time;
+    if (empty()) {
+      next_time_ = time;
+    } else if (at(end_ - 1).absorb(added)) {
+      return at(end_ - 1).event;
+    }
+    ++end_;
+    return added.event;
+  }
+
+  // Take the next event; there is one.
+  const Event& take() {
+    const Event& taken = at(begin_++).event;
+    next_time_ = empty() ? kLastTime : at(begin_).time;
+    return taken;
+  }
+
+ private:
+  static constexpr std::size_t kFirst = 16;
+  static constexpr Time kLastTime = std::numeric_limits<Time>::max();
+
+  Later& at(std::size_t place) { return events_[place & (events_.size() - 1)]; }
+
+  void grow() {
+    std::vector<Later> larger(2 * events_.size());
+    for (std::size_t place = begin_; place != end_; ++place) larger[place & (larger.size() - 1)] = at(place);
+    events_.swap(larger);
+  }
+
+  std::vector<Later> events_{kFirst};  // 2^n places, used in turn
+  std::size_t begin_ = 0, end_ = 0;    // of the events, counted from the first ever
+  Time next_time_ = kLastTime, last_time_ = 0;
+};
+
 // The events to come, and the time and stage of those taken last.
 class EventQueue {
  public:
   explicit EventQueue(const Histories& histories) : next_level_(histories), ends_(histories) {}
 
-  bool empty() const { return next_level_.empty() && ends_.empty() && later_.empty(); }
+  bool empty() const { return is_instant_over() && !has_later(); }
   Time now() const { return now_; }
   Stage stage() const { return stage_; }
   // When the next event happens; there is one.
-  Time next_time() { return next_level_.empty() && ends_.empty() ? later_.next_time() : now_; }
+  Time next_time() { return is_instant_over() ? next_later() : now_; }
 
   // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
   template <typename What>
   void push(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
-    if (time != now_) return open_.open(time, later_.push(time, key, order, npu, run, what).event);
+    if (time != now_) return open_.open(time, push_later(time, key, order, npu, run, what));
     constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
     (is_end ? ends_ : next_level_).add(key, order, npu, run, what);
   }
@@ -324,39 +383,64 @@ class EventQueue {
     return open_.absorb(time, key, order, npu, joined, what.rank, 0, false);
   }
 
-  // Take all events of the next stage, in order, into `events`.
-  void pop(std::vector<Event>& events) {
-    if (next_level_.empty() && ends_.empty()) {
-      go_on();
+  // Take all events of the next stage, in order: those of a span that stays until the next call, in `room` where they are several.
+  std::span<const Event> pop(std::vector<Event>& room) {
+    if (is_instant_over()) {
+      if (const Event* one = go_on()) return {one, 1};
     } else {
       stage_ = next_level_.empty() ? stage_.next_ends() : stage_.next();
     }
-    (next_level_.empty() ? ends_ : next_level_).take(events);
+    (next_level_.empty() ? ends_ : next_level_).take(room);
+    return room;
   }
 
  private:
-  struct Later {
-    Time time;
-    Event event;
+  bool is_instant_over() const { return next_level_.empty() && ends_.empty(); }
+  bool has_later() const { return !tokens_.empty() || !later_.empty(); }
+  Time next_later() { return later_.empty() ? tokens_.next_time() : std::min(tokens_.next_time(), later_.next_time()); }
 
-    bool absorb(const Later& next) { return time == next.time && event.absorb(next.event); }
-  };
+  // An endpoint takes as long for most tokens, which so come in the order in which they were added.
+  template <typename What>
+  Event& push_later(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
+    if constexpr (std::is_same_v<What, TokenReady>) {
+      if (tokens_.accepts(time)) return tokens_.push(time, key, order, npu, run, what);
+    }
+    return later_.push(time, key, order, npu, run, what).event;
+  }
 
   StageEvents& stage_of(const Event& event) { return event.is_end() ? ends_ : next_level_; }
 
-  // Go on to the next instant.
-  void go_on() {
+  // Go on to the next instant. Where it has one event that is taken, else nullptr.
+  const Event* go_on() {
     open_.close();
-    now_ = later_.next_time();
-    later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
+    now_ = next_later();
+    const bool has_others = !later_.empty() && later_.next_time() == now_;
+    if (!has_others) {
+      const Event& token = tokens_.take();
+      if (!tokens_.has(now_)) return take_alone(token);
+      next_level_.add(token);
+    } else if (!tokens_.has(now_)) {
+      if (const Later* later = later_.take_one()) return take_alone(later->event);
+    }
+    while (tokens_.has(now_)) next_level_.add(tokens_.take());
+    if (has_others) later_.take([this](const Later& next) { stage_of(next.event).add(next.event); });
     stage_ = next_level_.empty() ? Stage::ends(0) : Stage::messages(0);
+    return nullptr;
+  }
+
+  const Event* take_alone(const Event& event) {
+    stage_ = event.is_end() ? Stage::ends(0) : Stage::messages(0);
+    alone_ = event;
+    return &alone_;
   }
 
   Time now_ = 0;
   Stage stage_ = Stage::ends(0);
   StageEvents next_level_, ends_;  // of this instant
-  RadixQueue<Later> later_;
-  OpenRun open_;  // of those
+  EventsInOrder tokens_;           // of later ones,
+  RadixQueue<Later> later_;        // and what else there is
+  OpenRun open_;                   // of those
+  Event alone_{};                  // the only one of this instant
 };
 
 }  // namespace astra::engine

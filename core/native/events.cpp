@@ -13,9 +13,10 @@ HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
   return made;
 }
 
-const std::vector<Event>& Events::next_level() {
-  queue_.pop(level_);
-  if (contended_ && level_.size() > 1 && !queue_.stage().is_ends() && tokens_meet()) join_tokens();
+std::span<const Event> Events::next_level() {
+  const std::span<const Event> level = queue_.pop(level_);
+  if (!contended_ || level.size() == 1 || queue_.stage().is_ends() || !tokens_meet()) return level;
+  join_tokens();
   return level_;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -63,7 +64,8 @@ class Events {
   // When something happens next; ASTRA_NEVER where nothing does.
   Time next_time() { return queue_.empty() ? ASTRA_NEVER : queue_.next_time(); }
   // Go on to the next stage, and take what happens in it; where NPUs wait for each other, the tokens of each where its first one is.
-  const std::vector<Event>& next_level();
+  // The events stay until the next call.
+  std::span<const Event> next_level();
   // Go on to an event of that stage.
   void happens(const Event& event) {
     history_ = event.is_end() ? 0 : event.run.joined ? prepend(joined_, now(), event.key) : event.key;

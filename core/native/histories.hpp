@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ids.hpp"
@@ -70,8 +71,9 @@ class Histories {
   // The history `after` with one more time in front; the caller holds it.
   HistoryId prepend(Time time, HistoryId after) {
     const HistoryId id = take();
-    times_[id][0] = time;
-    std::copy_n(times_[after].begin(), kHistoryLength - 1, times_[id].begin() + 1);
+    History& times = times_[id];
+    times[0] = time;
+    std::memcpy(times.data() + 1, times_[after].data(), sizeof(History) - sizeof(Time));  // never the same history
     return id;
   }
 

@@ -89,6 +89,9 @@ bool Machine::run(std::uint64_t events) {
 
 void Machine::handle(const Event& happening) {
   const Run& run = happening.run;
+  // Nearly all events are of two kinds.
+  if (const auto* event = std::get_if<MessageArrival>(&happening.what)) return phases_.on_arrivals(event->rank, event->receipt, run);
+  if (const auto* event = std::get_if<TokenReady>(&happening.what)) return phases_.on_tokens(event->rank, run);
   const Handlers handlers{
       [&](const MessageArrival& event) { phases_.on_arrivals(event.rank, event.receipt, run); },
       [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },

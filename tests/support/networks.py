@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Sequence
 
+import attrs
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Platform
+from astra_sim.schedule import Peer
+from astra_sim_network_analytical.topologies import Ring
 
 
 class Replayed(EventNetwork):
@@ -30,6 +34,28 @@ class Replayed(EventNetwork):
         while self._heap and self._heap[0][0] == time:
             numbers.append(heapq.heappop(self._heap)[1])
         return time, numbers
+
+
+@attrs.frozen
+class ScatteredRing(Ring):
+    """A ring on which the next NPU of each is another number of hops away, up to 2 ** `bits`, as `seed` has it."""
+
+    bits: int = 1
+    seed: int = 0
+
+    def hops(self, source: int, destination: int) -> int:
+        draw = random.Random(f"{self.seed} {source}")
+        return 1 + draw.getrandbits(draw.randint(1, self.bits))
+
+    def is_symmetric(self, peer: Peer) -> bool:
+        return False
+
+
+class PicosecondHops(RouteDelayNetwork):
+    """Messages take a picosecond for each hop."""
+
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        return hops
 
 
 class OneWire(EventNetwork):

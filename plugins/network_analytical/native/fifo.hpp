@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <astra_sim/radix_queue.hpp>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -54,19 +53,16 @@ class Fifo {
   }
 
   int advance(std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
-    delivered_.clear();
-    while (arrived_.empty() && !events_.empty() && events_.next_time() <= until) {
+    if (told_ == instants_.size()) forget_arrived();
+    while (instants_.empty() && !events_.empty() && events_.next_time() <= until) {
       if (!run(events_.next_time())) return -1;
     }
-    if (!arrived_.empty() && arrived_.front().first <= until) {
-      *time = arrived_.front().first;
-      while (!arrived_.empty() && arrived_.front().first == *time) {
-        delivered_.push_back({arrived_.front().second, ASTRA_ARRIVED, 0});
-        arrived_.pop_front();
-      }
-    }
-    *deliveries = delivered_.data();
-    *count = delivered_.size();
+    *count = 0;
+    if (told_ == instants_.size() || instants_[told_].time > until) return 0;
+    const std::size_t begin = told_ ? instants_[told_ - 1].end : 0;
+    *time = instants_[told_].time;
+    *deliveries = arrived_.data() + begin;
+    *count = instants_[told_++].end - begin;
     return 0;
   }
 
@@ -76,22 +72,20 @@ class Fifo {
   // Of each dimension. Nanoseconds are added up as Python adds them, by the numbers of the links.
   std::vector<Totals> totals() const {
     std::vector<Totals> found(map_.count());
-    for (const std::uint32_t id : links_.in_order()) {
-      const Link& link = links_[id];
-      auto& [bytes, busy_ns, largest_queue] = found[map_.dimension_of(link.number)];
+    links_.in_order([&](std::int64_t number, const Link& link) {
+      auto& [bytes, busy_ns, largest_queue] = found[map_.dimension_of(number)];
       bytes += link.bytes;
       busy_ns += static_cast<double>(link.busy_ps) / 1000;
-      largest_queue = std::max<std::int64_t>(largest_queue, link.largest_queue);
-    }
+      largest_queue = std::max<std::int64_t>(largest_queue, links_.largest_queue(link));
+    });
     return found;
   }
 
   std::vector<Figures> figures() const {
     std::vector<Figures> found;
-    for (const std::uint32_t id : links_.in_order()) {
-      const Link& link = links_[id];
-      found.emplace_back(link.number, link.messages, link.bytes, link.busy_ps, link.largest_queue);
-    }
+    links_.in_order([&](std::int64_t number, const Link& link) {
+      found.emplace_back(number, link.messages, link.bytes, link.busy_ps, links_.largest_queue(link));
+    });
     return found;
   }
 
@@ -107,6 +101,8 @@ class Fifo {
     std::uint64_t what;  // the message's place, the number of one that has arrived, or the link
   };
   static_assert(sizeof(Event) == 24);
+
+  static constexpr std::size_t kKeptArrivals = std::size_t{1} << 14;
 
   // How long a transfer takes and a hop, of all messages that are as the last one was.
   struct Timing {
@@ -127,6 +123,26 @@ class Fifo {
     bool fresh = true;  // it has not left the NPU in this dimension yet
   };
   static_assert(sizeof(Message) == 48);
+
+  // An instant at which messages have arrived, and where those end in the list of all.
+  struct Instant {
+    std::int64_t time;
+    std::size_t end;
+  };
+
+  void arrive(std::uint64_t number) {
+    if (instants_.empty() || instants_.back().time != now_) instants_.push_back({now_, 0});
+    arrived_.push_back({number, ASTRA_ARRIVED, 0});
+    instants_.back().end = arrived_.size();
+  }
+
+  // All that have arrived were told of; the room of many is given back.
+  void forget_arrived() {
+    told_ = 0;
+    instants_.clear();
+    if (arrived_.size() > kKeptArrivals) std::vector<astra_delivery>().swap(arrived_);
+    arrived_.clear();
+  }
 
   std::uint32_t take_message() {
     if (spare_ == kNone) return messages_.add();
@@ -155,17 +171,17 @@ class Fifo {
   bool happen(const Event& event) {
     now_ = event.time;
     if (event.kind == at_destination) {
-      arrived_.emplace_back(now_, event.what);
+      arrive(event.what);
       return true;
     }
     const auto id = static_cast<std::uint32_t>(event.what);
     if (event.kind == at_node) return go_on(id, event.order);
-    Link& link = links_[id];
-    const std::uint32_t first = link.first;
-    link.first = messages_[first].next;
-    --link.waiting;
+    LinkQueue& queue = links_.queue_of(links_[id]);
+    const std::uint32_t first = queue.first;
+    queue.first = messages_[first].next;
+    --queue.waiting;
     if (!start(first, id, link_of(messages_[first]))) return false;
-    if (link.first != kNone) tell_when_free(id);
+    if (queue.first != kNone) tell_when_free(id);
     return true;
   }
 
@@ -190,17 +206,18 @@ class Fifo {
     const std::int32_t place = link_of(message);
     const std::uint32_t number = links_.find(map_.number(message.npu, index, place));
     Link& link = links_[number];
-    if (link.first == kNone && (link.free_at < now_ || (link.free_at == now_ && link.free_order <= order))) return start(id, number, place);
+    const bool is_free = link.free_at < now_ || (link.free_at == now_ && link.free_order <= order);
+    if (is_free && !links_.is_waited_for(link)) return start(id, number, place);
     message.next = kNone;
-    if (link.first == kNone) {
-      link.first = link.last = id;
+    LinkQueue& queue = links_.queue_of(link);
+    if (queue.first == kNone) {
+      queue.first = queue.last = id;
       tell_when_free(number);
     } else {
-      messages_[link.last].next = id;
-      link.last = id;
+      messages_[queue.last].next = id;
+      queue.last = id;
     }
-    ++link.waiting;
-    link.largest_queue = std::max<std::uint32_t>(link.largest_queue, link.waiting);
+    queue.largest = std::max(queue.largest, ++queue.waiting);
     return true;
   }
 
@@ -293,8 +310,9 @@ class Fifo {
   Records<Message> messages_;
   std::uint32_t spare_ = kNone;  // the first message that is free
   Links links_;
-  std::deque<std::pair<std::int64_t, std::uint64_t>> arrived_;
-  std::vector<astra_delivery> delivered_;
+  std::vector<astra_delivery> arrived_;  // at these instants
+  std::vector<Instant> instants_;
+  std::size_t told_ = 0;  // of the instants
   std::string error_;
 };
 
