@@ -17,6 +17,7 @@ struct Ask {
   int input = 0;
   int output = 0;
   int tag = 0;  // what is asked for, for the caller
+  bool speculative = false;
 };
 
 // Where the arbiters of outputs (over inputs) and of inputs (over outputs) start.
@@ -32,8 +33,9 @@ struct Pointers {
 
 class Matcher {
  public:
-  // One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round. Pointers
-  // move behind those that are matched.
+  // One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round, and both
+  // sides choose speculative requests only where there are no others, of which iSLIP knows nothing. Pointers move behind those that are
+  // matched.
   void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
     const int inputs = count_of(pointers.of_input);
     const int outputs = count_of(pointers.of_output);
@@ -43,16 +45,23 @@ class Matcher {
         move_on(matched, pointers, inputs, outputs);
         return;
       }
-      match_bits(asks, pointers, input_first, matched);
-      return;
+      if (!input_first || std::ranges::none_of(asks, &Ask::speculative)) {
+        match_bits(asks, pointers, input_first, matched);
+        return;
+      }
     }
     const std::size_t widest = index(std::max(inputs, outputs));
     if (first_.size() < widest) {
       first_.resize(widest, kNone);
       second_.resize(widest, kNone);
     }
-    auto by_output = [&](const Ask& ask) { return distance(ask.input, at(pointers.of_output, ask.output), inputs); };
-    auto by_input = [&](const Ask& ask) { return distance(ask.output, at(pointers.of_input, ask.input), outputs); };
+    const auto behind = [&](const Ask& ask, int others) { return input_first && ask.speculative ? others : 0; };
+    auto by_output = [&](const Ask& ask) {
+      return distance(ask.input, at(pointers.of_output, ask.output), inputs) + behind(ask, inputs);
+    };
+    auto by_input = [&](const Ask& ask) {
+      return distance(ask.output, at(pointers.of_input, ask.input), outputs) + behind(ask, outputs);
+    };
     if (input_first) {
       choose(asks, by_input, [](const Ask& a) { return a.input; }, by_output, [](const Ask& a) { return a.output; }, matched);
     } else {
@@ -141,7 +150,7 @@ class Matcher {
   std::array<std::uint64_t, 64> wanted_{};   // by the side that chooses first: who asks
   std::array<std::uint64_t, 64> offered_{};  // by the other side: who chose it
   std::array<int, 4096> place_{};            // of an ask, by both
-  std::vector<int> first_;                   // by the side that chooses first: distance of the nearest
+  std::vector<int> first_;                   // by the side that chooses first: distance of the nearest, speculative ones behind all others
   std::vector<int> second_;                  // by the other side
 };
 

@@ -38,9 +38,7 @@ void StagedRouters::run(int r, Cycle now) {
   std::uint64_t* const allocating = of_router(allocating_, r);
   const std::size_t words = at(words_, r + 1) - at(words_, r);
   for (std::size_t word = 0; word < words; ++word) allocating[word] |= std::exchange(start[word], 0);
-  speculative_.clear();
-  if (shape_->rules.speculative) ask_speculatively(r, now);
-  ask_surely(r, now);  // those that get a virtual channel in this cycle ask in the next
+  ask_for_switch(r, now);  // first: who gets a virtual channel in this cycle asks from the next on, or has speculated
   const bool vcs_given = allocate_vcs(r, now);
   const bool switched = allocate_switch(r, now);
   if (vcs_given || switched) clock_->wake(r, now + 1);
@@ -170,7 +168,45 @@ bool StagedRouters::has_room(const InputVc& vc) const {
   return channels_->credits(vc.out, vc.out_vc) >= needed;
 }
 
-void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
+void StagedRouters::ask_for_switch(int r, Cycle now) {
+  asks_.clear();
+  speculative_.clear();
+  const std::size_t first = at(words_, r);
+  for (std::size_t word = first; word < at(words_, r + 1); ++word) {
+    const std::uint64_t heads = shape_->rules.speculative ? allocating_[word] : 0;
+    const std::uint64_t all = heads | switching_[word];
+    each_bit(&all, 1, [&](int bit) {
+      const int local = bit_number(word - first, 1ULL << bit);
+      if (has_bit(&heads, bit)) {
+        ask_speculatively(r, local, now);
+      } else {
+        ask_surely(r, local, now);
+      }
+    });
+  }
+}
+
+void StagedRouters::ask_surely(int r, int local, Cycle now) {
+  const InputVc& vc = inputs_->of_router(r)[local];
+  channels_->take_credits(vc.out, now);
+  if (has_room(vc)) {
+    add_ask(r, local, false, asks_);
+  } else {
+    channels_->wait_for_credit(vc.out);
+  }
+}
+
+void StagedRouters::ask_speculatively(int r, int local, Cycle now) {
+  const InputVc& vc = inputs_->of_router(r)[local];
+  channels_->take_credits(vc.out, now);
+  for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
+    if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
+    add_ask(r, local, true, shape_->rules.separate_speculation ? speculative_ : asks_);
+    break;
+  }
+}
+
+void StagedRouters::add_ask(int r, int local, bool speculative, std::vector<Ask>& asks) {
   const InputVc* const vcs = inputs_->of_router(r);
   const InputVc& vc = vcs[local];
   const int speedup = shape_->rules.input_speedup;
@@ -179,42 +215,19 @@ void StagedRouters::ask_for_switch(int r, int local, std::vector<Ask>& asks) {
   auto other = asks.rbegin();  // those of the same channel come last
   while (other != asks.rend() && other->input >= first && (other->input != input || other->output != vc.out_port)) ++other;
   if (other == asks.rend() || other->input < first) {
-    asks.push_back({input, vc.out_port, local});
+    asks.push_back({input, vc.out_port, local, speculative});
     return;
   }
+  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   const int start = at(at(routers_, r).next_vc, input);
   const int count = shape_->vc_count(vc.channel);
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
-  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
-    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
-  if (turn(vc.number) < turn(vcs[other->tag].number)) other->tag = local;
-}
-
-void StagedRouters::ask_surely(int r, Cycle now) {
-  const InputVc* const vcs = inputs_->of_router(r);
-  asks_.clear();
-  each_of_router(switching_, r, [&](int local) {
-    const InputVc& vc = vcs[local];
-    channels_->take_credits(vc.out, now);
-    if (has_room(vc)) {
-      ask_for_switch(r, local, asks_);
-    } else {
-      channels_->wait_for_credit(vc.out);
-    }
-  });
-}
-
-void StagedRouters::ask_speculatively(int r, Cycle now) {
-  const InputVc* const vcs = inputs_->of_router(r);
-  each_of_router(allocating_, r, [&](int local) {
-    const InputVc& vc = vcs[local];
-    channels_->take_credits(vc.out, now);
-    for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
-      if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
-      ask_for_switch(r, local, speculative_);
-      break;
-    }
-  });
+  const bool before = turn(vc.number) < turn(vcs[other->tag].number);
+  if (speculative == other->speculative ? before : other->speculative) {
+    other->tag = local;
+    other->speculative = speculative;
+  }
 }
 
 bool StagedRouters::allocate_switch(int r, Cycle now) {
@@ -223,17 +236,16 @@ bool StagedRouters::allocate_switch(int r, Cycle now) {
   if (!asks_.empty()) matcher_.match(asks_, at(routers_, r).switch_pointers, shape_->rules.input_first, matched_);
   for (const Ask& ask : matched_) cross(r, ask, now);
   if (speculative_.empty()) return !matched_.empty();
-  cross_speculative(r, now);
+  allocate_separately(r, now);
   return true;
 }
 
-void StagedRouters::cross_speculative(int r, Cycle now) {
+void StagedRouters::allocate_separately(int r, Cycle now) {
   std::vector<Ask> guessed;
   if (shape_->is_folded()) check_asks(r, speculative_);
   matcher_.match(speculative_, at(routers_, r).speculative_pointers, shape_->rules.input_first, guessed);
   for (const Ask& ask : guessed) {
-    const InputVc& vc = inputs_->of_router(r)[ask.tag];
-    bool taken = vc.state != VcState::active || !has_room(vc);
+    bool taken = false;
     for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
     if (!taken) cross(r, ask, now);
   }
@@ -244,6 +256,7 @@ void StagedRouters::cross(int r, const Ask& ask, Cycle now) {
   const int next = vc.number + shape_->rules.input_speedup;
   const int count = shape_->vc_count(vc.channel);
   at(at(routers_, r).next_vc, ask.input) = next < count ? next : next - count;
+  if (ask.speculative && (vc.state != VcState::active || !has_room(vc))) return;  // granted in vain
   inputs_->forward(vc, now);
   if (vc.state == VcState::idle || vc.buffer.empty()) clear_bit(of_router(switching_, r), ask.tag);
   if (vc.state == VcState::idle && !vc.buffer.empty())

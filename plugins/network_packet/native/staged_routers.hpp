@@ -1,8 +1,9 @@
 // Routers with separate stages: route computation, virtual channel allocation, switch allocation, traversal (BookSim's input-queued one).
 //
 // A head waits until it is routed, then asks for a virtual channel at its output, and with that for the switch, cycle by cycle, as do the
-// flits behind it. With speculation it asks for both at once. The virtual channels of a router's inputs are numbered within the router
-// here (`local`), for arbiters by input and number.
+// flits behind it. With speculation it asks for both at once; if the switch is granted and the virtual channel is not, nothing crosses
+// there in this cycle. The virtual channels of a router's inputs are numbered within the router here (`local`), for arbiters by input and
+// number.
 #pragma once
 
 #include <array>
@@ -54,15 +55,17 @@ class StagedRouters {
   void give_vc(int r, int local, int out_vc);
   // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
   bool allocate_switch(int r, Cycle now);
-  // Those matched that speculated and were right, where nothing is in their way.
-  void cross_speculative(int r, Cycle now);
-  // One request for each input of the switch and output: of several virtual channels, the next in turn.
-  void ask_for_switch(int r, int local, std::vector<Ask>& asks);
-  // Virtual channels that have one at the output ask for the switch if there is room.
-  void ask_surely(int r, Cycle now);
-  // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
-  void ask_speculatively(int r, Cycle now);
-  // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
+  // With an allocator for speculation: it grants what the other has left.
+  void allocate_separately(int r, Cycle now);
+  // All requests of the switch in this cycle.
+  void ask_for_switch(int r, Cycle now);
+  // A virtual channel that has one at the output asks for the switch if there is room.
+  void ask_surely(int r, int local, Cycle now);
+  // A head that asks for a virtual channel asks for the switch, too, if it might get one with room.
+  void ask_speculatively(int r, int local, Cycle now);
+  // One request for each input of the switch and output: of several virtual channels, the next in turn, those that speculate last.
+  void add_ask(int r, int local, bool speculative, std::vector<Ask>& asks);
+  // A flit goes through the switch, unless it has speculated in vain. Behind a tail, the next packet in the buffer begins in the next cycle.
   void cross(int r, const Ask& ask, Cycle now);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.
   void check_heads(int r) const;
@@ -98,8 +101,8 @@ class StagedRouters {
   Matcher matcher_;
   std::vector<int> heads_;  // that ask for a virtual channel
   std::vector<Ask> vc_asks_;
-  std::vector<Ask> asks_;  // of the switch
-  std::vector<Ask> speculative_;
+  std::vector<Ask> asks_;         // of the switch,
+  std::vector<Ask> speculative_;  // and of its allocator for speculation
   std::vector<Ask> matched_;
 };
 
