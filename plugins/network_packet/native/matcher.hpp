@@ -56,12 +56,8 @@ class Matcher {
       second_.resize(widest, kNone);
     }
     const auto behind = [&](const Ask& ask, int others) { return input_first && ask.speculative ? others : 0; };
-    auto by_output = [&](const Ask& ask) {
-      return distance(ask.input, at(pointers.of_output, ask.output), inputs) + behind(ask, inputs);
-    };
-    auto by_input = [&](const Ask& ask) {
-      return distance(ask.output, at(pointers.of_input, ask.input), outputs) + behind(ask, outputs);
-    };
+    auto by_output = [&](const Ask& ask) { return distance(ask.input, at(pointers.of_output, ask.output), inputs) + behind(ask, inputs); };
+    auto by_input = [&](const Ask& ask) { return distance(ask.output, at(pointers.of_input, ask.input), outputs) + behind(ask, outputs); };
     if (input_first) {
       choose(asks, by_input, [](const Ask& a) { return a.input; }, by_output, [](const Ask& a) { return a.output; }, matched);
     } else {

@@ -53,11 +53,12 @@ struct Rules {
   bool wait_for_tail_credit = true;  // a virtual channel is free again when the credit of the tail is back, not when the tail leaves
   bool same_cycle = false;    // an interface that is at work anyway makes a packet of a message in the cycle in which it is sent (Garnet)
   bool credit_parts = false;  // narrow links reorder parts of credits (Garnet)
-  bool speculative = false;   // staged: heads ask for the switch while they ask for a virtual channel,
-  bool separate_speculation = false;  // of an allocator of their own, and get what the other requests leave
+  bool speculative = false;   // staged: heads ask for the switch while they ask for a virtual channel
   bool input_first = false;   // staged: separable input-first allocators in place of iSLIP
   bool cut_through = false;   // a head leaves only if the next buffer has room for the whole packet
   bool bubble = false;        // entering a ring takes two idle virtual channels
+  // Staged: requests of heads that speculate have an allocator of their own, and get what the others leave.
+  bool separate_speculation = false;
   int packet_flits = 1;
   std::int64_t packet_bytes = 1;
   std::int64_t flit_bytes = 1;

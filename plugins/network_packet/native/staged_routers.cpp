@@ -168,21 +168,27 @@ bool StagedRouters::has_room(const InputVc& vc) const {
   return channels_->credits(vc.out, vc.out_vc) >= needed;
 }
 
-void StagedRouters::ask_for_switch(int r, Cycle now) {
-  asks_.clear();
-  speculative_.clear();
-  const std::size_t first = at(words_, r);
-  for (std::size_t word = first; word < at(words_, r + 1); ++word) {
-    const std::uint64_t heads = shape_->rules.speculative ? allocating_[word] : 0;
-    const std::uint64_t all = heads | switching_[word];
-    each_bit(&all, 1, [&](int bit) {
-      const int local = bit_number(word - first, 1ULL << bit);
-      if (has_bit(&heads, bit)) {
-        ask_speculatively(r, local, now);
-      } else {
-        ask_surely(r, local, now);
-      }
-    });
+void StagedRouters::add_ask(int r, int local, bool speculative, std::vector<Ask>& asks) {
+  const InputVc* const vcs = inputs_->of_router(r);
+  const InputVc& vc = vcs[local];
+  const int speedup = shape_->rules.input_speedup;
+  const int first = at(links_, vc.channel).sink_place * speedup;
+  const int input = speedup == 1 ? first : first + vc.number % speedup;
+  auto other = asks.rbegin();  // those of the same channel come last
+  while (other != asks.rend() && other->input >= first && (other->input != input || other->output != vc.out_port)) ++other;
+  if (other == asks.rend() || other->input < first) {
+    asks.push_back({input, vc.out_port, local, speculative});
+    return;
+  }
+  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+  const int start = at(at(routers_, r).next_vc, input);
+  const int count = shape_->vc_count(vc.channel);
+  auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
+  const bool before = turn(vc.number) < turn(vcs[other->tag].number);
+  if (speculative == other->speculative ? before : other->speculative) {
+    other->tag = local;
+    other->speculative = speculative;
   }
 }
 
@@ -206,27 +212,21 @@ void StagedRouters::ask_speculatively(int r, int local, Cycle now) {
   }
 }
 
-void StagedRouters::add_ask(int r, int local, bool speculative, std::vector<Ask>& asks) {
-  const InputVc* const vcs = inputs_->of_router(r);
-  const InputVc& vc = vcs[local];
-  const int speedup = shape_->rules.input_speedup;
-  const int first = at(links_, vc.channel).sink_place * speedup;
-  const int input = speedup == 1 ? first : first + vc.number % speedup;
-  auto other = asks.rbegin();  // those of the same channel come last
-  while (other != asks.rend() && other->input >= first && (other->input != input || other->output != vc.out_port)) ++other;
-  if (other == asks.rend() || other->input < first) {
-    asks.push_back({input, vc.out_port, local, speculative});
-    return;
-  }
-  if (shape_->is_folded() && vcs[other->tag].way != vc.way)
-    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
-  const int start = at(at(routers_, r).next_vc, input);
-  const int count = shape_->vc_count(vc.channel);
-  auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
-  const bool before = turn(vc.number) < turn(vcs[other->tag].number);
-  if (speculative == other->speculative ? before : other->speculative) {
-    other->tag = local;
-    other->speculative = speculative;
+void StagedRouters::ask_for_switch(int r, Cycle now) {
+  asks_.clear();
+  speculative_.clear();
+  const std::size_t first = at(words_, r);
+  for (std::size_t word = first; word < at(words_, r + 1); ++word) {
+    const std::uint64_t heads = shape_->rules.speculative ? allocating_[word] : 0;
+    const std::uint64_t all = heads | switching_[word];
+    each_bit(&all, 1, [&](int bit) {
+      const int local = bit_number(word - first, 1ULL << bit);
+      if (has_bit(&heads, bit)) {
+        ask_speculatively(r, local, now);
+      } else {
+        ask_surely(r, local, now);
+      }
+    });
   }
 }
 

@@ -64,8 +64,8 @@ class StagedRouters {
   // A head that asks for a virtual channel asks for the switch, too, if it might get one with room.
   void ask_speculatively(int r, int local, Cycle now);
   // One request for each input of the switch and output: of several virtual channels, the next in turn, those that speculate last.
-  void add_ask(int r, int local, bool speculative, std::vector<Ask>& asks);
-  // A flit goes through the switch, unless it has speculated in vain. Behind a tail, the next packet in the buffer begins in the next cycle.
+  [[gnu::always_inline]] inline void add_ask(int r, int local, bool speculative, std::vector<Ask>& asks);
+  // A flit goes through the switch, unless it has speculated in vain. Behind a tail, the next packet in the buffer begins a cycle later.
   void cross(int r, const Ask& ask, Cycle now);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.
   void check_heads(int r) const;
