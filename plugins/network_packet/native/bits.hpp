@@ -14,8 +14,10 @@ inline void set_bit(std::uint64_t* words, int number) { words[number >> 6] |= 1U
 inline void clear_bit(std::uint64_t* words, int number) { words[number >> 6] &= ~(1ULL << (number & 63)); }
 inline bool has_bit(const std::uint64_t* words, int number) { return (words[number >> 6] >> (number & 63) & 1) != 0; }
 
-// The lowest number in a word of a set.
-inline int bit_number(std::size_t word, std::uint64_t bits) { return narrow<int>(word * 64) + std::countr_zero(bits); }
+// The lowest number in a set of numbers below 64, which is not empty: std::countr_zero would look whether it is.
+inline int lowest(std::uint64_t bits) { return __builtin_ctzll(bits); }
+// The same in a word of a set of several.
+inline int bit_number(std::size_t word, std::uint64_t bits) { return narrow<int>(word * 64) + lowest(bits); }
 
 // Calls visit(number) for each number of a set, ascending. What is added meanwhile may or may not be visited.
 template <class Visit>
@@ -31,7 +33,7 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
   std::uint64_t bits = words[first >> 6] & (~0ULL << (first & 63));
   for (int word = first >> 6;; bits = words[++word]) {
     if (bits != 0) {
-      const int found = word * 64 + std::countr_zero(bits);
+      const int found = word * 64 + lowest(bits);
       return found < end ? found : -1;
     }
     if ((word + 1) * 64 >= end) return -1;
@@ -39,10 +41,7 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
 }
 
 // The first of a set of numbers below 64 from `first` on, going round. The set is not empty.
-inline int next_round(std::uint64_t bits, int first) {
-  const std::uint64_t behind = bits & (~0ULL << first);
-  return std::countr_zero(behind != 0 ? behind : bits);
-}
+inline int next_round(std::uint64_t bits, int first) { return (lowest(std::rotr(bits, first)) + first) & 63; }
 
 // A set of small numbers for each of a row of owners.
 class BitSets {
@@ -66,7 +65,8 @@ class BitSets {
   // The only number of a set, or -1 where it has none, several, or more words than one.
   int only(int owner) const {
     const std::uint64_t bits = *(*this)[owner];
-    return std::has_single_bit(bits) && width(owner) == 1 ? std::countr_zero(bits) : -1;
+    const bool one = bits != 0 && (bits & (bits - 1)) == 0;  // std::has_single_bit is a call on processors that may not count bits
+    return one && width(owner) == 1 ? lowest(bits) : -1;
   }
   template <class Visit>
   [[gnu::always_inline]] void each(int owner, Visit visit) const {

@@ -42,18 +42,47 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       statistics_(statistics),
       links_(shape.link),
       channels_(shape.link.size()),
-      wires_(shape.link.size()) {
-  credits_.assign(index(shape.all_vcs), shape.rules.buffers);
+      wires_(shape.link.size()),
+      flits_(shape.link.size()),
+      wait_for_tail_credit_(shape.rules.wait_for_tail_credit) {
+  auto append = [this](int c) {
+    at(channels_, c).first_credit = count_of(credits_);
+    credits_.resize(credits_.size() + index(link(c).vcs), shape_->rules.buffers);
+  };
+  for (const RouterSpec& spec : shape.router) std::for_each(spec.outputs.begin(), spec.outputs.end(), append);
+  for (const LaneSpec& lane : shape.lane) append(lane.out);
   for (int c = 0; c < shape.channels(); ++c) {
-    idle_.append(shape.vc_count(c));
+    Channel& channel = at(channels_, c);
+    channel.source = link(c).source;
+    channel.delay = link(c).delay;
+    if (link(c).vcs > 64) {
+      channel.many_idle = count_of(many_idle_);
+      many_idle_.resize(many_idle_.size() + index(link(c).vcs + 63) / 64);
+    }
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
-    const int sender = link(c).source;
-    const int handling = shape.is_router(sender) ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
-    at(channels_, c).handling = narrow<std::int32_t>(clock.cycles_of(sender, handling));
+    const bool from_router = shape.is_router(channel.source);
+    const int handling = from_router ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
+    channel.handling = narrow<std::int32_t>(clock.cycles_of(channel.source, handling));
     const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
     if (!shape.rules.credit_parts || parts <= 1) continue;
     at(wires_, c).parts.emplace(parts, shape.vc_count(c));
     parts_somewhere_ = true;
+  }
+}
+
+void Channels::employ(int threads) {
+  handed_.resize(index(threads));
+  for (int c = 0; c < shape_->channels(); ++c) {
+    at(channels_, c).joins_threads = clock_->thread_of(link(c).source) != clock_->thread_of(link(c).sink);
+  }
+}
+
+void Channels::settle() {
+  for (Handed& handed : handed_) {
+    for (const auto& [c, flit] : handed.flits) put(c, flit);
+    for (const auto& [c, credit] : handed.credits) put_credit(at(channels_, c), credit);
+    handed.flits.clear();
+    handed.credits.clear();
   }
 }
 
@@ -67,6 +96,11 @@ Cycle Channels::narrow_credit(int c, Cycle takes) {
   const Link& way = link(c);
   const Cycle own = clock_->cycles_of(way.sink, 1);
   return clock_->edge(way.source, arrival(at(shape_->channel, c), at(wires_, c).credit_free, takes, own, shape_->rules.clock_ps));
+}
+
+void Channels::send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
+  if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
+  pass_credit(c, {narrow_credit(c, takes), vc, frees});
 }
 
 void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
@@ -104,23 +138,13 @@ void Channels::take_parts(int c, Cycle now) {
   });
 }
 
-void Channels::take_due_credits(int c, Cycle now) {
-  Channel& channel = at(channels_, c);
-  if (parts_somewhere_ && at(wires_, c).parts) take_parts(c, now);
-  if (channel.credit_due > now) return;
-  const Link& way = link(c);
-  const bool calls = calls_->matters() && shape_->is_router(way.source);
-  const bool frees = shape_->rules.wait_for_tail_credit;
-  std::int32_t* const counts = &at(credits_, way.vc_base);
-  RingBuffer<Credit>& credits = channel.credits;
-  do {
-    const Credit& credit = credits.front();
-    ++counts[credit.vc];
-    if (calls) calls_->call(way.source, c, credit.time - shape_->rules.credit_delay);
-    if (credit.frees && frees) free_vc(c, credit.vc);
-    credits.pop();
-  } while (!credits.empty() && credits.front().time <= now);
-  channel.credit_due = credits.empty() ? kNever : credits.front().time;
+void Channels::take_called_credits(int c, Cycle now) {
+  if (at(wires_, c).parts) take_parts(c, now);
+  const int sender = link(c).source;
+  const bool calls = shape_->is_router(sender);
+  take_due_credits(c, now, [&](const Credit& credit) {
+    if (calls) calls_->call(sender, c, credit.time - shape_->rules.credit_delay);
+  });
 }
 
 void Channels::wait_for_credit(int c) {
@@ -156,10 +180,11 @@ bool Channels::credit_usable_in(int c, Cycle usable) const {
 // What came without all of its parts is too much.
 Channels::Places Channels::places(int c, int vc) const {
   const Channel& channel = at(channels_, c);
+  const RingBuffer<Flit>& flits = at(flits_, c);
   const std::optional<CreditParts>& parts = at(wires_, c).parts;
   Places found;
   found.held = credits(c, vc);
-  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) found.held += channel.flits[i].vc == vc;
+  for (std::uint32_t i = 0; i < flits.size(); ++i) found.held += flits[i].vc == vc;
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) found.held += channel.credits[i].vc == vc;
   if (parts) found.parts = parts->parts();
   if (parts) found.under_way = parts->under_way(vc);
@@ -175,11 +200,12 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
     take_credits(c, now);
     const VcTurn& turn = snapshot.turn(c);
     const Channel& channel = at(channels_, c);
+    const RingBuffer<Flit>& flits = at(flits_, c);
     const Wires& wires = at(wires_, c);
     snapshot.future(wires.free);
     snapshot.future(wires.credit_free);
-    snapshot.put(channel.sender_waits | wide(channel.flits.size()) << 1 | wide(channel.credits.size()) << 32);
-    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) messages.snapshot_flit(snapshot, channel.flits[i], turn);
+    snapshot.put(channel.sender_waits | wide(flits.size()) << 1 | wide(channel.credits.size()) << 32);
+    for (std::uint32_t i = 0; i < flits.size(); ++i) messages.snapshot_flit(snapshot, flits[i], turn);
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) {
       snapshot.time(channel.credits[i].time);
       snapshot.put(turn.back(channel.credits[i].vc) | (channel.credits[i].frees ? 1 << 16 : 0));
@@ -196,8 +222,10 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
 }
 
 void Channels::shift(Cycle later) {
+  for (RingBuffer<Flit>& flits : flits_) {
+    for (std::uint32_t i = 0; i < flits.size(); ++i) flits[i].time += later;
+  }
   for (Channel& channel : channels_) {
-    for (std::uint32_t i = 0; i < channel.flits.size(); ++i) channel.flits[i].time += later;
     for (std::uint32_t i = 0; i < channel.credits.size(); ++i) channel.credits[i].time += later;
     if (channel.credit_due != kNever) channel.credit_due += later;
   }
@@ -210,13 +238,14 @@ void Channels::shift(Cycle later) {
 
 void Channels::turn(int c, const VcTurn& turn) {
   Channel& channel = at(channels_, c);
+  RingBuffer<Flit>& flits = at(flits_, c);
   auto move = [&](std::uint16_t& vc) { vc = narrow<std::uint16_t>(turn.back(vc)); };
-  for (std::uint32_t i = 0; i < channel.flits.size(); ++i) move(channel.flits[i].vc);
+  for (std::uint32_t i = 0; i < flits.size(); ++i) move(flits[i].vc);
   for (std::uint32_t i = 0; i < channel.credits.size(); ++i) move(channel.credits[i].vc);
   std::vector<bool> idle_before;
   for (int vc = 0; vc < turn.count; ++vc) idle_before.push_back(has_bit(idle(c), vc));
   for (int vc = 0; vc < turn.count; ++vc) at(idle_before, vc) ? free_vc(c, turn.back(vc)) : give_vc(c, turn.back(vc));
-  std::int32_t* const counts = &at(credits_, link(c).vc_base);
+  std::int32_t* const counts = &at(credits_, channel.first_credit);
   std::rotate(counts, counts + turn.first, counts + turn.count);
 }
 

@@ -27,9 +27,11 @@ class CombinedRouters {
   CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router; and a flit that has arrived through a channel.
-  void run(int router, Cycle now);
+  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
+  void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
+
+  void employ(int threads) { scratch_.resize(index(threads), scratch_.front()); }
 
   bool has_flits(int router) const { return busy_.any(router); }
 
@@ -68,17 +70,26 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
+  // What a thread notes in a router's cycle.
+  struct alignas(64) Scratch {
+    std::vector<Request> requests;
+    std::vector<Candidate> candidates;
+    std::vector<int> best;  // by output port: index of a request, or -1
+  };
+
+  // A flit has come into a buffer.
+  void accept(InputVc& vc, Cycle now);
   // The virtual channel that the input port at the end of channel `c` sends to the switch, or nullptr: one whose first flit has been in the
   // pipeline since `arrived_by` or earlier. The arbiter's pointer moves on by one when there is one.
-  InputVc* choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, Cycle now);
+  InputVc* choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates, Cycle arrived_by, Cycle now);
   // The same of the candidates.
-  int choose_candidate(int c, Arbiter& arbiter, Cycle now);
+  int choose_candidate(int c, Arbiter& arbiter, const std::vector<Candidate>& candidates, Cycle now);
   // Whether there is a virtual channel for the head in front, or a credit for the flit. If not, a credit wakes the router.
   bool may_go(int c, const InputVc& vc, Cycle now);
   // One of the requests for each output crosses.
-  void arbitrate(Router& router, int input_ports, Cycle now);
-  // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
-  void find_candidates(int c, Cycle arrived_by);
+  void arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now);
+  // Fills `candidates` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
+  void find_candidates(int c, std::vector<Candidate>& candidates, Cycle arrived_by);
   // The first flit of a virtual channel crosses the switch.
   void cross(InputVc& vc, Cycle now);
   // The lowest idle virtual channel that a head may take, or -1.
@@ -98,10 +109,7 @@ class CombinedRouters {
   BitSets occupied_;  // virtual channels that hold flits, by channel
   BitSets busy_;      // inputs that hold flits, by router
 
-  // Scratch of a router's cycle.
-  std::vector<Request> requests_;
-  std::vector<Candidate> candidates_;
-  std::vector<int> best_;  // by output port: index of a request, or -1
+  std::vector<Scratch> scratch_;  // by thread
 };
 
 }  // namespace astra::packet

@@ -23,7 +23,7 @@ struct Credit {
   bool frees = false;  // the virtual channel is idle again: the credit of a tail
 };
 
-struct Packet {
+struct alignas(64) Packet {  // in a cache line
   std::uint32_t message = 0;
   std::int32_t destination = 0;
   std::int32_t flits = 1;

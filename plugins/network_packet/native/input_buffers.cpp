@@ -1,36 +1,75 @@
 #include "input_buffers.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace astra::packet {
 
-InputBuffers::InputBuffers(const Shape& shape, const Clock& clock, Channels& channels, Statistics& statistics)
-    : shape_(shape), clock_(clock), channels_(channels), statistics_(statistics), links_(shape.link) {
-  vcs_.resize(index(shape.all_vcs));
+namespace {
+
+constexpr Cycle kFurthest = 64;  // cycles on a straight way; for longer ones there are too many sets
+
+}  // namespace
+
+InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels, Statistics& statistics)
+    : shape_(shape),
+      clock_(clock),
+      channels_(channels),
+      statistics_(statistics),
+      rules_(shape.rules),
+      links_(shape.link),
+      vcs_(index(shape.all_vcs)),
+      entries_(shape.link.size()) {
+  for (int r = 0; r < shape.routers(); ++r) {
+    const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
+    words_.push_back(words_.back() + index(vcs + 63) / 64);
+  }
+  Cycle furthest = -1;
   for (int c = 0; c < shape.channels(); ++c) {
-    for (int number = 0; number < shape.vc_count(c); ++number) {
+    const Link& link = at(links_, c);
+    for (int number = 0; number < link.vcs; ++number) {
       vc(c, number).channel = c;
       vc(c, number).number = narrow<std::int16_t>(number);
+      vc(c, number).input = link.sink_place;
     }
+    if (!has_sets(c)) continue;
+    const int local = link.vc_base - at(shape.vc_base, link.sink);
+    const int word = narrow<int>(at(words_, link.sink)) + local / 64;
+    Entry& entry = at(entries_, c);
+    entry = {link.vc_base, word, link.sink, -1, narrow<std::uint8_t>(local % 64)};
+    if (!goes_straight(c)) continue;
+    entry.delay = narrow<std::int16_t>(link.delay);
+    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
   }
+  if (furthest < 0) {  // all is queued
+    std::fill(words_.begin(), words_.end(), 0);
+    std::fill(entries_.begin(), entries_.end(), Entry{});
+  }
+  slots_ = std::bit_ceil(index(furthest + 1));
+  arrivals_.resize(words_.back() * slots_);
 }
 
-void InputBuffers::forward(InputVc& from, Cycle now) {
-  const Rules& rules = shape_->rules;
-  const int c = from.channel;
-  const int out = from.out;
-  const int r = at(links_, c).sink;
-  const Flit& flit = from.buffer.front();
-  const bool tail = flit.tail;
-  statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-  channels_->use_credit(out, from.out_vc);
-  if (tail) {
-    from.state = VcState::idle;
-    if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
+// Flits that come to a router in one cycle are routed in order of channels; so these must be in order of inputs.
+bool InputBuffers::has_sets(int c) const {
+  const int sink = at(links_, c).sink;
+  if (!shape_->is_router(sink) || clock_->units_differ() || rules_->credit_parts) return false;
+  const std::vector<int>& inputs = at(shape_->router, sink).inputs;
+  return std::is_sorted(inputs.begin(), inputs.end());
+}
+
+// Whether nobody but the router at its end looks at what is on a channel that has sets.
+bool InputBuffers::goes_straight(int c) const {
+  const Link& link = at(links_, c);
+  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest;
+}
+
+void InputBuffers::mark_arrivals(const InputVc& vc) {
+  const Entry& entry = at(entries_, vc.channel);
+  const int bit = entry.bit + vc.number;
+  for (Cycle slot = 0; slot < wide(slots_); ++slot) clear_bit(arrivals_at(slot) + entry.word, bit);
+  for (std::uint32_t i = narrow<std::uint32_t>(vc.arrived); i < vc.buffer.size(); ++i) {
+    set_bit(arrivals_at(vc.buffer[i].time) + entry.word, bit);
   }
-  channels_->send_flit(out, flit, from.out_vc, now + clock_->cycles_of(r, rules.switch_traversal));
-  from.buffer.pop();
-  channels_->send_credit(c, narrow<std::uint16_t>(from.number), tail, now + clock_->cycles_of(r, 1));
 }
 
 bool InputBuffers::any_flits() const {
@@ -55,7 +94,7 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
       const int number = turn.forth(place);
       if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
-      if (from.state == VcState::idle) continue;
+      if (from.state == VcState::idle && from.buffer.empty()) continue;
       snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);
       snapshot.put(from.out | wide(from.out_vc) << 32);
       snapshot.put(staged ? (from.state == VcState::allocating ? std::max<Cycle>(from.since - now, 0) : 0) : from.since - now);
@@ -70,6 +109,7 @@ void InputBuffers::shift(Cycle later) {
     vc.since += later;
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].time += later;
   }
+  std::rotate(arrivals_.begin(), arrivals_.end() - wide((index(later) & (slots_ - 1)) * words_.back()), arrivals_.end());
 }
 
 void InputBuffers::turn(int c, const VcTurn& turn) {
@@ -79,6 +119,7 @@ void InputBuffers::turn(int c, const VcTurn& turn) {
     InputVc& vc = first[number];
     vc.number = narrow<std::int16_t>(number);
     for (std::uint32_t i = 0; i < vc.buffer.size(); ++i) vc.buffer[i].vc = narrow<std::uint16_t>(number);
+    if (at(entries_, c).delay >= 0) mark_arrivals(vc);
   }
 }
 

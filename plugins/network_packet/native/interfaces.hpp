@@ -3,12 +3,14 @@
 // An interface has a lane for each virtual network, or several: a queue of messages, and a channel to and from a router of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "channels.hpp"
 #include "clock.hpp"
 #include "index.hpp"
+#include "input_buffers.hpp"
 #include "messages.hpp"
 #include "neighbour.hpp"
 #include "ring_buffer.hpp"
@@ -22,7 +24,7 @@ class Traffic;
 
 class Interfaces {
  public:
-  Interfaces(const Shape& shape, Clock& clock, Channels& channels, Messages& messages, Statistics& statistics);
+  Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, Statistics& statistics);
 
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
   // one where the interface is `awake` and that matters. `flight`: see Message.
@@ -33,9 +35,10 @@ class Interfaces {
   // A cycle of a lane; and a flit that has arrived in it.
   void run(int lane, Cycle now);
   void receive(int lane, const Flit& flit, Cycle now);
-  // A lane that has made a packet in this cycle, or -1.
-  int packet_maker() const { return packet_maker_; }
-  void begin_cycle() { packet_maker_ = -1; }
+  // A lane that has made a packet in this window, or -1: the last one of the last thread (see team.hpp) that has one.
+  int packet_maker() const;
+  void begin_window() { std::fill(packet_makers_.begin(), packet_makers_.end(), -1); }
+  void employ(int threads) { packet_makers_.resize(index(threads), -1); }
   bool makes_packet(int lane, Cycle now) const { return at(lanes_, lane).made_at == now; }
   // Packets that the oldest message of a lane has still to make.
   std::int64_t unmade(int lane) const;
@@ -82,10 +85,11 @@ class Interfaces {
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
   Neighbour<Channels> channels_;
+  Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;
   Neighbour<Statistics> statistics_;
   std::vector<Lane> lanes_;
-  int packet_maker_ = -1;
+  std::vector<int> packet_makers_{-1};  // by thread
   Traffic* traffic_ = nullptr;
 };
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -17,137 +15,161 @@ struct Ask {
   int input = 0;
   int output = 0;
   int tag = 0;  // what is asked for, for the caller
-  bool speculative = false;
 };
 
 // Where the arbiters of outputs (over inputs) and of inputs (over outputs) start.
 struct Pointers {
-  std::vector<int> of_output;
-  std::vector<int> of_input;
+  int* of_output;
+  int* of_input;
+  int inputs;
+  int outputs;
 
-  void resize(int inputs, int outputs) {
-    of_output.assign(index(outputs), 0);
-    of_input.assign(index(inputs), 0);
+  // Behind those that are matched.
+  void move_on(int input, int output) const {
+    of_output[output] = input + 1 == inputs ? 0 : input + 1;
+    of_input[input] = output + 1 == outputs ? 0 : output + 1;
   }
 };
 
+// The requests of a cycle, and which of them are granted.
+//
+// One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round. Up to 64 inputs and
+// outputs are kept as sets of bits.
 class Matcher {
  public:
-  // One iteration. Output first: every output grants, then every input accepts (iSLIP); input first: the other way round, and both
-  // sides choose speculative requests only where there are no others, of which iSLIP knows nothing. Pointers move behind those that are
-  // matched.
-  void match(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
-    const int inputs = count_of(pointers.of_input);
-    const int outputs = count_of(pointers.of_output);
-    if (inputs <= 64 && outputs <= 64) {
-      if (are_apart(asks, input_first)) {
-        matched = asks;
-        move_on(matched, pointers, inputs, outputs);
-        return;
-      }
-      if (!input_first || std::ranges::none_of(asks, &Ask::speculative)) {
-        match_bits(asks, pointers, input_first, matched);
-        return;
-      }
+  explicit Matcher(bool input_first) : input_first_(input_first) {}
+
+  // Requests of that many inputs and outputs follow.
+  void begin(const Pointers& pointers) { small_ = pointers.inputs <= kSmall && pointers.outputs <= kSmall; }
+  // Returns nullptr or, if the input has asked for the output before, the tag of that request, which is not changed.
+  [[gnu::always_inline]] int* ask(int input, int output, int tag) {
+    if (!small_) [[unlikely]]
+      return ask_of_many(input, output, tag);
+    const int first = input_first_ ? input : output;
+    const int second = input_first_ ? output : input;
+    const std::uint64_t bit = 1ULL << second;
+    int* const place = &tags_[first][second];
+    if ((wanted_[first] & bit) != 0) return place;
+    firsts_ |= 1ULL << first;
+    wanted_[first] |= bit;
+    *place = tag;
+    return nullptr;
+  }
+  // Input first, after all other requests: whether the input has none of those. Then outputs choose it where no other input asks.
+  bool comes_last(int input) {
+    const std::size_t word = index(input) / 64;
+    if (last_.size() <= word) last_.resize(word + 1);
+    if (has_bit(last_.data(), input)) return true;
+    const bool has_asked = small_ ? wanted_[input] != 0 : std::ranges::find(asks_, input, &Ask::input) != asks_.end();
+    if (!has_asked) set_bit(last_.data(), input);
+    return !has_asked;
+  }
+  bool empty() const { return firsts_ == 0 && asks_.empty(); }
+  std::vector<Ask> asks() const {
+    std::vector<Ask> found = asks_;
+    each_bit(&firsts_, 1, [&](int first) { each_bit(&wanted_[first], 1, [&](int second) { found.push_back(ask_at(first, second)); }); });
+    return found;
+  }
+
+  // Calls visit(ask) for those that are granted, and forgets all. Pointers move behind those that are matched.
+  template <class Visit>
+  [[gnu::always_inline]] void match(const Pointers& pointers, Visit visit) {
+    if (small_) [[likely]]
+      return match_bits(pointers, visit);
+    for (const Ask& ask : match_many(pointers)) {
+      pointers.move_on(ask.input, ask.output);
+      visit(ask);
     }
-    const std::size_t widest = index(std::max(inputs, outputs));
-    if (first_.size() < widest) {
-      first_.resize(widest, kNone);
-      second_.resize(widest, kNone);
-    }
-    const auto behind = [&](const Ask& ask, int others) { return input_first && ask.speculative ? others : 0; };
-    auto by_output = [&](const Ask& ask) { return distance(ask.input, at(pointers.of_output, ask.output), inputs) + behind(ask, inputs); };
-    auto by_input = [&](const Ask& ask) { return distance(ask.output, at(pointers.of_input, ask.input), outputs) + behind(ask, outputs); };
-    if (input_first) {
-      choose(asks, by_input, [](const Ask& a) { return a.input; }, by_output, [](const Ask& a) { return a.output; }, matched);
-    } else {
-      choose(asks, by_output, [](const Ask& a) { return a.output; }, by_input, [](const Ask& a) { return a.input; }, matched);
-    }
-    move_on(matched, pointers, inputs, outputs);
   }
 
  private:
+  static constexpr int kSmall = 64;
   static constexpr int kNone = 1 << 30;
 
-  // No two ask for one output, nor by one input, and they stand in order of the side that chooses second.
-  static bool are_apart(const std::vector<Ask>& asks, bool input_first) {
-    std::uint64_t inputs = 0;
-    std::uint64_t outputs = 0;
-    for (const Ask& ask : asks) {
-      const std::uint64_t input = 1ULL << ask.input;
-      const std::uint64_t output = 1ULL << ask.output;
-      const bool in_order = input_first ? outputs < output : inputs < input;
-      if ((inputs & input) != 0 || (outputs & output) != 0 || !in_order) return false;
-      inputs |= input;
-      outputs |= output;
-    }
-    return true;
+  Ask ask_at(int first, int second) const {
+    const int tag = tags_[first][second];
+    return input_first_ ? Ask{first, second, tag} : Ask{second, first, tag};
   }
 
-  // The same with sets of up to 64 numbers. Matches come in order of the side that chooses second.
-  void match_bits(const std::vector<Ask>& asks, Pointers& pointers, bool input_first, std::vector<Ask>& matched) {
-    std::vector<int>& first_pointers = input_first ? pointers.of_input : pointers.of_output;
-    std::vector<int>& second_pointers = input_first ? pointers.of_output : pointers.of_input;
-    const int firsts = count_of(first_pointers);
-    const int seconds = count_of(second_pointers);
-    std::uint64_t first_sides = 0;
-    for (int i = 0; i < count_of(asks); ++i) {
-      const int first = input_first ? at(asks, i).input : at(asks, i).output;
-      const int second = input_first ? at(asks, i).output : at(asks, i).input;
-      at(wanted_, first) |= 1ULL << second;
-      at(place_, first * seconds + second) = i;
-      first_sides |= 1ULL << first;
+  // Matches come in order of the side that chooses second.
+  template <class Visit>
+  [[gnu::always_inline]] void match_bits(const Pointers& pointers, Visit visit) {
+    const int* const first_pointers = input_first_ ? pointers.of_input : pointers.of_output;
+    const int* const second_pointers = input_first_ ? pointers.of_output : pointers.of_input;
+    std::uint64_t seconds = 0;
+    for (std::uint64_t firsts = std::exchange(firsts_, 0); firsts != 0; firsts &= firsts - 1) {
+      const int first = lowest(firsts);
+      const int second = next_round(std::exchange(wanted_[first], 0), first_pointers[first]);
+      offered_[second] |= 1ULL << first;
+      seconds |= 1ULL << second;
     }
-    std::uint64_t second_sides = 0;
-    for (; first_sides != 0; first_sides &= first_sides - 1) {
-      const int first = std::countr_zero(first_sides);
-      const int second = next_round(std::exchange(at(wanted_, first), 0), at(first_pointers, first));
-      at(offered_, second) |= 1ULL << first;
-      second_sides |= 1ULL << second;
-    }
-    for (; second_sides != 0; second_sides &= second_sides - 1) {
-      const int second = std::countr_zero(second_sides);
-      const int first = next_round(std::exchange(at(offered_, second), 0), at(second_pointers, second));
-      at(first_pointers, first) = second + 1 == seconds ? 0 : second + 1;
-      at(second_pointers, second) = first + 1 == firsts ? 0 : first + 1;
-      matched.push_back(at(asks, at(place_, first * seconds + second)));
+    const std::uint64_t last = std::exchange(last_.front(), 0);
+    for (; seconds != 0; seconds &= seconds - 1) {
+      const int second = lowest(seconds);
+      const std::uint64_t offered = std::exchange(offered_[second], 0);
+      const std::uint64_t others = offered & ~last;
+      const Ask granted = ask_at(next_round(others != 0 ? others : offered, second_pointers[second]), second);
+      pointers.move_on(granted.input, granted.output);
+      visit(granted);
     }
   }
 
-  static void move_on(const std::vector<Ask>& matched, Pointers& pointers, int inputs, int outputs) {
-    for (const Ask& ask : matched) {
-      at(pointers.of_output, ask.output) = ask.input + 1 == inputs ? 0 : ask.input + 1;
-      at(pointers.of_input, ask.input) = ask.output + 1 == outputs ? 0 : ask.output + 1;
-    }
+  [[gnu::noinline]] int* ask_of_many(int input, int output, int tag) {
+    const auto same = [&](const Ask& ask) { return ask.input == input && ask.output == output; };
+    const auto found = std::find_if(asks_.begin(), asks_.end(), same);
+    if (found != asks_.end()) return &found->tag;
+    asks_.push_back({input, output, tag});
+    return nullptr;
   }
 
-  static int distance(int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; }
-
-  template <class FirstDistance, class FirstKey, class SecondDistance, class SecondKey>
-  void choose(const std::vector<Ask>& asks, FirstDistance first_distance, FirstKey first_key, SecondDistance second_distance,
-              SecondKey second_key, std::vector<Ask>& matched) {
-    for (const Ask& ask : asks) {
-      int& best = at(first_, first_key(ask));
-      best = std::min(best, first_distance(ask));
+  // The same of requests in any order, in which matches come too.
+  [[gnu::noinline]] std::vector<Ask> match_many(Pointers pointers) {
+    const std::size_t widest = index(std::max(pointers.inputs, pointers.outputs));
+    if (nearest_.size() < widest) {
+      nearest_.resize(widest, kNone);
+      chosen_.resize(widest, kNone);
     }
-    for (const Ask& ask : asks) {
-      if (at(first_, first_key(ask)) != first_distance(ask)) continue;
-      int& best = at(second_, second_key(ask));
-      best = std::min(best, second_distance(ask));
+    auto distance = [](int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; };
+    auto behind = [&](int input) {
+      return index(input) / 64 < last_.size() && has_bit(last_.data(), input) ? pointers.inputs : 0;  // all others
+    };
+    auto by_output = [&](const Ask& ask) {
+      return distance(ask.input, pointers.of_output[ask.output], pointers.inputs) + behind(ask.input);
+    };
+    auto by_input = [&](const Ask& ask) { return distance(ask.output, pointers.of_input[ask.input], pointers.outputs); };
+    auto first_of = [&](const Ask& ask) { return input_first_ ? ask.input : ask.output; };
+    auto second_of = [&](const Ask& ask) { return input_first_ ? ask.output : ask.input; };
+    auto first_distance = [&](const Ask& ask) { return input_first_ ? by_input(ask) : by_output(ask); };
+    auto second_distance = [&](const Ask& ask) { return input_first_ ? by_output(ask) : by_input(ask); };
+    for (const Ask& ask : asks_) {
+      int& nearest = at(nearest_, first_of(ask));
+      nearest = std::min(nearest, first_distance(ask));
     }
-    for (const Ask& ask : asks) {
-      if (at(first_, first_key(ask)) == first_distance(ask) && at(second_, second_key(ask)) == second_distance(ask)) {
-        matched.push_back(ask);
-      }
+    for (const Ask& ask : asks_) {
+      if (at(nearest_, first_of(ask)) != first_distance(ask)) continue;
+      int& chosen = at(chosen_, second_of(ask));
+      chosen = std::min(chosen, second_distance(ask));
     }
-    for (const Ask& ask : asks) at(first_, first_key(ask)) = at(second_, second_key(ask)) = kNone;
+    std::vector<Ask> matched;
+    for (const Ask& ask : asks_) {
+      if (at(nearest_, first_of(ask)) == first_distance(ask) && at(chosen_, second_of(ask)) == second_distance(ask)) matched.push_back(ask);
+    }
+    for (const Ask& ask : asks_) at(nearest_, first_of(ask)) = at(chosen_, second_of(ask)) = kNone;
+    asks_.clear();
+    std::ranges::fill(last_, 0);
+    return matched;
   }
 
-  std::array<std::uint64_t, 64> wanted_{};   // by the side that chooses first: who asks
-  std::array<std::uint64_t, 64> offered_{};  // by the other side: who chose it
-  std::array<int, 4096> place_{};            // of an ask, by both
-  std::vector<int> first_;                   // by the side that chooses first: distance of the nearest, speculative ones behind all others
-  std::vector<int> second_;                  // by the other side
+  bool input_first_;
+  bool small_ = true;
+  std::uint64_t firsts_ = 0;            // of the side that chooses first: who has a request,
+  std::uint64_t wanted_[kSmall]{};      // and for whom
+  std::uint64_t offered_[kSmall]{};     // by the other side: who chose it
+  int tags_[kSmall][kSmall]{};          // of requests, by both
+  std::vector<std::uint64_t> last_{0};  // inputs that outputs choose last
+  std::vector<Ask> asks_;               // where there are more inputs or outputs
+  std::vector<int> nearest_;            // by the side that chooses first: distance of the nearest
+  std::vector<int> chosen_;             // by the other side
 };
 
 }  // namespace astra::packet

@@ -26,13 +26,30 @@ struct Parts {
         calls(of),
         channels(of, clock, calls, statistics),
         inputs(of, clock, channels, statistics),
-        routes(of, clock, channels),
+        routes(of, channels),
         combined(of, clock, calls, channels, inputs, messages, routes),
         staged(of, clock, channels, inputs, messages, routes),
-        interfaces(of, clock, channels, messages, statistics) {}
+        interfaces(of, clock, channels, inputs, messages, statistics) {}
   // Parts in the same state, which speak with each other (see neighbour.hpp).
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
+
+  // So many threads run the tiles from now on (see team.hpp).
+  void employ(int threads) {
+    clock.employ(threads);
+    statistics.employ(threads);
+    messages.employ(threads);
+    channels.employ(threads);
+    combined.employ(threads);
+    staged.employ(threads);
+    interfaces.employ(threads);
+  }
+  // What they have done in a window counts, and is seen by all.
+  void settle() {
+    statistics.settle();
+    messages.settle();
+    channels.settle();
+  }
 
   Neighbour<const Shape> shape;
   Windows windows;

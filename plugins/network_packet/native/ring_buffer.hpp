@@ -41,7 +41,7 @@ class RingBuffer {
 
   void pop() {
     --size_;
-    head_ = size_ == 0 ? 0 : (head_ + 1) & mask_;  // an empty one begins again in front, which is in the cache
+    head_ = (head_ + 1) & (size_ == 0 ? 0 : mask_);  // an empty one begins again in front, which is in the cache
   }
 
  private:

@@ -94,6 +94,8 @@ void Shape::number_ports() {
     std::stable_sort(spec.outputs.begin(), spec.outputs.end(), by_source);
     for (int c : spec.inputs) spec.input_ports = std::max(spec.input_ports, at(channel, c).sink_port + 1);
     for (int c : spec.outputs) spec.output_ports = std::max(spec.output_ports, at(channel, c).source_port + 1);
+    first_output_.push_back(count_of(outputs_));
+    outputs_.insert(outputs_.end(), spec.outputs.begin(), spec.outputs.end());
   }
 }
 
@@ -163,9 +165,8 @@ bool Shape::ways_are_alike(int source, int destination, int vnet) const {
   return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
 }
 
-int Shape::next_class(int in, int out, int node, int before) const {
+int Shape::next_of_classes(int in, int out, int node, int before) const {
   const Link& way = at(link, out);
-  if (way.classes == 1) return 0;
   const bool enters = at(link, in).dimension != way.dimension;
   const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
   if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);

@@ -115,7 +115,7 @@ class Shape {
   int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
     const std::uint16_t place = entry & RoutingTables::kPlace;
     if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
-    return place == RoutingTables::kNoWay ? -1 : at(router, r).outputs[place];
+    return place == RoutingTables::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
   }
   // The address of a packet's destination when it has taken channel `out`.
   int next_address(int out, int address) const {
@@ -123,7 +123,9 @@ class Shape {
     return way.fold == Fold::none ? address : routes.beyond(way.dimension, way.fold, address);
   }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
-  int next_class(int in, int out, int node, int before) const;
+  int next_class(int in, int out, int node, int before) const {
+    return at(link, out).classes == 1 ? 0 : next_of_classes(in, out, node, before);
+  }
   // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
   std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
     const Link& way = at(link, c);
@@ -157,6 +159,8 @@ class Shape {
     const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
     return at(lane, lanes.first + place).in;
   }
+  // `next_class` where there are several.
+  int next_of_classes(int in, int out, int node, int before) const;
   // Counts the ports of routers, and puts their inputs and outputs in order of port.
   void number_ports();
   // Fills `link`, and numbers virtual channels.
@@ -165,7 +169,9 @@ class Shape {
   Cycle handling() const;
 
   int routers_;
-  std::vector<Lanes> lanes_of_;  // [node * virtual networks + virtual network]
+  std::vector<Lanes> lanes_of_;    // [node * virtual networks + virtual network]
+  std::vector<int> outputs_;       // channels of all routers,
+  std::vector<int> first_output_;  // and by router the place of its first
 };
 
 // All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is
