@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("astra_sim_network_packet")
 
+from astra_sim_network_analytical.topologies import SwitchOptions, switch
 from astra_sim_platforms.topologies import MeshOptions, mesh
 from support.packet import BANDWIDTH, deliver, network
 
@@ -71,3 +72,15 @@ def test_a_grant_to_a_head_that_gets_no_virtual_channel_is_lost(options: dict[st
     alone = arrivals([(0, 1, LONG)], options)[0]
     assert [head - 30 for head in heads] == [first, second]
     assert long == alone + lost
+
+
+@pytest.mark.parametrize("options", [SHARED, SHARED | INPUT_FIRST, SEPARATE, SEPARATE | INPUT_FIRST])
+def test_a_switch_with_more_than_64_ports_grants_as_a_small_one_does(options: dict[str, Any]) -> None:
+    """Ports that nobody uses change no turn. Requests of few ports are kept in other ways than those of many."""
+    messages = [(1000 * (7 * k % 40), k % 6, (k % 6 + 1 + k % 5) % 6, (1 + 5 * k % 9) * FLIT) for k in range(200)]
+
+    def times(npus: int) -> dict[int, int]:
+        platform = switch(SwitchOptions(size=npus, links=1, link_latency_ns=2.0, **BANDWIDTH))
+        return deliver(network(platform, preset="booksim", packet_bytes=4 * FLIT, vcs=3, **options), messages)
+
+    assert times(6) == times(70)
