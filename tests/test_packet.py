@@ -191,6 +191,7 @@ def test_what_takes_a_message_to_no_place_is_an_error() -> None:
         ({"vcs": 1}, "the routes of a ring of 5 NPUs need 2 classes of virtual channels; vcs is 1"),
         ({"flow_control": "cut_through", "buffers": 2}, "need room for a packet of 16 flits"),
         ({"preset": "booksim", "deadlock_freedom": "bubble"}, "needs combined allocation"),
+        ({"preset": "booksim", "speculative_allocator": "separate"}, "speculative is false; expected speculative = true"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], words: str) -> None:

@@ -13,6 +13,7 @@ pytest.importorskip("astra_sim_network_packet")
 
 LATENCY, THROUGHPUT, USABLE, FEW_PACKETS = 0.03, 0.02, 0.8, 3000
 STEP = 0.05  # flits per node and cycle
+SATURATED = 3  # times the latency of an empty network
 PATTERNS = {"uniform": "uniform", "neighbor": "neighbour", "tornado": "tornado", "transpose": "transpose", "bitcomp": "bit_complement"}
 
 
@@ -34,6 +35,7 @@ def run(case: dict[str, Any]) -> Any:
         routing_delay=int(config["routing_delay"]),
         credit_delay=int(config["credit_delay"]),
         speculative=config["speculative"] == "1",
+        speculative_allocator="shared" if config.get("spec_sw_allocator", "prio") == "prio" else "separate",
         input_speedup=int(config["input_speedup"]),
         allocator=config["sw_allocator"],
         wait_for_tail_credit=config["wait_for_tail_credit"] == "1",
@@ -79,9 +81,40 @@ def test_the_network_saturates_within_one_step_of_where_booksim_does() -> None:
             by_configuration.setdefault(case["id"].partition("-lat")[0], (rate, case))
     found = sorted(by_configuration.items())
     assert len(found) > 50
+    wrong = {}
     for name, (rate, case) in found if FULL else found[::12]:
-        assert run(at(case, max(rate - STEP, STEP / 2))).stable, name
-        assert not run(at(case, rate + STEP)).stable, name
+        below, above = run(at(case, max(rate - STEP, STEP / 2))), run(at(case, rate + STEP))
+        limit = SATURATED * case["zero_load_latency"]
+        # Not by what is accepted: on some tori a step beyond saturation both programs accept 97 to 99 % while latency grows.
+        if not below.stable or below.packet_latency > limit or above.packet_latency < limit:
+            wrong[name] = rate, below.packet_latency / limit, above.packet_latency / limit
+    assert not wrong
+
+
+SPECULATIVE = """topology=mesh; k=8; n=2; num_vcs=4; vc_buf_size=8; wait_for_tail_credit=0; sw_allocator=islip; spec_sw_allocator=prio;
+credit_delay=1; routing_delay=0; speculative=1; input_speedup=1; use_noc_latency=1; traffic=uniform; packet_size=1; injection_rate=0.4;
+sample_period=2500"""
+INPUT_FIRST = "sw_allocator=separable_input_first"
+SEPARATE = "spec_sw_allocator=islip"
+
+
+@pytest.mark.parametrize(
+    ("changes", "latency"),
+    [
+        ("num_vcs=2; vc_buf_size=4; injection_rate=0.31", 24.58),
+        ("injection_rate=0.4", 35.46),
+        ("num_vcs=8; injection_rate=0.4", 34.05),
+        ("packet_size=4; injection_rate=0.37", 50.06),
+        (f"{INPUT_FIRST}; injection_rate=0.42", 41.75),
+        (f"{SEPARATE}; injection_rate=0.42", 34.85),
+        (f"{INPUT_FIRST}; spec_sw_allocator=separable_input_first; injection_rate=0.42", 35.62),
+    ],
+)
+def test_speculation_near_saturation(changes: str, latency: float) -> None:
+    """Latencies are means of three seeds of BookSim 2, which differ by up to 3 %, with `vc_allocator` as `sw_allocator`."""
+    load = run({"config_text": f"{SPECULATIVE}; {changes}"})
+    assert load.stable
+    assert load.packet_latency == pytest.approx(latency, rel=0.04)
 
 
 def test_beyond_saturation_the_network_accepts_as_much() -> None:

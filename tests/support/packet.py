@@ -62,6 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "input_speedup": 2,
         "allocator": "separable_input_first",
     },
+    "separate speculation": {"preset": "booksim", "packet_bytes": 128, "speculative": True, "speculative_allocator": "separate"},
 }
 
 

@@ -56,6 +56,7 @@ Rules rules_of(const nb::dict& table) {
   number("same_cycle", rules.same_cycle);
   number("credit_parts", rules.credit_parts);
   number("speculative", rules.speculative);
+  number("separate_speculation", rules.separate_speculation);
   number("input_first", rules.input_first);
   number("cut_through", rules.cut_through);
   number("bubble", rules.bubble);

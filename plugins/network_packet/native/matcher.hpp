@@ -55,6 +55,15 @@ class Matcher {
     *place = tag;
     return nullptr;
   }
+  // Input first, after all other requests: whether the input has none of those. Then outputs choose it where no other input asks.
+  bool comes_last(int input) {
+    const std::size_t word = index(input) / 64;
+    if (last_.size() <= word) last_.resize(word + 1);
+    if (has_bit(last_.data(), input)) return true;
+    const bool has_asked = small_ ? wanted_[input] != 0 : std::ranges::find(asks_, input, &Ask::input) != asks_.end();
+    if (!has_asked) set_bit(last_.data(), input);
+    return !has_asked;
+  }
   bool empty() const { return firsts_ == 0 && asks_.empty(); }
   std::vector<Ask> asks() const {
     std::vector<Ask> found = asks_;
@@ -94,9 +103,12 @@ class Matcher {
       offered_[second] |= 1ULL << first;
       seconds |= 1ULL << second;
     }
+    const std::uint64_t last = std::exchange(last_.front(), 0);
     for (; seconds != 0; seconds &= seconds - 1) {
       const int second = lowest(seconds);
-      const Ask granted = ask_at(next_round(std::exchange(offered_[second], 0), second_pointers[second]), second);
+      const std::uint64_t offered = std::exchange(offered_[second], 0);
+      const std::uint64_t others = offered & ~last;
+      const Ask granted = ask_at(next_round(others != 0 ? others : offered, second_pointers[second]), second);
       pointers.move_on(granted.input, granted.output);
       visit(granted);
     }
@@ -118,7 +130,12 @@ class Matcher {
       chosen_.resize(widest, kNone);
     }
     auto distance = [](int place, int pointer, int size) { return place >= pointer ? place - pointer : place - pointer + size; };
-    auto by_output = [&](const Ask& ask) { return distance(ask.input, pointers.of_output[ask.output], pointers.inputs); };
+    auto behind = [&](int input) {
+      return index(input) / 64 < last_.size() && has_bit(last_.data(), input) ? pointers.inputs : 0;  // all others
+    };
+    auto by_output = [&](const Ask& ask) {
+      return distance(ask.input, pointers.of_output[ask.output], pointers.inputs) + behind(ask.input);
+    };
     auto by_input = [&](const Ask& ask) { return distance(ask.output, pointers.of_input[ask.input], pointers.outputs); };
     auto first_of = [&](const Ask& ask) { return input_first_ ? ask.input : ask.output; };
     auto second_of = [&](const Ask& ask) { return input_first_ ? ask.output : ask.input; };
@@ -139,18 +156,20 @@ class Matcher {
     }
     for (const Ask& ask : asks_) at(nearest_, first_of(ask)) = at(chosen_, second_of(ask)) = kNone;
     asks_.clear();
+    std::ranges::fill(last_, 0);
     return matched;
   }
 
   bool input_first_;
   bool small_ = true;
-  std::uint64_t firsts_ = 0;         // of the side that chooses first: who has a request,
-  std::uint64_t wanted_[kSmall]{};   // and for whom
-  std::uint64_t offered_[kSmall]{};  // by the other side: who chose it
-  int tags_[kSmall][kSmall]{};       // of requests, by both
-  std::vector<Ask> asks_;            // where there are more inputs or outputs
-  std::vector<int> nearest_;         // by the side that chooses first: distance of the nearest
-  std::vector<int> chosen_;          // by the other side
+  std::uint64_t firsts_ = 0;            // of the side that chooses first: who has a request,
+  std::uint64_t wanted_[kSmall]{};      // and for whom
+  std::uint64_t offered_[kSmall]{};     // by the other side: who chose it
+  int tags_[kSmall][kSmall]{};          // of requests, by both
+  std::vector<std::uint64_t> last_{0};  // inputs that outputs choose last
+  std::vector<Ask> asks_;               // where there are more inputs or outputs
+  std::vector<int> nearest_;            // by the side that chooses first: distance of the nearest
+  std::vector<int> chosen_;             // by the other side
 };
 
 }  // namespace astra::packet

@@ -57,6 +57,8 @@ struct Rules {
   bool input_first = false;   // staged: separable input-first allocators in place of iSLIP
   bool cut_through = false;   // a head leaves only if the next buffer has room for the whole packet
   bool bubble = false;        // entering a ring takes two idle virtual channels
+  // Staged: requests of heads that speculate have an allocator of their own, and get what the others leave.
+  bool separate_speculation = false;
   int packet_flits = 1;
   std::int64_t packet_bytes = 1;
   std::int64_t flit_bytes = 1;

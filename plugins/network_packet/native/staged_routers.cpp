@@ -83,8 +83,8 @@ void StagedRouters::run(int number, const Router& router, Words words, Cycle now
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);
   for (std::size_t word = 0; word < r.words; ++word) allocating[word] |= std::exchange(start[word], 0);
+  ask_surely(r);  // those that get a virtual channel in this cycle ask in the next, or speculate
   if (rules_->speculative) ask_speculatively(r);
-  ask_surely(r);  // those that get a virtual channel in this cycle ask in the next
   const bool vcs_given = allocate_vcs(r);
   const bool switched = allocate_switch(r);
   if (vcs_given || switched || starts_in_next_cycle(r)) clock_->wake(r.number, r.now + 1);
@@ -169,13 +169,18 @@ inline bool StagedRouters::has_room(const InputVc& vc) const {
   return channels_->credits(vc.out, vc.out_vc) >= needed;
 }
 
+inline int StagedRouters::input_of_switch(const InputVc& vc) const {
+  const int speedup = rules_->input_speedup;
+  return speedup == 1 ? vc.input : vc.input * speedup + vc.number % speedup;
+}
+
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks) {
-  const int speedup = rules_->input_speedup;
-  const int input = speedup == 1 ? vc.input : vc.input * speedup + vc.number % speedup;
+  const int input = input_of_switch(vc);
   int* const other = asks.ask(input, vc.out_port, local);
   if (other == nullptr) return;
   if (shape_->is_folded() && r.vcs[*other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+  if (r.vcs[*other].state != vc.state) return;                                                               // the other does not speculate
   const int count = shape_->vc_count(vc.channel);
   const int start = r.next_vc[input] < count ? r.next_vc[input] : r.next_vc[input] - count;
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };
@@ -198,13 +203,15 @@ template <class Words>
 
 template <class Words>
 [[gnu::noinline]] void StagedRouters::ask_speculatively(Running<Words> r) {
-  r.scratch.speculative.begin(r.speculative);
+  const bool shared = !rules_->separate_speculation;
+  Matcher& asks = shared ? r.scratch.asks : r.scratch.speculative;
+  if (!shared) asks.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
     for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
       if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
-      ask_for_switch(r, local, vc, r.scratch.speculative);
+      if (!shared || !rules_->input_first || asks.comes_last(input_of_switch(vc))) ask_for_switch(r, local, vc, asks);
       break;
     }
   });
@@ -221,16 +228,15 @@ template <class Words>
     if (rules_->speculative) r.scratch.matched.push_back(ask);
   });
   if (r.scratch.speculative.empty()) return any;
-  cross_speculative(r);
+  allocate_separately(r);
   return true;
 }
 
 template <class Words>
-[[gnu::noinline]] void StagedRouters::cross_speculative(Running<Words> r) {
+[[gnu::noinline]] void StagedRouters::allocate_separately(Running<Words> r) {
   if (shape_->is_folded()) check_asks(r.vcs, r.scratch.speculative.asks());
   r.scratch.speculative.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
-    const InputVc& vc = r.vcs[ask.tag];
-    bool taken = vc.state != VcState::active || !has_room(vc);
+    bool taken = false;
     for (const Ask& sure : r.scratch.matched) taken = taken || sure.input == ask.input || sure.output == ask.output;
     if (!taken) cross(r, ask);
   });
@@ -241,6 +247,7 @@ template <class Words>
   InputVc& vc = r.vcs[ask.tag];
   const Cycle cycle = clock_->cycles_of(r.number, 1);
   r.next_vc[ask.input] = vc.number + rules_->input_speedup;
+  if (rules_->speculative && (vc.state != VcState::active || !has_room(vc))) return;
   inputs_->forward(vc, r.now, cycle);
   const bool idle = vc.state == VcState::idle;
   const bool empty = vc.arrived == 0;

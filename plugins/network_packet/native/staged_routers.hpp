@@ -1,8 +1,9 @@
 // Routers with separate stages: route computation, virtual channel allocation, switch allocation, traversal (BookSim's input-queued one).
 //
 // A head waits until it is routed, then asks for a virtual channel at its output, and with that for the switch, cycle by cycle, as do the
-// flits behind it. With speculation it asks for both at once. The virtual channels of a router's inputs are numbered within the router
-// here (`local`), for arbiters by input and number.
+// flits behind it. With speculation it asks for both at once; if the switch is granted and the virtual channel is not, nothing crosses
+// there in this cycle. The virtual channels of a router's inputs are numbered within the router here (`local`), for arbiters by input and
+// number.
 #pragma once
 
 #include <array>
@@ -61,8 +62,8 @@ class StagedRouters {
     explicit Scratch(bool input_first) : heads(input_first), asks(input_first), speculative(input_first) {}
 
     Matcher heads;
-    Matcher asks;  // of the switch
-    Matcher speculative;
+    Matcher asks;              // of the switch,
+    Matcher speculative;       // and of its allocator for speculation, where there is one
     std::vector<Ask> matched;  // of the switch, where heads speculate
   };
 
@@ -113,19 +114,20 @@ class StagedRouters {
   // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
   template <class Words>
   bool allocate_switch(const Running<Words>& r);
-  // Those matched that speculated and were right, where nothing is in their way.
+  // With an allocator for speculation: it grants what the other has left.
   template <class Words>
-  void cross_speculative(Running<Words> r);
-  // One request for each input of the switch and output: of several virtual channels, the next in turn.
+  void allocate_separately(Running<Words> r);
+  // One request for each input of the switch and output: of several virtual channels, the next in turn, those that speculate last.
   template <class Words>
   void ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks);
+  int input_of_switch(const InputVc& vc) const;
   // Virtual channels that have one at the output ask for the switch if there is room.
   template <class Words>
   void ask_surely(const Running<Words>& r);
-  // Heads that ask for a virtual channel ask for the switch too, as if they already had one.
+  // Heads that ask for a virtual channel ask for the switch, too, if they might get one with room.
   template <class Words>
   void ask_speculatively(Running<Words> r);
-  // A flit goes through the switch. Behind a tail, the next packet in the buffer begins in the next cycle.
+  // A flit goes through the switch, unless it has speculated in vain. Behind a tail, the next packet in the buffer begins a cycle later.
   template <class Words>
   void cross(const Running<Words>& r, const Ask& ask);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.

@@ -103,6 +103,12 @@ class PacketOptions:
     )
     wait_for_tail_credit: bool = option(False, help="staged allocation: a virtual channel is free when its tail's credit is back")
     speculative: bool = option(False, help="staged allocation: heads request the switch while they request a virtual channel")
+    speculative_allocator: str = option(
+        "shared",
+        choices=("shared", "separate"),
+        help="speculative: such requests compete with all others (of which separable_input_first prefers the others), or get what they "
+        "leave",
+    )
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: which ports choose first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
     extrapolate: bool = option(True, help="skip periods in which the network repeats itself; the answers are the same")
@@ -168,6 +174,8 @@ class Settings:
             raise InputError(
                 "deadlock_freedom is 'bubble', which needs combined allocation (preset default or garnet) and vcs of at least 2"
             )
+        if options.speculative_allocator == "separate" and not options.speculative:
+            raise InputError("speculative_allocator is 'separate', and speculative is false; expected speculative = true")
         self._check_clocks()
         needs_whole = options.flow_control == "cut_through" or self.deadlock_freedom == "bubble"
         if needs_whole and self.buffers < self.packet_flits:
@@ -228,6 +236,7 @@ class Settings:
             "wait_for_tail_credit": not staged or options.wait_for_tail_credit,
             "same_cycle": options.preset == "garnet",
             "speculative": options.speculative,
+            "separate_speculation": options.speculative_allocator == "separate",
             "input_first": options.allocator == "separable_input_first",
             "cut_through": options.flow_control == "cut_through",
             "bubble": self.deadlock_freedom == "bubble",
