@@ -26,8 +26,8 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
     inputs_of_one = std::max(inputs_of_one, spec.inputs.size());
   }
   for (int c = 0; c < shape.channels(); ++c) occupied_.append(shape.vc_count(c));
-  requests_.reserve(inputs_of_one);
-  best_.assign(index(ports), -1);
+  scratch_.requests.reserve(inputs_of_one);
+  scratch_.best.assign(index(ports), -1);
 }
 
 void CombinedRouters::run(int r, Cycle now) {
@@ -40,38 +40,40 @@ void CombinedRouters::run(int r, Cycle now) {
     accepted = true;
   });
   if (accepted && latency > 1) clock_->wake(r, now + latency - 1);
-  requests_.clear();
+  Scratch& scratch = scratch_;
+  scratch.requests.clear();
   const Cycle arrived_by = now - clock_->cycles_of(r, latency - 1);
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
-    InputVc* const vc = choose_vc(in, at(router.inputs, input), arrived_by, now);
+    InputVc* const vc = choose_vc(in, at(router.inputs, input), scratch.candidates, arrived_by, now);
     if (vc == nullptr) return;
     int distance = at(links_, in).sink_port - at(router.outputs, vc->out_port).pointer;
     if (distance < 0) distance += spec.input_ports;
-    requests_.push_back({vc, vc->out_port, distance});
+    scratch.requests.push_back({vc, vc->out_port, distance});
   });
-  if (requests_.empty()) return;
-  arbitrate(router, spec.input_ports, now);
+  if (scratch.requests.empty()) return;
+  arbitrate(router, scratch, spec.input_ports, now);
   clock_->wake(r, now + 1);
 }
 
-void CombinedRouters::arbitrate(Router& router, int input_ports, Cycle now) {
-  for (int i = 0; i < count_of(requests_); ++i) {
-    const Request& request = at(requests_, i);
-    int& best = at(best_, request.output);
+[[gnu::always_inline]] inline void CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now) {
+  const std::vector<Request>& requests = scratch.requests;
+  for (int i = 0; i < count_of(requests); ++i) {
+    const Request& request = at(requests, i);
+    int& best = at(scratch.best, request.output);
     if (best >= 0) {
       at(router.outputs, request.output).chose_at = now;
-      for (const InputVc* vc : {request.vc, at(requests_, best).vc}) {
+      for (const InputVc* vc : {request.vc, at(requests, best).vc}) {
         const Link& input = at(links_, vc->channel);
         if (input.sink_port_varies) throw UnlikeChoice{input.dimension};
       }
     }
-    if (best < 0 || request.distance < at(requests_, best).distance) best = i;
+    if (best < 0 || request.distance < at(requests, best).distance) best = i;
   }
-  for (const Request& request : requests_) {
-    int& best = at(best_, request.output);
+  for (const Request& request : requests) {
+    int& best = at(scratch.best, request.output);
     if (best < 0) continue;
-    InputVc& vc = *at(requests_, best).vc;
+    InputVc& vc = *at(requests, best).vc;
     best = -1;
     int& pointer = at(router.outputs, request.output).pointer;
     pointer = pointer + 1 == input_ports ? 0 : pointer + 1;
@@ -91,7 +93,7 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
   clock_->wake(r, now + clock_->cycles_of(r, shape_->rules.router_latency - 1));
 }
 
-void CombinedRouters::accept(InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::accept(InputVc& vc, Cycle now) {
   const int c = vc.channel;
   const int r = at(links_, c).sink;
   const int latency = shape_->rules.router_latency;
@@ -99,7 +101,7 @@ void CombinedRouters::accept(InputVc& vc, Cycle now) {
   if (flit.head) {
     vc.state = VcState::active;
     vc.since = now;
-    routes_->set_route(r, c, vc, messages_->packet(flit.packet));
+    routes_->set_route(r, c, vc, messages_->packet(flit.packet), now);
   }
   if (calls_->matters()) {
     calls_->call(r, c, now);
@@ -110,7 +112,7 @@ void CombinedRouters::accept(InputVc& vc, Cycle now) {
   set_bit(busy_[r], at(links_, c).sink_place);
 }
 
-void CombinedRouters::cross(InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::cross(InputVc& vc, Cycle now) {
   inputs_->forward(vc, now, clock_->cycles_of(at(links_, vc.channel).sink, 1));
   if (vc.arrived > 0) return;
   const Link& in = at(links_, vc.channel);
@@ -118,19 +120,20 @@ void CombinedRouters::cross(InputVc& vc, Cycle now) {
   if (!occupied_.any(vc.channel)) clear_bit(busy_[in.sink], in.sink_place);
 }
 
-bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
   channels_->take_credits(vc.out, now);
   if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : channels_->credits(vc.out, vc.out_vc) > 0) return true;
   channels_->wait_for_credit(vc.out);
   return false;
 }
 
-InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, Cycle now) {
+[[gnu::always_inline]] inline InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates,
+                                     Cycle arrived_by, Cycle now) {
   InputVc* const vcs = inputs_->of_channel(c);
   int chosen = occupied_.only(c);
   if (chosen < 0) {
-    find_candidates(c, arrived_by);
-    chosen = choose_candidate(c, arbiter, now);
+    find_candidates(c, candidates, arrived_by);
+    chosen = choose_candidate(c, arbiter, candidates, now);
   } else if (vcs[chosen].buffer.front().time > arrived_by || !may_go(c, vcs[chosen], now)) {
     return nullptr;
   }
@@ -140,27 +143,27 @@ InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, C
   return &vcs[chosen];
 }
 
-void CombinedRouters::find_candidates(int c, Cycle arrived_by) {
-  candidates_.clear();
+void CombinedRouters::find_candidates(int c, std::vector<Candidate>& candidates, Cycle arrived_by) {
+  candidates.clear();
   const InputVc* const vcs = inputs_->of_channel(c);
   occupied_.each(c, [&](int number) {
     const InputVc& vc = vcs[number];
     auto same_way = [&](const Candidate& other) { return other.way == vc.way && other.first_vc == vc.first_vc; };
-    const auto other = std::find_if(candidates_.begin(), candidates_.end(), same_way);
-    if (other != candidates_.end() && other->since <= vc.since) return;
+    const auto other = std::find_if(candidates.begin(), candidates.end(), same_way);
+    if (other != candidates.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
     const Candidate found{vc.way, vc.first_vc, number, vc.since};
-    other != candidates_.end() ? * other = found : candidates_.emplace_back(found);
+    other != candidates.end() ? * other = found : candidates.emplace_back(found);
   });
 }
 
-int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, Cycle now) {
+int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, const std::vector<Candidate>& candidates, Cycle now) {
   const Rules& rules = shape_->rules;
   const int all = rules.vnets * rules.vcs;
   int chosen = -1;
   int nearest = all;
   int choices = 0;
-  for (const Candidate& candidate : candidates_) {
+  for (const Candidate& candidate : candidates) {
     if (!may_go(c, inputs_->vc(c, candidate.vc), now)) continue;
     ++choices;
     int distance = at(links_, c).first_vnet * rules.vcs + candidate.vc - arbiter.pointer;
@@ -174,7 +177,7 @@ int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, Cycle now) {
   return chosen;
 }
 
-int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
+[[gnu::always_inline]] inline int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
   const Link& out = at(links_, vc.out);
   const std::uint64_t* const idle = channels_->idle(vc.out);
   const int lowest = next_bit(idle, vc.first_vc, vc.end_vc);

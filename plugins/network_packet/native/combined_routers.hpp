@@ -70,17 +70,24 @@ class CombinedRouters {
 
   // A flit has come into a buffer.
   void accept(InputVc& vc, Cycle now);
+  // What is noted in a router's cycle.
+  struct Scratch {
+    std::vector<Request> requests;
+    std::vector<Candidate> candidates;
+    std::vector<int> best;  // by output port: index of a request, or -1
+  };
+
   // The virtual channel that the input port at the end of channel `c` sends to the switch, or nullptr: one whose first flit has been in the
   // pipeline since `arrived_by` or earlier. The arbiter's pointer moves on by one when there is one.
-  InputVc* choose_vc(int c, Arbiter& arbiter, Cycle arrived_by, Cycle now);
+  InputVc* choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates, Cycle arrived_by, Cycle now);
   // The same of the candidates.
-  int choose_candidate(int c, Arbiter& arbiter, Cycle now);
+  int choose_candidate(int c, Arbiter& arbiter, const std::vector<Candidate>& candidates, Cycle now);
   // Whether there is a virtual channel for the head in front, or a credit for the flit. If not, a credit wakes the router.
   bool may_go(int c, const InputVc& vc, Cycle now);
   // One of the requests for each output crosses.
-  void arbitrate(Router& router, int input_ports, Cycle now);
-  // Fills `candidates_` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
-  void find_candidates(int c, Cycle arrived_by);
+  void arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now);
+  // Fills `candidates` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
+  void find_candidates(int c, std::vector<Candidate>& candidates, Cycle arrived_by);
   // The first flit of a virtual channel crosses the switch.
   void cross(InputVc& vc, Cycle now);
   // The lowest idle virtual channel that a head may take, or -1.
@@ -100,10 +107,7 @@ class CombinedRouters {
   BitSets occupied_;  // virtual channels that hold flits, by channel
   BitSets busy_;      // inputs that hold flits, by router
 
-  // Scratch of a router's cycle.
-  std::vector<Request> requests_;
-  std::vector<Candidate> candidates_;
-  std::vector<int> best_;  // by output port: index of a request, or -1
+  Scratch scratch_;
 };
 
 }  // namespace astra::packet

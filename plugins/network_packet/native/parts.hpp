@@ -26,7 +26,7 @@ struct Parts {
         calls(of),
         channels(of, clock, calls, statistics),
         inputs(of, clock, channels, statistics),
-        routes(of, clock, channels),
+        routes(of, channels),
         combined(of, clock, calls, channels, inputs, messages, routes),
         staged(of, clock, channels, inputs, messages, routes),
         interfaces(of, clock, channels, inputs, messages, statistics) {}

@@ -13,26 +13,26 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 
 }  // namespace
 
-RouteComputation::RouteComputation(const Shape& shape, const Clock& clock, Channels& channels)
-    : shape_(shape), clock_(clock), channels_(channels), links_(shape.link), sprayed_(shape.router.size()), first_(shape.rules.choice == RouteChoice::first) {
+RouteComputation::RouteComputation(const Shape& shape, Channels& channels)
+    : shape_(shape), channels_(channels), links_(shape.link), sprayed_(shape.router.size()), first_(shape.rules.choice == RouteChoice::first) {
   for (const RouterSpec& spec : shape.router) sprays_ = sprays_ || !spec.spray.empty();
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }
 
-int RouteComputation::choose(int r, int only, int destination, bool several) {
+int RouteComputation::choose(int r, int only, int destination, bool several, Cycle now) {
   const std::vector<int>& spray = at(shape_->router, r).spray;
   if (!spray.empty()) return spray[at(sprayed_, r)++ % spray.size()];
   if (first_ || !several) return only;
-  if (shape_->rules.choice == RouteChoice::adaptive) return most_free(r, destination);
+  if (shape_->rules.choice == RouteChoice::adaptive) return most_free(r, destination, now);
   const std::vector<int> all = shape_->routes.next_hops(r, destination);
   return all[(next_random(at(random_, r)) >> 33) % all.size()];
 }
 
-int RouteComputation::most_free(int r, int destination) {
+int RouteComputation::most_free(int r, int destination, Cycle now) {
   int out = -1;
   std::int64_t most = -1;
   for (int candidate : shape_->routes.next_hops(r, destination)) {
-    channels_->take_credits(candidate, clock_->now());
+    channels_->take_credits(candidate, now);
     const std::int64_t places = channels_->free_places(candidate);
     if (places <= most) continue;
     most = places;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "channels.hpp"
-#include "clock.hpp"
 #include "index.hpp"
 #include "input_buffers.hpp"
 #include "neighbour.hpp"
@@ -17,10 +16,10 @@ namespace astra::packet {
 
 class RouteComputation {
  public:
-  RouteComputation(const Shape& shape, const Clock& clock, Channels& channels);
+  RouteComputation(const Shape& shape, Channels& channels);
 
-  // Where the packet at the front of a virtual channel of router `r` goes on. It came in through channel `in`.
-  [[gnu::always_inline]] void set_route(int r, int in, InputVc& vc, Packet& packet);
+  // Where the packet at the front of a virtual channel of router `r` goes on, looked up in cycle `now`. It came in through channel `in`.
+  [[gnu::always_inline]] void set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now);
 
   void snapshot(Snapshot& snapshot) const;
   // By router, packets that it has sprayed over its outputs; and the same has happened `count` times more since they were `before`.
@@ -29,12 +28,11 @@ class RouteComputation {
 
  private:
   // The output channel that it takes, where router `r` chooses among several, or where there is one: `only`.
-  int choose(int r, int only, int destination, bool several);
+  int choose(int r, int only, int destination, bool several, Cycle now);
   // Of all shortest ways the one with most free places.
-  int most_free(int r, int destination);
+  int most_free(int r, int destination, Cycle now);
 
   Neighbour<const Shape> shape_;
-  Neighbour<const Clock> clock_;
   Neighbour<Channels> channels_;
   std::span<const Link> links_;
   std::vector<std::uint64_t> random_;   // by router: state of its random numbers
@@ -43,14 +41,14 @@ class RouteComputation {
   bool first_ = true;                   // of several shortest ways, always the same is taken
 };
 
-inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet) {
+inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now) {
   const Shape& shape = *shape_;
   const int address = packet.destination;
   const std::uint16_t entry = shape.routes.hop(r, address);
   const bool several = (entry & RoutingTables::kSeveral) != 0;
   int out = shape.next_channel(entry, r, in, address, packet.vnet);
   if (at(links_, out).dimension >= 0) {  // else the node's own interface
-    if (sprays_ || (several && !first_)) out = choose(r, out, address, several);
+    if (sprays_ || (several && !first_)) out = choose(r, out, address, several, now);
     ++packet.hops;
     packet.vc_class = narrow<std::uint8_t>(shape.next_class(in, out, address, packet.vc_class));
     packet.destination = shape.next_address(out, address);

@@ -17,9 +17,7 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       rules_(shape.rules),
       links_(shape.link),
       width_(shape.rules.vnets * shape.rules.vcs),
-      heads_(shape.rules.input_first),
-      asks_(shape.rules.input_first),
-      speculative_(shape.rules.input_first) {
+      scratch_{Matcher(shape.rules.input_first), Matcher(shape.rules.input_first), Matcher(shape.rules.input_first), {}} {
   if (shape.rules.allocation != Allocation::staged) return;
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
@@ -50,17 +48,17 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
 [[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, const Router& router, int local, InputVc& vc, Cycle now) {
   const bool first = vc.arrived++ == 0;
   if (vc.state == VcState::idle) {
-    begin_packet(r, router, local, vc, now + clock_->cycles_of(r, rules_->routing_delay));
+    begin_packet(r, router, local, vc, now, now + clock_->cycles_of(r, rules_->routing_delay));
     return vc.since;
   }
   if (vc.state == VcState::active && first) set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
   return now;
 }
 
-[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle since) {
+[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
-  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet));
+  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet), now);
   set_bit(starting(r, router, since), local);
 }
 
@@ -77,7 +75,7 @@ void StagedRouters::run(int number, const Router& router, Words words, Cycle now
   const Pointers of_vcs = pointers(router.vcs, router.outputs * width_);
   const Pointers speculative = pointers(router.inputs, router.outputs);
   const Running<Words> r{number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs,
-                         next_vc, now};
+                         next_vc, scratch_, now};
   inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);
@@ -115,7 +113,7 @@ template <class Words>
     check_heads(r.vcs, heads);
   }
   bool any = false;
-  heads_.begin(r.of_vcs);
+  r.scratch.heads.begin(r.of_vcs);
   r.each(kAllocating, [&](int local) {
     InputVc& vc = r.vcs[local];
     if ((several >> (vc.out_port & 63) & 1) == 0) {
@@ -125,10 +123,10 @@ template <class Words>
     const std::uint64_t* const free = channels_->idle(vc.out);
     int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
     if (out_vc < 0) channels_->wait_for_credit(vc.out);
-    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) heads_.ask(local, vc.out_port * width_ + out_vc, local);
+    for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) r.scratch.heads.ask(local, vc.out_port * width_ + out_vc, local);
   });
   if (several == 0) return any;
-  heads_.match(r.of_vcs, [&](const Ask& ask) __attribute__((always_inline)) {
+  r.scratch.heads.match(r.of_vcs, [&](const Ask& ask) __attribute__((always_inline)) {
     give_vc(r, ask.tag, r.vcs[ask.tag], ask.output % width_);
     any = true;
   });
@@ -183,12 +181,12 @@ template <class Words>
 
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_surely(const Running<Words>& r) {
-  asks_.begin(r.of_switch);
+  r.scratch.asks.begin(r.of_switch);
   r.each(kSwitching, [&](int local) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
     if (has_room(vc)) {
-      ask_for_switch(r, local, vc, asks_);
+      ask_for_switch(r, local, vc, r.scratch.asks);
     } else {
       channels_->wait_for_credit(vc.out);
     }
@@ -197,13 +195,13 @@ template <class Words>
 
 template <class Words>
 [[gnu::noinline]] void StagedRouters::ask_speculatively(Running<Words> r) {
-  speculative_.begin(r.speculative);
+  r.scratch.speculative.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
     for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
       if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
-      ask_for_switch(r, local, vc, speculative_);
+      ask_for_switch(r, local, vc, r.scratch.speculative);
       break;
     }
   });
@@ -211,26 +209,26 @@ template <class Words>
 
 template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_switch(const Running<Words>& r) {
-  if (shape_->is_folded()) check_asks(r.vcs, asks_.asks());
+  if (shape_->is_folded()) check_asks(r.vcs, r.scratch.asks.asks());
   bool any = false;
-  matched_.clear();
-  asks_.match(r.of_switch, [&](const Ask& ask) __attribute__((always_inline)) {
+  r.scratch.matched.clear();
+  r.scratch.asks.match(r.of_switch, [&](const Ask& ask) __attribute__((always_inline)) {
     cross(r, ask);
     any = true;
-    if (rules_->speculative) matched_.push_back(ask);
+    if (rules_->speculative) r.scratch.matched.push_back(ask);
   });
-  if (speculative_.empty()) return any;
+  if (r.scratch.speculative.empty()) return any;
   cross_speculative(r);
   return true;
 }
 
 template <class Words>
 [[gnu::noinline]] void StagedRouters::cross_speculative(Running<Words> r) {
-  if (shape_->is_folded()) check_asks(r.vcs, speculative_.asks());
-  speculative_.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
+  if (shape_->is_folded()) check_asks(r.vcs, r.scratch.speculative.asks());
+  r.scratch.speculative.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[ask.tag];
     bool taken = vc.state != VcState::active || !has_room(vc);
-    for (const Ask& sure : matched_) taken = taken || sure.input == ask.input || sure.output == ask.output;
+    for (const Ask& sure : r.scratch.matched) taken = taken || sure.input == ask.input || sure.output == ask.output;
     if (!taken) cross(r, ask);
   });
 }
@@ -244,7 +242,7 @@ template <class Words>
   const bool idle = vc.state == VcState::idle;
   const bool empty = vc.arrived == 0;
   if (idle || empty) r.remove(kSwitching, ask.tag);
-  if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now + cycle * (1 + rules_->routing_delay));
+  if (idle && !empty) begin_packet(r.number, r.router, ask.tag, vc, r.now, r.now + cycle * (1 + rules_->routing_delay));
 }
 
 void StagedRouters::check_heads(const InputVc* vcs, const std::vector<int>& heads) const {

@@ -45,6 +45,13 @@ class StagedRouters {
     int inputs = 0;   // of the switch
     int outputs = 0;  // ports
   };
+  // What is noted in a router's cycle.
+  struct Scratch {
+    Matcher heads;
+    Matcher asks;  // of the switch
+    Matcher speculative;
+    std::vector<Ask> matched;  // of the switch, where heads speculate
+  };
   // Sets of a router's virtual channels.
   enum Set {
     kAllocating,  // heads that want an output virtual channel,
@@ -67,6 +74,7 @@ class StagedRouters {
     Pointers speculative;  // of the switch too
     Pointers of_vcs;       // virtual channels of inputs (local) and of outputs
     int* next_vc;          // by input of the switch: where to start among virtual channels
+    Scratch& scratch;
     Cycle now;
 
     std::uint64_t* set(std::size_t which) const { return sets + which * words; }
@@ -81,8 +89,8 @@ class StagedRouters {
 
   // A flit has come into a buffer. Returns when the router has to act for it.
   Cycle accept(int r, const Router& router, int local, InputVc& vc, Cycle now);
-  // The head at the front of a virtual channel is routed; from `since` on it asks for an output virtual channel.
-  void begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle since);
+  // The head at the front of a virtual channel is routed in cycle `now`; from `since` on it asks for an output virtual channel.
+  void begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since);
   template <class Words>
   void run(int number, const Router& router, Words words, Cycle now);
   // Whether heads begin to ask for a virtual channel in the router's next cycle.
@@ -137,12 +145,7 @@ class StagedRouters {
   std::vector<Router> routers_;
   std::vector<std::uint64_t> sets_;  // [router][Set][word]
   std::vector<int> pointers_;        // [router][those of Running]
-
-  // Scratch of a router's cycle.
-  Matcher heads_;
-  Matcher asks_;  // of the switch
-  Matcher speculative_;
-  std::vector<Ask> matched_;  // of the switch, where heads speculate
+  Scratch scratch_;
 };
 
 }  // namespace astra::packet
