@@ -41,9 +41,7 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
 }
 
 // The first of a set of numbers below 64 from `first` on, going round. The set is not empty.
-inline int next_round(std::uint64_t bits, int first) {
-  return (lowest(std::rotr(bits, first)) + first) & 63;
-}
+inline int next_round(std::uint64_t bits, int first) { return (lowest(std::rotr(bits, first)) + first) & 63; }
 
 // A set of small numbers for each of a row of owners.
 class BitSets {

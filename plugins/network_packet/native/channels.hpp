@@ -95,15 +95,15 @@ class Channels {
  private:
   // What the sender looks at, in a cache line.
   struct alignas(64) Channel {
-    RingBuffer<Credit> credits;      // under way
-    Cycle credit_due = kNever;       // when the first of them can be used
-    std::uint64_t idle = 0;          // virtual channels, if there are up to 64
-    std::int32_t many_idle = -1;     // if there are more: their first word among those of all such channels
-    std::int32_t first_credit = 0;   // of its virtual channels, among the counts of all
-    std::int32_t source = 0;         // unit
-    std::int32_t delay = -1;         // as in Link
-    std::int32_t handling = 0;       // cycles in which the sender handles a credit
-    bool sender_waits = false;       // wake the sender when a credit comes
+    RingBuffer<Credit> credits;     // under way
+    Cycle credit_due = kNever;      // when the first of them can be used
+    std::uint64_t idle = 0;         // virtual channels, if there are up to 64
+    std::int32_t many_idle = -1;    // if there are more: their first word among those of all such channels
+    std::int32_t first_credit = 0;  // of its virtual channels, among the counts of all
+    std::int32_t source = 0;        // unit
+    std::int32_t delay = -1;        // as in Link
+    std::int32_t handling = 0;      // cycles in which the sender handles a credit
+    bool sender_waits = false;      // wake the sender when a credit comes
   };
   static_assert(sizeof(Channel) == 64);
   // The wires of a channel that is narrower than a flit.

@@ -128,7 +128,7 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
 }
 
 [[gnu::always_inline]] inline InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates,
-                                     Cycle arrived_by, Cycle now) {
+                                                                  Cycle arrived_by, Cycle now) {
   InputVc* const vcs = inputs_->of_channel(c);
   int chosen = occupied_.only(c);
   if (chosen < 0) {

@@ -35,8 +35,8 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
     if (!goes_straight(c)) continue;
     const int local = link.vc_base - at(shape.vc_base, link.sink);
     const int word = narrow<int>(at(words_, link.sink)) + local / 64;
-    at(entries_, c) = {
-        link.vc_base, word, link.sink, narrow<std::int16_t>(link.delay), narrow<std::uint8_t>(local % 64), link.dimension >= 0};
+    at(entries_, c) = {link.vc_base,       word, link.sink, narrow<std::int16_t>(link.delay), narrow<std::uint8_t>(local % 64),
+                       link.dimension >= 0};
     furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
   }
   if (furthest < 0) std::fill(words_.begin(), words_.end(), 0);  // no sets
@@ -44,14 +44,20 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
   arrivals_.resize(words_.back() * slots_);
 }
 
-// Whether nobody but the router at its end looks at what is on a channel. Flits that come to a router in one cycle are routed in order of
-// channels; so these must be in order of inputs.
-bool InputBuffers::goes_straight(int c) const {
+// Whether nobody but the router at its end looks at what is on a channel.
+bool InputBuffers::is_private(int c) const {
   const Link& link = at(links_, c);
-  if (!shape_->is_router(link.sink) || clock_->units_differ() || rules_->credit_parts) return false;
-  const std::vector<int>& inputs = at(shape_->router, link.sink).inputs;
-  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest &&
-         std::is_sorted(inputs.begin(), inputs.end());
+  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest;
+}
+
+// Heads that come to a router in one cycle are routed in order of channels. Where they draw numbers or take turns, this must not change.
+bool InputBuffers::goes_straight(int c) const {
+  const int r = at(links_, c).sink;
+  if (!shape_->is_router(r) || clock_->units_differ() || rules_->credit_parts || !is_private(c)) return false;
+  const RouterSpec& router = at(shape_->router, r);
+  if (rules_->choice != RouteChoice::random && router.spray.empty()) return true;
+  return std::is_sorted(router.inputs.begin(), router.inputs.end()) &&
+         std::all_of(router.inputs.begin(), router.inputs.end(), [this](int input) { return is_private(input); });
 }
 
 void InputBuffers::mark_arrivals(const InputVc& vc) {

@@ -1,7 +1,7 @@
 // Input buffers of routers: the flits of every virtual channel, and what the router at its end knows of the packet in front.
 //
-// A flit that is put on a link goes into the buffer at its end at once, with the time from which the router sees it, where nobody else can
-// look: both ends are in one tile, and all units have one clock. On other links it is queued (see channels.hpp).
+// Inside a tile, a flit that is put on a link goes straight into the buffer at its end, with the time from which the router sees it.
+// Between tiles, on narrow links and where routers have clocks of their own it is queued (see channels.hpp).
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,11 @@ struct alignas(64) InputVc {  // in a cache line
   std::int16_t out_port = 0;  // its number among the outputs of the router
   std::int16_t first_vc = 0;  // the virtual channels there that the packet may take
   std::int16_t end_vc = 0;
-  std::int16_t out_vc = -1;   // the one it has
-  std::int32_t channel = 0;   // it belongs to, its number there, and the channel's place among the inputs of the router
+  std::int16_t out_vc = -1;  // the one it has
+  std::int32_t channel = 0;  // it belongs to, its number there, and the channel's place among the inputs of the router
   std::int16_t number = 0;
   std::uint16_t input = 0;
-  std::int32_t arrived = 0;   // flits of the buffer that are there: the first ones
+  std::int32_t arrived = 0;  // flits of the buffer that are there: the first ones
   VcState state = VcState::idle;
 };
 
@@ -118,6 +118,7 @@ class InputBuffers {
 
   // The virtual channels of routers' inputs to which a flit comes in a cycle: each router has some words.
   std::uint64_t* arrivals_at(Cycle time) { return arrivals_.data() + (index(time) & (slots_ - 1)) * words_.back(); }
+  bool is_private(int c) const;
   bool goes_straight(int c) const;
   // What comes to a virtual channel, from where its buffer says.
   void mark_arrivals(const InputVc& vc);

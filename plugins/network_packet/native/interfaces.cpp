@@ -6,8 +6,15 @@
 
 namespace astra::packet {
 
-Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, Statistics& statistics)
-    : shape_(shape), clock_(clock), channels_(channels), inputs_(inputs), messages_(messages), statistics_(statistics), lanes_(shape.lane.size()) {}
+Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages,
+                       Statistics& statistics)
+    : shape_(shape),
+      clock_(clock),
+      channels_(channels),
+      inputs_(inputs),
+      messages_(messages),
+      statistics_(statistics),
+      lanes_(shape.lane.size()) {}
 
 void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake,
                       Cycle flight) {

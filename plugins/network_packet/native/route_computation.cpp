@@ -14,7 +14,11 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 }  // namespace
 
 RouteComputation::RouteComputation(const Shape& shape, Channels& channels)
-    : shape_(shape), channels_(channels), links_(shape.link), sprayed_(shape.router.size()), first_(shape.rules.choice == RouteChoice::first) {
+    : shape_(shape),
+      channels_(channels),
+      links_(shape.link),
+      sprayed_(shape.router.size()),
+      first_(shape.rules.choice == RouteChoice::first) {
   for (const RouterSpec& spec : shape.router) sprays_ = sprays_ || !spec.spray.empty();
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }

@@ -42,7 +42,8 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
   vc.buffer.push(flit);
-  clock_->wake(r, accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now));
+  const Cycle acts = accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now);
+  if (acts != kNever) clock_->wake(r, acts);
 }
 
 [[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, const Router& router, int local, InputVc& vc, Cycle now) {
@@ -51,11 +52,13 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
     begin_packet(r, router, local, vc, now, now + clock_->cycles_of(r, rules_->routing_delay));
     return vc.since;
   }
-  if (vc.state == VcState::active && first) set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
+  if (vc.state != VcState::active || !first) return kNever;
+  set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
   return now;
 }
 
-[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since) {
+[[gnu::always_inline]] inline void StagedRouters::begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now,
+                                                               Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
   routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet), now);
@@ -74,8 +77,9 @@ void StagedRouters::run(int number, const Router& router, Words words, Cycle now
   int* const next_vc = row(router.inputs);
   const Pointers of_vcs = pointers(router.vcs, router.outputs * width_);
   const Pointers speculative = pointers(router.inputs, router.outputs);
-  const Running<Words> r{number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs,
-                         next_vc, scratch_, now};
+  const Running<Words> r{
+      number,   router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs, next_vc,
+      scratch_, now};
   inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);
@@ -169,9 +173,13 @@ inline bool StagedRouters::has_room(const InputVc& vc) const {
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks) {
   const int speedup = rules_->input_speedup;
-  const int input = speedup == 1 ? vc.input : vc.input * speedup + vc.number % speedup;
-  int* const other = asks.ask(input, vc.out_port, local);
-  if (other == nullptr) return;
+  const int first = vc.input * speedup;
+  const int input = speedup == 1 ? first : first + vc.number % speedup;
+  int* const other = asks.find(input, vc.out_port, first);
+  if (other == nullptr) {
+    asks.ask(input, vc.out_port, local);
+    return;
+  }
   if (shape_->is_folded() && r.vcs[*other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   const int count = shape_->vc_count(vc.channel);
   const int start = r.next_vc[input] < count ? r.next_vc[input] : r.next_vc[input] - count;
