@@ -6,12 +6,15 @@ Flit hops count routers passed, as the figures of BookSim do, in CPU seconds of 
 from __future__ import annotations
 
 import math
+import resource
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import astra_sim
+import attrs
 from astra_sim.platform import Platform
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
@@ -50,10 +53,15 @@ def cpu(action: Callable[[], float]) -> tuple[float, float]:
     return count, best
 
 
-def random_traffic(platform: str, rate: float) -> float:
+def in_threads(threads: int) -> dict[str, Any]:
+    """The option of a network that has so many; none where the revision that is measured knows no threads."""
+    return {"threads": threads} if "threads" in {field.name for field in attrs.fields(PacketOptions)} else {}
+
+
+def random_traffic(platform: str, rate: float, threads: int = 1) -> float:
     """Flit hops of uniform traffic."""
     made = read_platform(platform)
-    load = sweep(made, PacketOptions(preset="booksim"), "uniform", [rate], Measurement(periods=6))[0]
+    load = sweep(made, PacketOptions(preset="booksim", **in_threads(threads)), "uniform", [rate], Measurement(periods=6))[0]
     return load.flit_hops + load.accepted_rate * made.npus * load.cycles
 
 
@@ -80,14 +88,15 @@ def rings(size: int) -> float:
     return flits
 
 
-def torus_rings(sizes: tuple[int, ...]) -> float:
+def torus_rings(sizes: tuple[int, ...], threads: int = 1) -> float:
     """Flits of messages that go round every ring of a torus as a ring all-reduce's do: each NPU passes on what has come.
 
     Every dimension is at work at the same time, with the default preset, and every NPU is simulated.
     """
     text = ",".join(map(str, sizes))
     network = PacketNetwork(
-        PacketOptions(representatives=False), read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50")
+        PacketOptions(representatives=False, **in_threads(threads)),
+        read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50"),
     )
     network.begin()
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
@@ -117,7 +126,11 @@ def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
         workload=f"plugin:collective?bytes={64 << 20}",
         platform=f"plugin:torus?sizes={','.join(map(str, sizes))}&link_bandwidth_gb_per_s=16&link_latency_ns=100",
         network="plugin:packet",
-        set=["system.splits=4", f"network.representatives={str(folded).lower()}"],
+        set=[
+            "system.splits=4",
+            *(f"network.{key}={value}" for key, value in in_threads(1).items()),
+            f"network.representatives={str(folded).lower()}",
+        ],
     )
     hops: float = result.network["flit_hops"]
     return hops
@@ -162,7 +175,36 @@ ONE_NPU = FigureTable(
     ("all-reduce of 64 MiB on a torus, 4 chunks", "flit hops", "one NPU for all", "every NPU"),
     [Row([" x ".join(map(str, sizes))], partial(_folded_row, sizes)) for sizes in FOLDED_TORI],
 )
-TABLES = (FLITS, ONE_NPU)
+THREADED = {
+    "mesh 32x32, uniform 0.05": partial(random_traffic, *TRAFFIC["mesh 32x32, uniform 0.05"]),
+    "torus 8x8x8, rings with the default preset": partial(torus_rings, TORI["8x8x8"]),
+}
+
+
+def _thread_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _thread_row(name: str) -> list[str]:
+    cells = []
+    for threads in (1, 2):
+        runs = []
+        for _ in range(3):
+            begun, wall, process = _thread_seconds(), time.perf_counter(), time.process_time()
+            THREADED[name](threads=threads)
+            runs.append((time.perf_counter() - wall, _thread_seconds() - begun, time.process_time() - process))
+        wall_s, first, both = min(runs)
+        cells += [f"{seconds:.2f}" for seconds in ((wall_s, both) if threads == 1 else (wall_s, first, both))]
+    return cells
+
+
+THREADS = FigureTable(
+    "threads",
+    ("case", "one thread: wall s", "CPU s", "two threads: wall s", "CPU s of the first", "CPU s of both"),
+    [Row([name], partial(_thread_row, name)) for name in THREADED],
+)
+TABLES = (FLITS, ONE_NPU, THREADS)
 
 if __name__ == "__main__":
     sys.exit(main(TABLES))

@@ -99,9 +99,10 @@ def answers(
     sent(),
     st.sampled_from([0, 1, 70_000]),
     st.sampled_from([7_000, 2_000_000]),
+    st.integers(1, 3),
 )
-def test_windows_change_no_figure(
-    fabric: str, options: str, latency: float, messages: list[tuple[int, int, int, int]], waits: int, looks: int
+def test_windows_and_threads_change_no_figure(
+    fabric: str, options: str, latency: float, messages: list[tuple[int, int, int, int]], waits: int, looks: int, threads: int
 ) -> None:
     made = FABRICS[fabric](latency)
     try:
@@ -109,21 +110,40 @@ def test_windows_change_no_figure(
     except InputError:
         assume(False)  # bubbles are for rings
     by_cycle = answers(made, {**CHOICES[options], "windows": False}, messages, waits, looks)
-    assert answers(made, CHOICES[options], messages, waits, looks) == by_cycle
+    assert answers(made, {**CHOICES[options], "threads": threads}, messages, waits, looks) == by_cycle
+
+
+@pytest.mark.parametrize("fabric", ["ring", "torus", "mesh", "switch", "fat_tree"])
+@pytest.mark.parametrize("options", ["default", "every flit", "adaptive", "deep", "speculative"])
+def test_threads_share_windows(fabric: str, options: str) -> None:
+    dimensions = FABRICS[fabric](60.0)
+    seen = []
+    for threads in (1, 2, 4):
+        made = network(dimensions, representatives=False, **{**CHOICES[options], "threads": threads})
+        npus = made.platform.npus
+        for distance in (1, 5, npus - 1):
+            made.inject(0, [(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu, -1) for npu in range(npus)])
+        arrivals = []
+        while (delivery := made.advance(None)) is not None:
+            arrivals.append((delivery[0], sorted(delivery[1])))
+        made.check()
+        assert (made._core.shared_windows > 0) == (threads > 1)
+        seen.append((arrivals, made.statistics(), made.link_loads()))
+    assert seen[1:] == seen[:1] * 2
 
 
 @pytest.mark.parametrize("options", ["booksim", "speculative", "adaptive"])
 @pytest.mark.parametrize("latency", [2, 9])
-def test_windows_change_no_figure_of_traffic(options: str, latency: int) -> None:
+def test_windows_and_threads_change_no_figure_of_traffic(options: str, latency: int) -> None:
     platform = read_platform(f"plugin:torus?sizes=6,6&links=2&link_bandwidth_gb_per_s=32&link_latency_ns={latency}")
     measured = [
         sweep(
             platform,
-            PacketOptions(**{**CHOICES[options], "windows": windows, "packet_bytes": 512}),
+            PacketOptions(**{**CHOICES[options], "windows": windows, "threads": threads, "packet_bytes": 512}),
             "uniform",
             [0.001, 0.3],
             Measurement(periods=2, period=100),
         )
-        for windows in (True, False)
+        for windows, threads in ((False, 1), (True, 1), (True, 3))
     ]
-    assert measured[0] == measured[1]
+    assert measured[1:] == measured[:1] * 2

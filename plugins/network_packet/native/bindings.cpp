@@ -65,6 +65,8 @@ Rules rules_of(const nb::dict& table) {
   number("full_last_packet", rules.full_last_packet);
   number("extrapolate", rules.extrapolate);
   number("windows", rules.windows);
+  number("threads", rules.threads);
+  number("when_long", rules.when_long);
   number("seed", rules.seed);
   return rules;
 }
@@ -225,7 +227,7 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table,
   }
   if (interrupted) throw nb::python_error();
   nb::list periods;
-  for (const PeriodFigures& p : traffic.periods) {
+  for (const PeriodFigures& p : traffic.figures.periods) {
     periods.append(nb::make_tuple(p.packets, p.latency, p.in_network, p.squared, p.accepted_flits, p.offered_flits));
   }
   nb::list channels;
@@ -236,9 +238,9 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table,
   }
   nb::dict found;
   found["periods"] = periods;
-  found["hops"] = traffic.hops;
-  found["smallest"] = traffic.smallest;
-  found["largest"] = traffic.largest;
+  found["hops"] = traffic.figures.hops;
+  found["smallest"] = traffic.figures.smallest;
+  found["largest"] = traffic.figures.largest;
   found["drained"] = traffic.drained;
   found["cycles"] = traffic.cycles;
   found["flit_hops"] = domain.statistics().total(Statistics::kFlitHops);
@@ -305,6 +307,7 @@ NB_MODULE(_core, m) {
       .def("wake_senders", &MessageNetwork::wake_senders)
       .def("check", &MessageNetwork::check)
       .def_prop_ro("clock_ps", &MessageNetwork::clock_ps)
+      .def_prop_ro("shared_windows", &MessageNetwork::shared_windows)
       .def_prop_ro("domains", &MessageNetwork::domains)
       .def("statistics", &statistics);
 

@@ -70,6 +70,22 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
   }
 }
 
+void Channels::employ(int threads) {
+  handed_.resize(index(threads));
+  for (int c = 0; c < shape_->channels(); ++c) {
+    at(channels_, c).joins_threads = clock_->thread_of(link(c).source) != clock_->thread_of(link(c).sink);
+  }
+}
+
+void Channels::settle() {
+  for (Handed& handed : handed_) {
+    for (const auto& [c, flit] : handed.flits) put(c, flit);
+    for (const auto& [c, credit] : handed.credits) put_credit(at(channels_, c), credit);
+    handed.flits.clear();
+    handed.credits.clear();
+  }
+}
+
 Cycle Channels::narrow_arrival(int c, Cycle takes) {
   const Link& way = link(c);
   const Cycle own = clock_->cycles_of(way.source, 1);
@@ -84,7 +100,7 @@ Cycle Channels::narrow_credit(int c, Cycle takes) {
 
 void Channels::send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
   if (at(wires_, c).parts) return send_parts(c, vc, frees, takes);
-  put_credit(at(channels_, c), {narrow_credit(c, takes), vc, frees});
+  pass_credit(c, {narrow_credit(c, takes), vc, frees});
 }
 
 void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {

@@ -34,24 +34,24 @@ class Channels {
   // on. The credit of a tail `frees` the virtual channel.
   [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Link& way = link(c);
-    RingBuffer<Flit>& flits = at(flits_, c);
-    statistics_->sent(c, flit.head, way.dimension >= 0);
-    Cycle time = takes + way.delay;
-    if (way.delay >= 0) [[likely]] {
-      time = clock_->edge(way.sink, time);
-      clock_->expect_flit(c, time);
+    statistics_->sent(c, flit.head);
+    const Cycle time = way.delay >= 0 ? clock_->edge(way.sink, takes + way.delay) : narrow_arrival(c, takes);
+    const Flit sent{time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail};
+    if (at(channels_, c).joins_threads) [[unlikely]] {
+      at(handed_, clock_->thread_of(way.source)).flits.push_back({c, sent});
     } else {
-      time = narrow_arrival(c, takes);
-      if (flits.empty()) clock_->expect_flit(c, time);
+      put(c, sent);
     }
-    flits.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
   }
   [[gnu::always_inline]] void send_credit(int c, std::uint16_t vc, bool frees, Cycle takes) {
     Channel& channel = at(channels_, c);
     if (channel.delay < 0) [[unlikely]]
       return send_narrow_credit(c, vc, frees, takes);
-    put_credit(channel, {clock_->edge(channel.source, takes + channel.delay), vc, frees});
+    pass_credit(c, {clock_->edge(channel.source, takes + channel.delay), vc, frees});
   }
+  // What one thread has put on a channel to another (see team.hpp) is on its way, at the end of a window.
+  void settle();
+  void employ(int threads);
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
   template <class Receive>
   void deliver(int c, Cycle now, Receive receive);
@@ -104,6 +104,12 @@ class Channels {
     std::int32_t delay = -1;        // as in Link
     std::int32_t handling = 0;      // cycles in which the sender handles a credit
     bool sender_waits = false;      // wake the sender when a credit comes
+    bool joins_threads = false;     // its ends are run by two threads
+  };
+  // What a thread has put on channels to others since the last window.
+  struct alignas(64) Handed {
+    std::vector<std::pair<int, Flit>> flits;
+    std::vector<std::pair<int, Credit>> credits;
   };
   static_assert(sizeof(Channel) == 64);
   // The wires of a channel that is narrower than a flit.
@@ -114,12 +120,27 @@ class Channels {
   };
 
   const Link& link(int c) const { return at(links_, c); }
+  // A flit is on its way.
+  void put(int c, const Flit& flit) {
+    RingBuffer<Flit>& flits = at(flits_, c);
+    if (link(c).delay >= 0 || flits.empty()) clock_->expect_flit(c, flit.time);
+    flits.push(flit);
+  }
   // Where the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
   Cycle narrow_arrival(int c, Cycle takes);
   Cycle narrow_credit(int c, Cycle takes);
   void send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
   void send_parts(int c, std::uint16_t vc, bool frees, Cycle takes);
-  // A credit is with the sender at its time, and can be used when that has handled it.
+  // A credit that is with the sender at its time.
+  [[gnu::always_inline]] void pass_credit(int c, const Credit& credit) {
+    Channel& channel = at(channels_, c);
+    if (channel.joins_threads) [[unlikely]] {
+      at(handed_, clock_->thread_of(link(c).sink)).credits.push_back({c, credit});
+    } else {
+      put_credit(channel, credit);
+    }
+  }
+  // It can be used when that has handled it.
   [[gnu::always_inline]] void put_credit(Channel& channel, Credit credit) {
     credit.time += channel.handling;
     if (channel.credits.empty()) channel.credit_due = credit.time;
@@ -165,6 +186,7 @@ class Channels {
   std::vector<std::uint64_t> many_idle_;
   bool wait_for_tail_credit_;     // a rule
   bool parts_somewhere_ = false;  // a channel has credits in parts
+  std::vector<Handed> handed_;    // by thread
 };
 
 template <class Receive>

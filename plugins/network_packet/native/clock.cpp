@@ -21,6 +21,10 @@ Clock::Clock(const Shape& shape, int routers_of_tile) : dividers_(shape.divider.
   }
 }
 
+void Clock::employ(int threads) {
+  for (int tile = 0; tile < tiles(); ++tile) at(tiles_, tile).thread = narrow<int>(wide(tile) * threads / tiles());
+}
+
 void Clock::shift(Cycle later) {
   for (Tile& tile : tiles_) {
     tile.arrivals.shift(later);

@@ -20,7 +20,7 @@ class Clock {
   // With so many routers in a tile, each with its lanes.
   Clock(const Shape& shape, int routers_of_tile);
 
-  // The last cycle that was run, or the one that is: of the tile that runs.
+  // The last cycle that was run, or the one that is.
   Cycle now() const { return now_; }
   // The next one in which anything happens, or kNever.
   Cycle next() const {
@@ -30,6 +30,16 @@ class Clock {
   }
   int tiles() const { return count_of(tiles_); }
   int tile_of(int unit) const { return at(units_, unit).tile; }
+  // Who runs a tile, or a unit: its thread (see team.hpp). Each has some neighbouring tiles.
+  int thread(int tile) const { return at(tiles_, tile).thread; }
+  int thread_of(int unit) const { return thread(tile_of(unit)); }
+  void employ(int threads);
+  // How often units have acted so far.
+  std::int64_t acts() const {
+    std::int64_t acts = 0;
+    for (const Tile& tile : tiles_) acts += tile.acts;
+    return acts;
+  }
   Cycle next_of(int tile) const { return at(tiles_, tile).next; }
   bool units_differ() const { return dividers_ != nullptr; }
 
@@ -72,13 +82,17 @@ class Clock {
   template <class Arrive, class Act>
   [[gnu::always_inline]] void run(int number, Cycle time, Arrive arrive, Act act) {
     Tile& tile = at(tiles_, number);
-    now_ = time;
     tile.arrivals.take(time, [&](int place) { arrive(at(tile.channels, place)); });
     tile.next = kNever;
-    tile.calendar.take(time, [&](int place) { act(at(tile.units, place)); });
+    std::int64_t acts = 0;
+    tile.calendar.take(time, [&](int place) {
+      ++acts;
+      act(at(tile.units, place));
+    });
+    tile.acts += acts;
     if (tile.next != time + 1) tile.next = std::min(tile.calendar.next(time + 1), tile.arrivals.next(time + 1));
   }
-  // All tiles have run up to a cycle.
+  // The cycle that is run, or the one up to which all tiles have.
   void set_now(Cycle time) { now_ = time; }
 
   // Everything happens so many cycles later.
@@ -96,6 +110,8 @@ class Clock {
     std::vector<int> channels;
     std::vector<int> units;
     Cycle next = kNever;
+    int thread = 0;
+    std::int64_t acts = 0;
   };
 
   Cycle later_edge(int unit, Cycle time) const;

@@ -13,7 +13,8 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
       inputs_(inputs),
       messages_(messages),
       routes_(routes),
-      links_(shape.link) {
+      links_(shape.link),
+      scratch_(1) {
   if (shape.rules.allocation != Allocation::combined) return;
   int ports = 0;
   std::size_t inputs_of_one = 0;
@@ -26,13 +27,15 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
     inputs_of_one = std::max(inputs_of_one, spec.inputs.size());
   }
   for (int c = 0; c < shape.channels(); ++c) occupied_.append(shape.vc_count(c));
-  scratch_.requests.reserve(inputs_of_one);
-  scratch_.best.assign(index(ports), -1);
+  scratch_.front().requests.reserve(inputs_of_one);
+  scratch_.front().best.assign(index(ports), -1);
 }
 
-void CombinedRouters::run(int r, Cycle now) {
+void CombinedRouters::run(int r, Cycle now, int thread) {
   const RouterSpec& spec = at(shape_->router, r);
   Router& router = at(routers_, r);
+  Scratch& scratch = at(scratch_, thread);
+  scratch.requests.clear();
   const int latency = shape_->rules.router_latency;
   bool accepted = false;
   inputs_->take_arrivals(r, now, [&](int, InputVc& vc) {
@@ -40,8 +43,6 @@ void CombinedRouters::run(int r, Cycle now) {
     accepted = true;
   });
   if (accepted && latency > 1) clock_->wake(r, now + latency - 1);
-  Scratch& scratch = scratch_;
-  scratch.requests.clear();
   const Cycle arrived_by = now - clock_->cycles_of(r, latency - 1);
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
@@ -86,9 +87,8 @@ void CombinedRouters::run(int r, Cycle now) {
 }
 
 void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
-  InputVc& vc = inputs_->vc(c, flit.vc);
-  vc.buffer.push(flit);
-  accept(vc, now);
+  if (inputs_->take_queued(c, flit, now)) return;
+  accept(inputs_->vc(c, flit.vc), now);
   const int r = at(links_, c).sink;
   clock_->wake(r, now + clock_->cycles_of(r, shape_->rules.router_latency - 1));
 }

@@ -27,9 +27,11 @@ class CombinedRouters {
   CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router; and before it, a flit that has arrived through a channel whose flits are queued.
-  void run(int router, Cycle now);
+  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
+  void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
+
+  void employ(int threads) { scratch_.resize(index(threads), scratch_.front()); }
 
   bool has_flits(int router) const { return busy_.any(router); }
 
@@ -68,15 +70,15 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
-  // A flit has come into a buffer.
-  void accept(InputVc& vc, Cycle now);
-  // What is noted in a router's cycle.
-  struct Scratch {
+  // What a thread notes in a router's cycle.
+  struct alignas(64) Scratch {
     std::vector<Request> requests;
     std::vector<Candidate> candidates;
     std::vector<int> best;  // by output port: index of a request, or -1
   };
 
+  // A flit has come into a buffer.
+  void accept(InputVc& vc, Cycle now);
   // The virtual channel that the input port at the end of channel `c` sends to the switch, or nullptr: one whose first flit has been in the
   // pipeline since `arrived_by` or earlier. The arbiter's pointer moves on by one when there is one.
   InputVc* choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates, Cycle arrived_by, Cycle now);
@@ -107,7 +109,7 @@ class CombinedRouters {
   BitSets occupied_;  // virtual channels that hold flits, by channel
   BitSets busy_;      // inputs that hold flits, by router
 
-  Scratch scratch_;
+  std::vector<Scratch> scratch_;  // by thread
 };
 
 }  // namespace astra::packet

@@ -1,11 +1,37 @@
 #include "domain.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "deadlock.hpp"
 
 namespace astra::packet {
+
+namespace {
+
+// Acts of units in a shared window, at least, for each thread: for less it takes too long to wait for each other. Fewer where the user asks
+// for threads.
+constexpr double kSharedActs = 300;
+constexpr double kSharedActsAsked = 20;
+constexpr std::int64_t kLongRun = 10'000'000;  // acts of units: some seconds
+
+}  // namespace
+
+Domain::Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {
+  threads_ = std::min({shape_->rules.threads, parts_.clock.tiles(), Messages::kThreads});
+}
+
+// Flits are counted by channel.
+Statistics Domain::statistics() const {
+  Statistics found = parts_.statistics;
+  std::int64_t between_routers = 0;
+  for (int c = 0; c < shape_->channels(); ++c) {
+    if (at(shape_->link, c).dimension >= 0) between_routers += found.of(c, Statistics::kChannelFlits);
+  }
+  found.set(Statistics::kFlitHops, between_routers);
+  return found;
+}
 
 void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {
   steady_.forget();
@@ -33,28 +59,69 @@ Cycle Domain::end_of_window(Cycle time, Cycle last) const {
   return std::max(time, std::min({last, time + parts_.windows.length() - 1, parts_.messages.soonest_arrival()}));
 }
 
+bool Domain::is_shared(Cycle time, Cycle last) {
+  const double least = shape_->rules.when_long ? kSharedActs : kSharedActsAsked;
+  if (threads_ == 1 || pace_ * real(last - time + 1) < least * threads_) return false;
+  if (team_ == nullptr) {
+    if (shape_->rules.when_long && acts_ < kLongRun) return false;
+    team_ = std::make_shared<Team>(threads_);
+    parts_.employ(threads_);
+  }
+  ++shared_windows_;
+  return true;
+}
+
+void Domain::note_pace(Cycle time, Cycle last) {
+  if (threads_ == 1) return;
+  const std::int64_t acts = parts_.clock.acts();
+  pace_ = real(acts - acts_) / real(last - time + 1);
+  acts_ = acts;
+}
+
 Cycle Domain::step(Cycle time, Cycle last) {
-  parts_.interfaces.begin_cycle();
-  const bool combined = shape_->rules.allocation == Allocation::combined;
+  parts_.interfaces.begin_window();
+  parts_.clock.set_now(time);
   Cycle end = time;
-  auto run_window = [&](int tile, auto is_last) {
-    for (Cycle next = parts_.clock.next_of(tile); next <= last; next = parts_.clock.next_of(tile)) {
-      if (combined) {
-        run_tile(parts_.combined, tile, next);
-      } else {
-        run_tile(parts_.staged, tile, next);
-      }
-      end = std::max(end, next);
-      if (is_last(next)) last = next;
-    }
-  };
   const int anchor = last > time && looks_for_periods() ? steady_.anchor() : -1;
   if (anchor >= 0) {
-    run_window(parts_.clock.tile_of(shape_->routers() + anchor), [&](Cycle now) { return parts_.interfaces.makes_packet(anchor, now); });
+    auto makes_packet = [&](Cycle now) { return parts_.interfaces.makes_packet(anchor, now); };
+    end = run_window(parts_.clock.tile_of(shape_->routers() + anchor), time, last, makes_packet);
+    if (makes_packet(end)) last = end;
   }
-  for (int tile = 0; tile < parts_.clock.tiles(); ++tile) run_window(tile, [](Cycle) { return false; });
+  auto run_tiles = [&](auto is_mine) {
+    Cycle latest = time;
+    for (int tile = 0; tile < parts_.clock.tiles(); ++tile) {
+      if (is_mine(tile)) latest = std::max(latest, run_window(tile, time, last, [](Cycle) { return false; }));
+    }
+    return latest;
+  };
+  if (is_shared(time, last)) {
+    std::array<Cycle, Messages::kThreads> ends;
+    ends.fill(time);
+    team_->run([&](int thread) { at(ends, thread) = run_tiles([&](int tile) { return parts_.clock.thread(tile) == thread; }); });
+    end = std::max(end, *std::max_element(ends.begin(), ends.end()));
+  } else {
+    end = std::max(end, run_tiles([](int) { return true; }));
+  }
+  parts_.settle();
   parts_.clock.set_now(end);
+  note_pace(time, end);
   return end;
+}
+
+template <class IsLast>
+Cycle Domain::run_window(int tile, Cycle time, Cycle last, IsLast is_last) {
+  const bool combined = shape_->rules.allocation == Allocation::combined;
+  for (Cycle next = parts_.clock.next_of(tile); next <= last; next = parts_.clock.next_of(tile)) {
+    if (combined) {
+      run_tile(parts_.combined, tile, next);
+    } else {
+      run_tile(parts_.staged, tile, next);
+    }
+    time = next;
+    if (is_last(next)) break;
+  }
+  return time;
 }
 
 template <class Routers>
@@ -68,7 +135,8 @@ void Domain::run_tile(Routers& routers, int tile, Cycle time) {
       parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
-  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time); };
+  const int thread = parts_.clock.thread(tile);
+  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time, thread); };
   parts_.clock.run(tile, time, arrive, act);
 }
 

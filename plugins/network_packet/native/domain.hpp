@@ -10,6 +10,7 @@
 #include "shape.hpp"
 #include "statistics.hpp"
 #include "steady_state.hpp"
+#include "team.hpp"
 
 namespace astra::packet {
 
@@ -18,7 +19,7 @@ inline constexpr unsigned kCyclesBetweenLooks = 16;
 
 class Domain {
  public:
-  explicit Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {}
+  explicit Domain(std::shared_ptr<const Shape> shape);
 
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
   // one where the interface is `awake` and that matters.
@@ -37,7 +38,9 @@ class Domain {
   // Messages that have not arrived.
   std::int64_t outstanding() const { return parts_.messages.outstanding(); }
   const Shape& shape() const { return *shape_; }
-  const Statistics& statistics() const { return parts_.statistics; }
+  Statistics statistics() const;
+  // Windows that several threads have run together.
+  std::int64_t shared_windows() const { return shared_windows_; }
 
   // No message is under way and nothing is left to do (credits may still be on their way).
   bool rests() const { return outstanding() == 0 && next() == kNever; }
@@ -59,8 +62,14 @@ class Domain {
   Cycle step(Cycle time, Cycle last);
   // The last cycle of a window that begins with `time`.
   Cycle end_of_window(Cycle time, Cycle last) const;
+  // Runs cycle by cycle what there is to do in a tile from `time` up to `last`, none after one for which `is_last` holds. Returns the last.
+  template <class IsLast>
+  Cycle run_window(int tile, Cycle time, Cycle last, IsLast is_last);
   template <class Routers>
   void run_tile(Routers& routers, int tile, Cycle time);
+  // Whether there is enough to do up to `last` for the team. It comes together where the run has turned out to be long.
+  bool is_shared(Cycle time, Cycle last);
+  void note_pace(Cycle time, Cycle last);
   bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->rhythm != kNever && !has_traffic_; }
 
   std::shared_ptr<const Shape> shape_;
@@ -68,6 +77,11 @@ class Domain {
   SteadyState steady_;
   std::int64_t passing_ = 0;  // periods to be passed over before the next cycle
   bool has_traffic_ = false;
+  int threads_;                 // that a shared window has
+  std::shared_ptr<Team> team_;  // copies of a domain share it: they run one after the other
+  std::int64_t acts_ = 0;       // of units, up to the last window but one,
+  double pace_ = 0;             // and for each cycle of the last
+  std::int64_t shared_windows_ = 0;
 };
 
 }  // namespace astra::packet

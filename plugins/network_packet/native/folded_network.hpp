@@ -41,6 +41,7 @@ class FoldedNetwork : public MessageNetwork {
   std::int64_t clock_ps() const override { return clock_ps_; }
   Cycle now() const override { return next_ ? next_->now() : now_; }
   void watch(Watcher watcher) override;
+  std::int64_t shared_windows() const override { return next_ ? next_->shared_windows() : domain_.shared_windows(); }
   std::string check() const override { return next_ ? next_->check() : domain_.check(); }
 
   void wake_senders() override;

@@ -32,32 +32,35 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
       vc(c, number).number = narrow<std::int16_t>(number);
       vc(c, number).input = link.sink_place;
     }
-    if (!goes_straight(c)) continue;
+    if (!has_sets(c)) continue;
     const int local = link.vc_base - at(shape.vc_base, link.sink);
     const int word = narrow<int>(at(words_, link.sink)) + local / 64;
-    at(entries_, c) = {link.vc_base,       word, link.sink, narrow<std::int16_t>(link.delay), narrow<std::uint8_t>(local % 64),
-                       link.dimension >= 0};
+    Entry& entry = at(entries_, c);
+    entry = {link.vc_base, word, link.sink, -1, narrow<std::uint8_t>(local % 64)};
+    if (!goes_straight(c)) continue;
+    entry.delay = narrow<std::int16_t>(link.delay);
     furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
   }
-  if (furthest < 0) std::fill(words_.begin(), words_.end(), 0);  // no sets
+  if (furthest < 0) {  // all is queued
+    std::fill(words_.begin(), words_.end(), 0);
+    std::fill(entries_.begin(), entries_.end(), Entry{});
+  }
   slots_ = std::bit_ceil(index(furthest + 1));
   arrivals_.resize(words_.back() * slots_);
 }
 
-// Whether nobody but the router at its end looks at what is on a channel.
-bool InputBuffers::is_private(int c) const {
-  const Link& link = at(links_, c);
-  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest;
+// Flits that come to a router in one cycle are routed in order of channels; so these must be in order of inputs.
+bool InputBuffers::has_sets(int c) const {
+  const int sink = at(links_, c).sink;
+  if (!shape_->is_router(sink) || clock_->units_differ() || rules_->credit_parts) return false;
+  const std::vector<int>& inputs = at(shape_->router, sink).inputs;
+  return std::is_sorted(inputs.begin(), inputs.end());
 }
 
-// Heads that come to a router in one cycle are routed in order of channels. Where they draw numbers or take turns, this must not change.
+// Whether nobody but the router at its end looks at what is on a channel that has sets.
 bool InputBuffers::goes_straight(int c) const {
-  const int r = at(links_, c).sink;
-  if (!shape_->is_router(r) || clock_->units_differ() || rules_->credit_parts || !is_private(c)) return false;
-  const RouterSpec& router = at(shape_->router, r);
-  if (rules_->choice != RouteChoice::random && router.spray.empty()) return true;
-  return std::is_sorted(router.inputs.begin(), router.inputs.end()) &&
-         std::all_of(router.inputs.begin(), router.inputs.end(), [this](int input) { return is_private(input); });
+  const Link& link = at(links_, c);
+  return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest;
 }
 
 void InputBuffers::mark_arrivals(const InputVc& vc) {

@@ -57,12 +57,18 @@ class InputBuffers {
   [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Entry& entry = at(entries_, c);
     if (entry.delay < 0) return channels_->send_flit(c, flit, vc, takes);
-    statistics_->sent(c, flit.head, entry.joins_routers);
+    statistics_->sent(c, flit.head);
     const Cycle time = takes + entry.delay;
     at(vcs_, entry.vc_base + vc).buffer.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
-    std::uint64_t* const word = arrivals_at(time) + entry.word + ((entry.bit + vc) >> 6);
-    if (*word == 0) clock_->wake(entry.router, time);
-    *word |= 1ULL << ((entry.bit + vc) & 63);
+    note_arrival(entry, vc, time);
+  }
+  // A flit that was queued has come, in cycle `now`. Returns whether its router takes it with the others of the cycle.
+  bool take_queued(int c, const Flit& flit, Cycle now) {
+    const Entry& entry = at(entries_, c);
+    vc(c, flit.vc).buffer.push(flit);
+    if (entry.word < 0) return false;
+    note_arrival(entry, flit.vc, now);
+    return true;
   }
   // Calls visit(local, virtual channel) for those of a router's inputs to which a flit comes in cycle `now`, in order.
   template <class Visit>
@@ -108,17 +114,22 @@ class InputBuffers {
   // The end of a channel.
   struct Entry {
     std::int32_t vc_base = 0;  // its first virtual channel among those of all channels,
-    std::int32_t word = 0;     // and in sets of arrivals: a word, and a bit there
+    std::int32_t word = -1;    // and in sets of arrivals: a word (-1: it has no set), and a bit there
     std::int32_t router = 0;
     std::int16_t delay = -1;  // cycles on the way; -1: flits are queued
     std::uint8_t bit = 0;
-    bool joins_routers = false;
   };
   static_assert(sizeof(Entry) == 16);
 
   // The virtual channels of routers' inputs to which a flit comes in a cycle: each router has some words.
   std::uint64_t* arrivals_at(Cycle time) { return arrivals_.data() + (index(time) & (slots_ - 1)) * words_.back(); }
-  bool is_private(int c) const;
+  // A flit comes to a router in that cycle, or has come in this one.
+  [[gnu::always_inline]] void note_arrival(const Entry& entry, int vc, Cycle time) {
+    std::uint64_t* const word = arrivals_at(time) + entry.word + ((entry.bit + vc) >> 6);
+    if (*word == 0) clock_->wake(entry.router, time);
+    *word |= 1ULL << ((entry.bit + vc) & 63);
+  }
+  bool has_sets(int c) const;
   bool goes_straight(int c) const;
   // What comes to a virtual channel, from where its buffer says.
   void mark_arrivals(const InputVc& vc);

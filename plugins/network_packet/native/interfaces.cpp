@@ -63,6 +63,11 @@ void Interfaces::drop_messages() {
   }
 }
 
+int Interfaces::packet_maker() const {
+  const auto last = std::find_if(packet_makers_.rbegin(), packet_makers_.rend(), [](int lane) { return lane >= 0; });
+  return last == packet_makers_.rend() ? -1 : *last;
+}
+
 std::int64_t Interfaces::unmade(int lane) const {
   const RingBuffer<std::uint32_t>& queue = at(lanes_, lane).messages;
   return queue.empty() ? 0 : messages_->message(queue.front()).unmade;
@@ -83,9 +88,10 @@ void Interfaces::receive(int l, const Flit& flit, Cycle now) {
   channels_->send_credit(at(shape_->lane, l).in, flit.vc, flit.tail, now + clock_->cycles_of(unit(l), 1));
   if (!flit.tail) return;
   const Packet& packet = messages_->packet(flit.packet);
-  statistics_->received(packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
-  if (traffic_ != nullptr) traffic_->received(messages_->message(packet.message), packet, now);
-  messages_->receive_packet(flit.packet);
+  const int thread = clock_->thread_of(unit(l));
+  statistics_->received(thread, packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
+  if (traffic_ != nullptr) traffic_->received(thread, messages_->message(packet.message), packet, now);
+  messages_->receive_packet(thread, flit.packet);
 }
 
 void Interfaces::make_packet(int l, Cycle now) {
@@ -108,8 +114,9 @@ void Interfaces::make_packet(int l, Cycle now) {
   lane.pointer = vc + 1 == rules.vcs ? 0 : vc + 1;
   channels_->give_vc(spec.out, vc);
   lane.made_at = now;
-  lane.packets.push(messages_->make_packet(number, spec.vnet, now));
-  packet_maker_ = l;
+  const int thread = clock_->thread_of(unit(l));
+  lane.packets.push(messages_->make_packet(thread, number, spec.vnet, now));
+  at(packet_makers_, thread) = l;
   lane.vcs.push(narrow<std::uint16_t>(vc));
   if (message.unmade == 0) lane.messages.pop();
   if (!lane.messages.empty() && rules.queue_ahead) wake(l, now + 1);
@@ -141,7 +148,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   lane.sent_at = now;
   if (flit.tail) {
     lane.sent = 0;
-    messages_->leave_source(number, now);
+    messages_->leave_source(clock_->thread_of(unit(l)), number, now);
     lane.packets.pop();
     lane.vcs.pop();
     if (!shape_->rules.wait_for_tail_credit) channels_->free_vc(c, vc);

@@ -3,6 +3,7 @@
 // An interface has a lane for each virtual network, or several: a queue of messages, and a channel to and from a router of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -34,9 +35,10 @@ class Interfaces {
   // A cycle of a lane; and a flit that has arrived in it.
   void run(int lane, Cycle now);
   void receive(int lane, const Flit& flit, Cycle now);
-  // A lane that has made a packet in this cycle, or -1.
-  int packet_maker() const { return packet_maker_; }
-  void begin_cycle() { packet_maker_ = -1; }
+  // A lane that has made a packet in this window, or -1: the last one of the last thread (see team.hpp) that has one.
+  int packet_maker() const;
+  void begin_window() { std::fill(packet_makers_.begin(), packet_makers_.end(), -1); }
+  void employ(int threads) { packet_makers_.resize(index(threads), -1); }
   bool makes_packet(int lane, Cycle now) const { return at(lanes_, lane).made_at == now; }
   // Packets that the oldest message of a lane has still to make.
   std::int64_t unmade(int lane) const;
@@ -87,7 +89,7 @@ class Interfaces {
   Neighbour<Messages> messages_;
   Neighbour<Statistics> statistics_;
   std::vector<Lane> lanes_;
-  int packet_maker_ = -1;
+  std::vector<int> packet_makers_{-1};  // by thread
   Traffic* traffic_ = nullptr;
 };
 

@@ -62,6 +62,8 @@ class MessageNetwork {
   virtual Cycle now() const = 0;
   // Who is told, now and then within a long `advance`, how far it is; an empty one: nobody.
   virtual void watch(Watcher watcher) = 0;
+  // Windows that several threads have run together.
+  virtual std::int64_t shared_windows() const = 0;
   virtual std::string check() const = 0;
 };
 

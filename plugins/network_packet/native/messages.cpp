@@ -6,27 +6,16 @@
 
 namespace astra::packet {
 
-namespace {
-
-// The number of a free place in a pool, which grows if there is none.
-template <class Item>
-std::uint32_t place_in(std::vector<Item>& pool, std::vector<std::uint32_t>& free) {
-  if (free.empty()) {
-    pool.emplace_back();
-    return narrow<std::uint32_t>(pool.size() - 1);
-  }
-  const std::uint32_t number = free.back();
-  free.pop_back();
-  return number;
-}
-
-}  // namespace
-
 std::uint32_t Messages::add(Message message) {
   message.unmade = message.missing = message.packets;
-  const std::uint32_t number = place_in(messages_, free_messages_);
-  messages_[number] = message;
   ++outstanding_;
+  if (free_messages_.empty()) {
+    messages_.push_back(message);
+    return narrow<std::uint32_t>(messages_.size() - 1);
+  }
+  const std::uint32_t number = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[number] = message;
   return number;
 }
 
@@ -38,10 +27,11 @@ void Messages::drop_rest(std::uint32_t number) {
   --outstanding_;
 }
 
-std::uint32_t Messages::make_packet(std::uint32_t of, int vnet, Cycle now) {
-  const std::uint32_t number = place_in(packets_, free_packets_);
+std::uint32_t Messages::make_packet(int thread, std::uint32_t of, int vnet, Cycle now) {
+  Pool<Packet>& packets = at(work_, thread).packets;
+  const std::uint32_t place = packets.take();
   Message& message = messages_[of];
-  Packet& packet = packets_[number];
+  Packet& packet = packets[place];
   packet = Packet{};
   packet.message = of;
   packet.made = packet.injected = now;
@@ -50,28 +40,57 @@ std::uint32_t Messages::make_packet(std::uint32_t of, int vnet, Cycle now) {
   packet.sequence = message.packets - message.unmade;
   packet.vnet = narrow<std::uint16_t>(vnet);
   --message.unmade;
-  return number;
+  return narrow<std::uint32_t>(thread) << kBits | place;
 }
 
-void Messages::leave_source(std::uint32_t number, Cycle now) {
-  const Packet& packet = packets_[number];
-  Message& message = messages_[packet.message];
-  if (message.flight == 0 || packet.sequence + 1 < message.packets) return;
+void Messages::leave_source(int thread, std::uint32_t number, Cycle now) {
+  const Packet& of = packet(number);
+  Message& message = messages_[of.message];
+  if (message.flight == 0 || of.sequence + 1 < message.packets) return;
   message.landing = now + message.flight;
-  ++landings_[message.landing];
+  at(work_, thread).departed.push_back(message.landing);
 }
 
-void Messages::receive_packet(std::uint32_t number) {
-  const std::uint32_t of = packets_[number].message;
-  free_packets_.push_back(number);
-  if (--messages_[of].missing > 0) return;
-  if (messages_[of].landing > 0) {
-    const auto landing = landings_.find(messages_[of].landing);
-    if (--landing->second == 0) landings_.erase(landing);
+void Messages::receive_packet(int thread, std::uint32_t number) {
+  Work& work = at(work_, thread);
+  const std::uint32_t of = packet(number).message;
+  if (number >> kBits == index(thread)) {
+    work.packets.give_back(number & kPlace);
+  } else {
+    work.received.push_back(number);
   }
-  arrived_.push_back(messages_[of].number);
-  free_messages_.push_back(of);
-  --outstanding_;
+  Message& message = messages_[of];
+  if (--message.missing > 0) return;
+  if (message.landing > 0) work.landed.push_back(message.landing);
+  work.arrived.push_back(of);
+}
+
+void Messages::settle() {
+  for (Work& work : work()) {
+    for (Cycle landing : work.departed) ++landings_[landing];
+    work.departed.clear();
+  }
+  for (Work& work : work()) {
+    for (std::uint32_t number : work.received) work_[number >> kBits].packets.give_back(number & kPlace);
+    for (Cycle landing : work.landed) {
+      const auto found = landings_.find(landing);
+      if (--found->second == 0) landings_.erase(found);
+    }
+    for (std::uint32_t number : work.arrived) {
+      arrived_.push_back(messages_[number].number);
+      free_messages_.push_back(number);
+    }
+    outstanding_ -= wide(work.arrived.size());
+    work.received.clear();
+    work.landed.clear();
+    work.arrived.clear();
+  }
+}
+
+std::uint32_t Messages::packets_under_way() const {
+  std::uint32_t taken = 0;
+  for (const Work& work : work()) taken += work.packets.taken();
+  return taken;
 }
 
 bool Messages::take_arrived(std::vector<std::uint64_t>& arrived) {
@@ -82,8 +101,7 @@ bool Messages::take_arrived(std::vector<std::uint64_t>& arrived) {
 }
 
 void Messages::clear() {
-  packets_.clear();
-  free_packets_.clear();
+  for (Work& work : work()) work.packets.clear();
   messages_.clear();
   free_messages_.clear();
 }
@@ -96,14 +114,14 @@ void Messages::snapshot(Snapshot& snapshot) const {
 }
 
 void Messages::snapshot_packet(Snapshot& snapshot, std::uint32_t number) const {
-  const Packet& packet = packets_[number];
-  const Message& message = messages_[packet.message];
-  snapshot.put(packet.message);
-  snapshot.put(message.packets - message.unmade - packet.sequence);
-  snapshot.put(packet.flits | wide(packet.hops) << 32);
-  snapshot.put(packet.vc_class);
-  snapshot.time(packet.made);
-  snapshot.time(packet.injected);
+  const Packet& of = packet(number);
+  const Message& message = messages_[of.message];
+  snapshot.put(of.message);
+  snapshot.put(message.packets - message.unmade - of.sequence);
+  snapshot.put(of.flits | wide(of.hops) << 32);
+  snapshot.put(of.vc_class);
+  snapshot.time(of.made);
+  snapshot.time(of.injected);
 }
 
 void Messages::snapshot_flit(Snapshot& snapshot, const Flit& flit, const VcTurn& turn) const {
@@ -136,10 +154,13 @@ void Messages::repeat(const std::vector<std::int64_t>& before, std::int64_t coun
     messages_[m].unmade -= made[m];
     messages_[m].missing -= made[m];
   }
-  for (Packet& packet : packets_) {
-    packet.sequence += made[packet.message];
-    packet.made += later;
-    packet.injected += later;
+  for (Work& work : work()) {
+    for (std::uint32_t place = 0; place < work.packets.size(); ++place) {
+      Packet& packet = work.packets[place];
+      packet.sequence += made[packet.message];
+      packet.made += later;
+      packet.injected += later;
+    }
   }
 }
 

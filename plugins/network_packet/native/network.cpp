@@ -32,7 +32,7 @@ void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<i
     groups_.back().domain = std::make_unique<Domain>(std::move(shape));
   }
   at(groups_, group).members.push_back(number);
-  instances_.push_back({group, std::vector<std::int64_t>(at(groups_, group).domain->statistics().counters.size())});
+  instances_.push_back({group, std::vector<std::int64_t>(Statistics(at(groups_, group).domain->shape().channels()).counters.size())});
 }
 
 Statistics Network::statistics(std::size_t index) const {
@@ -187,7 +187,7 @@ void Network::merge(int into, Cycle cycle) {
     if (signature.empty()) signature = mine.domain->signature(cycle);
     if (theirs.domain->signature(cycle) != signature) continue;
     for (Group* group : {&mine, &theirs}) {
-      const std::vector<std::int64_t>& counters = group->domain->statistics().counters;
+      const std::vector<std::int64_t> counters = group->domain->statistics().counters;
       for (int member : group->members) {
         for (std::size_t i = 0; i < counters.size(); ++i) at(instances_, member).earlier[i] += counters[i];
       }
@@ -245,6 +245,12 @@ bool Network::advance(std::int64_t until) {
 std::int64_t Network::next_event() const {
   const Cycle next = next_cycle();
   return next == kNever ? kNoLimit : next * clock_ps_;
+}
+
+std::int64_t Network::shared_windows() const {
+  std::int64_t windows = 0;
+  for (const Group& group : groups_) windows += group.members.empty() ? 0 : group.domain->shared_windows();
+  return windows;
 }
 
 std::string Network::check() const {

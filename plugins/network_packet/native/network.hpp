@@ -38,6 +38,7 @@ class Network : public MessageNetwork {
   std::int64_t clock_ps() const override { return clock_ps_; }
   Cycle now() const override { return now_; }
   void watch(Watcher watcher) override { interruptible_.watch(std::move(watcher)); }
+  std::int64_t shared_windows() const override;
   std::string check() const override;
 
  private:

@@ -34,6 +34,23 @@ struct Parts {
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
 
+  // So many threads run the tiles from now on (see team.hpp).
+  void employ(int threads) {
+    clock.employ(threads);
+    statistics.employ(threads);
+    messages.employ(threads);
+    channels.employ(threads);
+    combined.employ(threads);
+    staged.employ(threads);
+    interfaces.employ(threads);
+  }
+  // What they have done in a window counts, and is seen by all.
+  void settle() {
+    statistics.settle();
+    messages.settle();
+    channels.settle();
+  }
+
   Neighbour<const Shape> shape;
   Windows windows;
   Clock clock;

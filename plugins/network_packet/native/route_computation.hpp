@@ -18,7 +18,8 @@ class RouteComputation {
  public:
   RouteComputation(const Shape& shape, Channels& channels);
 
-  // Where the packet at the front of a virtual channel of router `r` goes on, looked up in cycle `now`. It came in through channel `in`.
+  // Where the packet at the front of a virtual channel of router `r` goes on, from what is known in cycle `now`. It came in through channel
+  // `in`.
   [[gnu::always_inline]] void set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now);
 
   void snapshot(Snapshot& snapshot) const;

@@ -63,6 +63,8 @@ struct Rules {
   bool full_last_packet = true;
   bool extrapolate = true;  // pass over periods in which the same happens again
   bool windows = true;      // a tile of routers runs by itself as long as links allow
+  int threads = 1;          // that run tiles at the same time, at most;
+  bool when_long = false;   // but not before the run has turned out to be long
   std::uint64_t seed = 1;
 };
 

@@ -16,9 +16,9 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
       routes_(routes),
       rules_(shape.rules),
       links_(shape.link),
-      width_(shape.rules.vnets * shape.rules.vcs),
-      scratch_{Matcher(shape.rules.input_first), Matcher(shape.rules.input_first), Matcher(shape.rules.input_first), {}} {
+      width_(shape.rules.vnets * shape.rules.vcs) {
   if (shape.rules.allocation != Allocation::staged) return;
+  employ(1);
   for (int r = 0; r < shape.routers(); ++r) {
     const RouterSpec& spec = at(shape.router, r);
     const int vcs = at(shape.vc_base, r + 1) - at(shape.vc_base, r);
@@ -29,19 +29,20 @@ StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channel
   }
 }
 
-void StagedRouters::run(int r, Cycle now) {
+void StagedRouters::run(int r, Cycle now, int thread) {
+  Scratch& scratch = at(scratch_, thread);
   const Router& router = at(routers_, r);
   if (router.words == 1) {
-    run(r, router, std::integral_constant<std::size_t, 1>(), now);
+    run(r, router, std::integral_constant<std::size_t, 1>(), now, scratch);
   } else {
-    run(r, router, router.words, now);
+    run(r, router, router.words, now, scratch);
   }
 }
 
 void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
+  if (inputs_->take_queued(c, flit, now)) return;
   const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
-  vc.buffer.push(flit);
   const Cycle acts = accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now);
   if (acts != kNever) clock_->wake(r, acts);
 }
@@ -66,7 +67,7 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
 }
 
 template <class Words>
-void StagedRouters::run(int number, const Router& router, Words words, Cycle now) {
+void StagedRouters::run(int number, const Router& router, Words words, Cycle now, Scratch& scratch) {
   int* next = &at(pointers_, router.first_pointer);
   auto row = [&](int count) { return std::exchange(next, next + count); };
   auto pointers = [&](int inputs, int outputs) {
@@ -78,8 +79,8 @@ void StagedRouters::run(int number, const Router& router, Words words, Cycle now
   const Pointers of_vcs = pointers(router.vcs, router.outputs * width_);
   const Pointers speculative = pointers(router.inputs, router.outputs);
   const Running<Words> r{
-      number,   router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs, next_vc,
-      scratch_, now};
+      number, router, inputs_->of_router(number), &at(sets_, router.first_word), words, of_switch, speculative, of_vcs, next_vc,
+      now,    scratch};
   inputs_->take_arrivals(r.number, r.now, [&](int local, InputVc& vc) { accept(r.number, r.router, local, vc, r.now); });
   std::uint64_t* const start = starting(r.number, r.router, r.now);
   std::uint64_t* const allocating = r.set(kAllocating);

@@ -28,9 +28,11 @@ class StagedRouters {
   // Without routers where those of the shape are of the other kind.
   StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
 
-  // A cycle of a router; and before it, a flit that has arrived through a channel whose flits are queued.
-  void run(int router, Cycle now);
+  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
+  void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
+
+  void employ(int threads) { scratch_.resize(index(threads), Scratch(rules_->input_first)); }
 
   void snapshot(Snapshot& snapshot) const;
   void shift(Cycle later);
@@ -45,13 +47,6 @@ class StagedRouters {
     int inputs = 0;   // of the switch
     int outputs = 0;  // ports
   };
-  // What is noted in a router's cycle.
-  struct Scratch {
-    Matcher heads;
-    Matcher asks;  // of the switch
-    Matcher speculative;
-    std::vector<Ask> matched;  // of the switch, where heads speculate
-  };
   // Sets of a router's virtual channels.
   enum Set {
     kAllocating,  // heads that want an output virtual channel,
@@ -59,6 +54,16 @@ class StagedRouters {
     kStarting,    // and heads that will want one, by the router's cycle modulo kStartingSets from which on
     kStartingSets = 4,
     kSets = kStarting + kStartingSets,
+  };
+
+  // What a thread notes in a router's cycle.
+  struct alignas(64) Scratch {
+    explicit Scratch(bool input_first) : heads(input_first), asks(input_first), speculative(input_first) {}
+
+    Matcher heads;
+    Matcher asks;  // of the switch
+    Matcher speculative;
+    std::vector<Ask> matched;  // of the switch, where heads speculate
   };
 
   // One that runs: `Words` is a constant for most, whose sets are one word. Functions out of line get a copy, so that the rest keeps it in
@@ -74,8 +79,8 @@ class StagedRouters {
     Pointers speculative;  // of the switch too
     Pointers of_vcs;       // virtual channels of inputs (local) and of outputs
     int* next_vc;          // by input of the switch: where to start among virtual channels
-    Scratch& scratch;
     Cycle now;
+    Scratch& scratch;
 
     std::uint64_t* set(std::size_t which) const { return sets + which * words; }
     std::size_t word_of(int local) const { return Words() == 1 ? 0 : index(local) / 64; }
@@ -92,7 +97,7 @@ class StagedRouters {
   // The head at the front of a virtual channel is routed in cycle `now`; from `since` on it asks for an output virtual channel.
   void begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since);
   template <class Words>
-  void run(int number, const Router& router, Words words, Cycle now);
+  void run(int number, const Router& router, Words words, Cycle now, Scratch& scratch);
   // Whether heads begin to ask for a virtual channel in the router's next cycle.
   template <class Words>
   bool starts_in_next_cycle(const Running<Words>& r);
@@ -145,7 +150,7 @@ class StagedRouters {
   std::vector<Router> routers_;
   std::vector<std::uint64_t> sets_;  // [router][Set][word]
   std::vector<int> pointers_;        // [router][those of Running]
-  Scratch scratch_;
+  std::vector<Scratch> scratch_;     // by thread
 };
 
 }  // namespace astra::packet

@@ -1,6 +1,8 @@
-// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied.
+// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and threads (see team.hpp) can count apart.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -17,7 +19,7 @@ struct Statistics {
     kPackets,    // received
     kFlits,      // received
     kHops,       // links between routers crossed by received packets
-    kFlitHops,   // flits put on links between routers
+    kFlitHops,   // flits put on links between routers: see Domain::statistics
     kQueueing,   // cycles of received packets from when they were made to the departure of the head
     kInNetwork,  // cycles of received packets from there to the arrival of the tail
     kQueueingBucket,
@@ -33,26 +35,35 @@ struct Statistics {
 
   explicit Statistics(int channels) : counters(kTotals + index(channels) * kPerChannel) {}
 
-  void add(Total which, std::int64_t value) { at(counters, which) += value; }
+  void set(Total which, std::int64_t value) { at(counters, which) = value; }
   void add(int channel, PerChannel which, std::int64_t value) { counters[place(channel, which)] += value; }
   std::int64_t of(int channel, PerChannel which) const { return counters[place(channel, which)]; }
   std::int64_t total(int which) const { return at(counters, which); }
 
-  // A flit has been put on a channel, which joins two routers or not.
-  void sent(int channel, bool head, bool joins_routers) {
+  // A flit has been put on a channel.
+  void sent(int channel, bool head) {
     std::int64_t* const of_channel = &counters[place(channel, kChannelFlits)];
     ++of_channel[kChannelFlits];
     of_channel[kChannelPackets] += head;
-    counters[kFlitHops] += joins_routers;
   }
-  void received(std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
-    add(kPackets, 1);
-    add(kFlits, flits);
-    add(kHops, hops);
-    add(kQueueing, queueing);
-    add(kInNetwork, in_network);
-    ++counters[kQueueingBucket + index(bucket(queueing))];
-    ++counters[kInNetworkBucket + index(bucket(in_network))];
+  // A thread has received a packet. `settle` adds what threads have counted to what is known.
+  void received(int thread, std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
+    std::int64_t* const totals = thread == 0 ? counters.data() : at(apart_, thread - 1).data();
+    ++totals[kPackets];
+    totals[kFlits] += flits;
+    totals[kHops] += hops;
+    totals[kQueueing] += queueing;
+    totals[kInNetwork] += in_network;
+    ++totals[kQueueingBucket + bucket(queueing)];
+    ++totals[kInNetworkBucket + bucket(in_network)];
+  }
+  void employ(int threads) { apart_.resize(std::max(apart_.size(), index(threads - 1))); }
+  void settle() {
+    for (std::array<std::int64_t, kTotals>& totals : apart_) {
+      if (totals[kPackets] == 0) continue;
+      for (std::size_t i = 0; i < totals.size(); ++i) counters[i] += totals[i];
+      totals.fill(0);
+    }
   }
 
   // What has been counted since they were `before` has happened `times` times more.
@@ -65,6 +76,8 @@ struct Statistics {
   std::vector<std::int64_t> counters;
 
  private:
+  std::vector<std::array<std::int64_t, kTotals>> apart_;  // by thread, from the second on: totals since the last window
+
   static std::size_t place(int channel, PerChannel which) { return kTotals + index(channel) * kPerChannel + index(which); }
 };
 

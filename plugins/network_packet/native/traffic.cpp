@@ -16,11 +16,12 @@ constexpr Cycle kLookAhead = 63;  // a lane is looked at this often while it wai
 }  // namespace
 
 Traffic::Traffic(TrafficOptions options, const Shape& shape)
-    : periods(index(options.periods)),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       next_(index(shape.lanes())),
       latest_(index(shape.lanes()), -1),
-      calendar_(shape.lanes(), kLookAhead) {
+      calendar_(shape.lanes(), kLookAhead),
+      offered_(index(options_.periods)),
+      tallies_(Messages::kThreads, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
   std::uint64_t seed = options_.seed;
   for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
     seed += 0x9E3779B97F4A7C15ULL;
@@ -91,8 +92,8 @@ void Traffic::create(Interfaces& interfaces, Cycle until) {
         interfaces.wake(lane, now);
         const int period = period_of(now);
         if (period >= 0) {
-          at(periods, period).offered_flits += options_.packet_flits;
-          ++pending_;
+          at(offered_, period) += options_.packet_flits;
+          ++measured_;
         }
         at(latest_, lane) = now;
         next += gap(lane);
@@ -107,21 +108,43 @@ void Traffic::look(Interfaces& interfaces, int lane, Cycle now) {
   if (at(latest_, lane) <= now) interfaces.wake(lane, std::min(at(next_, lane), now + kLookAhead));
 }
 
-void Traffic::received(const Message& message, const Packet& packet, Cycle now) {
+void Traffic::received(int thread, const Message& message, const Packet& packet, Cycle now) {
+  Tally& tally = at(tallies_, thread);
   const int arrived = period_of(now);
-  if (arrived >= 0) at(periods, arrived).accepted_flits += packet.flits;
+  if (arrived >= 0) at(tally.periods, arrived).accepted_flits += packet.flits;
   const int created = period_of(message.created);
   if (created < 0) return;
-  --pending_;
-  PeriodFigures& figures = at(periods, created);
+  ++tally.measured;
+  PeriodFigures& period = at(tally.periods, created);
   const Cycle latency = now - message.created;
-  ++figures.packets;
-  figures.latency += real(latency);
-  figures.squared += real(latency) * real(latency);
-  figures.in_network += real(now - packet.injected);
-  hops += packet.hops;
-  smallest = smallest == 0 ? latency : std::min(smallest, latency);
-  largest = std::max(largest, latency);
+  ++period.packets;
+  period.latency += real(latency);
+  period.squared += real(latency) * real(latency);
+  period.in_network += real(now - packet.injected);
+  tally.hops += packet.hops;
+  tally.smallest = tally.smallest == 0 ? latency : std::min(tally.smallest, latency);
+  tally.largest = std::max(tally.largest, latency);
+}
+
+// Sums of whole numbers, also where they are kept as real ones: their order does not matter.
+void Traffic::Tally::add(const Tally& other) {
+  for (std::size_t p = 0; p < periods.size(); ++p) {
+    periods[p].packets += other.periods[p].packets;
+    periods[p].latency += other.periods[p].latency;
+    periods[p].squared += other.periods[p].squared;
+    periods[p].in_network += other.periods[p].in_network;
+    periods[p].accepted_flits += other.periods[p].accepted_flits;
+  }
+  measured += other.measured;
+  hops += other.hops;
+  if (other.smallest > 0) smallest = smallest == 0 ? other.smallest : std::min(smallest, other.smallest);
+  largest = std::max(largest, other.largest);
+}
+
+std::int64_t Traffic::pending() const {
+  std::int64_t pending = measured_;
+  for (const Tally& tally : tallies_) pending -= tally.measured;
+  return pending;
 }
 
 void Traffic::run(Domain& domain, Watcher watcher) {
@@ -131,7 +154,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   std::vector<std::uint64_t> arrived;
   for (int l = 0; l < domain.shape().lanes(); ++l) domain.interfaces().wake(l, 0);
   const Cycle measured = options_.warm_up + options_.period * options_.periods;
-  while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending_ > 0)) {
+  while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending() > 0)) {
     interruptible.step(domain.next());
     const Cycle now = domain.next();
     const Cycle last = std::max(now, std::min(now + domain.longest_window(), measured) - 1);  // pending packets may end it behind that
@@ -139,7 +162,10 @@ void Traffic::run(Domain& domain, Watcher watcher) {
     cycles = domain.run(now, last, arrived);
     arrived.clear();
   }
-  drained = pending_ == 0;
+  drained = pending() == 0;
+  figures = tallies_.front();
+  for (std::size_t thread = 1; thread < tallies_.size(); ++thread) figures.add(tallies_[thread]);
+  for (std::size_t p = 0; p < offered_.size(); ++p) figures.periods[p].offered_flits = offered_[p];
   domain.attach(nullptr);
 }
 

@@ -47,16 +47,25 @@ class Traffic {
 
   // A lane is awake: it will be again when its next packet is made, or before.
   void look(Interfaces& interfaces, int lane, Cycle now);
-  void received(const Message& message, const Packet& packet, Cycle now);
+  // A thread (see team.hpp) has received a packet.
+  void received(int thread, const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);
   // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
   std::vector<std::string> deadlock(Domain domain) const;
 
-  std::vector<PeriodFigures> periods;
-  std::int64_t hops = 0;
-  std::int64_t smallest = 0;
-  std::int64_t largest = 0;
+  // Figures of packets that have been received.
+  struct Tally {
+    std::vector<PeriodFigures> periods;
+    std::int64_t measured = 0;  // packets that were made in measured periods
+    std::int64_t hops = 0;
+    std::int64_t smallest = 0;
+    std::int64_t largest = 0;
+
+    void add(const Tally& other);
+  };
+
+  Tally figures;  // after `run`
   bool drained = false;
   Cycle cycles = 0;
 
@@ -70,13 +79,17 @@ class Traffic {
   void create(Interfaces& interfaces, Cycle until);
   int destination(int source);
   int period_of(Cycle time) const;
+  // Measured packets that have not arrived.
+  std::int64_t pending() const;
 
   TrafficOptions options_;
-  std::vector<Cycle> next_;    // by lane: when it makes its next packet,
-  std::vector<Cycle> latest_;  // and when it has made, or will have made, its latest
-  Calendar calendar_;          // of lanes whose next packet may be due
-  Cycle created_ = -1;         // all packets up to this cycle have been made
-  std::int64_t pending_ = 0;   // measured packets that have not arrived
+  std::vector<Cycle> next_;            // by lane: when it makes its next packet,
+  std::vector<Cycle> latest_;          // and when it has made, or will have made, its latest
+  Calendar calendar_;                  // of lanes whose next packet may be due
+  Cycle created_ = -1;                 // all packets up to this cycle have been made
+  std::int64_t measured_ = 0;          // packets that have been made in measured periods
+  std::vector<std::int64_t> offered_;  // by measured period: flits
+  std::vector<Tally> tallies_;         // by thread
   std::uint64_t state_[4];
   std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
 };

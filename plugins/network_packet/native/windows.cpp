@@ -4,7 +4,8 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kShortest = 4;      // cycles of a window; for less, what is in the cache is not worth the upkeep
+constexpr Cycle kShortest = 4;      // cycles of a window; for less, what is in the cache is not worth the upkeep of many tiles,
+constexpr Cycle kShared = 2;        // but threads may be
 constexpr int kRoutersOfTile = 16;  // measured: their state stays in the second cache, and they share its upkeep
 
 // Cycles on the wires of a link, at least.
@@ -15,7 +16,7 @@ Cycle latency(const Shape& shape, int c) {
 
 }  // namespace
 
-Windows::Windows(const Shape& shape) : shape_(shape) {
+Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.routers()) {
   const Rules& rules = shape.rules;
   if (!rules.windows || !shape.divider.empty() || rules.same_cycle || rules.credit_parts || shape.is_folded()) return;
   Cycle least_link = kNever;
@@ -27,7 +28,13 @@ Windows::Windows(const Shape& shape) : shape_(shape) {
   if (least_link == kNever) return;
   // Flits leave behind the crossbar, credits in the next cycle.
   const Cycle length = least_link + std::min(rules.switch_traversal, 1 + rules.credit_delay);
-  tiles_ = length >= kShortest;
+  const int threads = std::min(rules.threads, shape.routers());
+  if (length >= kShortest) {
+    routers_of_tile_ = std::min(kRoutersOfTile, shape.routers() / threads);
+  } else if (length >= kShared && threads > 1) {
+    routers_of_tile_ = (shape.routers() + threads - 1) / threads;
+  }
+  tiles_ = routers_of_tile_ < shape.routers();
   if (!tiles_) return;
   length_ = length;
   link_ = least_link + rules.switch_traversal + (rules.allocation == Allocation::combined ? rules.router_latency - 1 : 0);
@@ -35,8 +42,6 @@ Windows::Windows(const Shape& shape) : shape_(shape) {
              std::all_of(shape.router.begin(), shape.router.end(), [](const RouterSpec& spec) { return spec.spray.empty(); });
   interface_ = 1 + 2 * least_lane + link_ - least_link;
 }
-
-int Windows::routers_of_tile() const { return tiles_ ? kRoutersOfTile : shape_->routers(); }
 
 // Where a packet chooses among ways, some may be of fewer links.
 int Windows::least_hops(int source, int destination, int vnet) const {

@@ -22,7 +22,7 @@ class Windows {
   // and in folded networks, which may have to stop in each cycle.
   Cycle length() const { return length_; }
   // Routers of a tile: all where windows would be too short to be worth it.
-  int routers_of_tile() const;
+  int routers_of_tile() const { return routers_of_tile_; }
   // A message arrives no sooner than so many cycles after its last flit has left the interface. No window is longer than that.
   Cycle follow(int source, int destination, int vnet);
 
@@ -31,6 +31,7 @@ class Windows {
 
   Neighbour<const Shape> shape_;
   bool tiles_ = false;  // there are several
+  int routers_of_tile_;
   Cycle length_ = 1;
   Cycle link_ = 0;       // least cycles from one router to the next,
   Cycle interface_ = 0;  // and in and out of the network

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.processors import processors
 
 # The values of presets. `combined`: a head gets its virtual channel together with the switch; `staged`: first one, then the other.
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -110,6 +111,9 @@ class PacketOptions:
     )
     windows: bool = option(
         True, help="some routers run by themselves for as many cycles as links take, while they are in the cache; the answers are the same"
+    )
+    threads: int = option(
+        0, minimum=0, maximum=16, help="threads of a long run; 0: as many as processors; the answers are the same for any number"
     )
     seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
 
@@ -234,5 +238,7 @@ class Settings:
             "extrapolate": options.extrapolate,
             "representatives": options.representatives,
             "windows": options.windows,
+            "threads": options.threads or processors(),
+            "when_long": options.threads == 0,
             "seed": options.seed,
         }

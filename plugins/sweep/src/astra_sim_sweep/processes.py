@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, RunError
+from astra_sim.processors import processors
 
 from astra_sim_sweep.outcomes import Outcome
 from astra_sim_sweep.worker import READY, Worker
@@ -22,11 +22,6 @@ LARGEST_BATCH = 256
 _FIRST_BATCH = 2
 _MOST_FAILED_STARTS = 3
 _TURN_S = 0.5
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class BatchSize:

@@ -19,6 +19,7 @@ from socket import socketpair
 from typing import Any
 
 from astra_sim import AstraError
+from astra_sim.processors import share_processors
 
 READY = "ready"
 
@@ -68,6 +69,7 @@ def main(number: int) -> None:
     """Run what comes over the connection of that file descriptor, until it is closed: then the parent has ended, and this ends at once."""
     connection = Connection(number)
     os.set_inheritable(number, False)
+    share_processors()
     # What plugins print is not for the connection's parent, whose standard output may be a table.
     os.dup2(2, 1)
     tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]] = queue.SimpleQueue()
